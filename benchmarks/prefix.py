@@ -68,7 +68,7 @@ class Sample:
 def exchanges_of(folder: Path, session: str | None) -> tuple[str, list[Exchange]]:
     """Return the name and the exchanges of a conversation of a set (None: its longest): what one party said, what came back.
 
-    Messages that follow one another from one party are one. SetupError where there are none.
+    Messages that follow one another from one party are one. SetupError if there are none.
     """
     corpus = read_corpus(corpus_file(folder))
     talks: dict[str, list[tuple[str, str]]] = {}

@@ -76,7 +76,7 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledSet:
-    """A whole set. `about` is what `set.json` says of it (licence, part, source), empty where there is none."""
+    """A whole set. `about` is what `set.json` says of it (licence, part, source), empty if there is none."""
 
     name: str
     corpus: Corpus

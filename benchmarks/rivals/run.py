@@ -191,7 +191,7 @@ class Bench:
             self.progress(f"turns, {self.setup.name}", number + 1, turns)
 
     async def rate(self) -> None:
-        """The rate of indexing where there is no set: on made-up talk."""
+        """The rate of indexing if there is no set: on made-up talk."""
         async with AsyncExitStack() as stack:
             await self._rated(await self.open_workers(stack, "rate"), _rated(self.options, None))
 

@@ -47,7 +47,7 @@ def _setup(figures: Mapping[str, Any], console: Console) -> None:
 
 
 def sentence(best: Mapping[str, Any] | None, where: str) -> str:
-    """Return the line that sets ours against the fastest framework; empty where there is none."""
+    """Return the line that sets ours against the fastest framework; empty if there is none."""
     if best is None:
         return ""
     return (

@@ -87,7 +87,7 @@ def read_dates(text: str) -> list[DateSpan]:
 
 
 def read_answer_date(answer: str) -> DateSpan | None:
-    """Return the days that an answer means, None where it says anything else than a date.
+    """Return the days that an answer means, None if it says anything else than a date.
 
     Besides plain dates it may be relative to one (`The week before 9 June 2023`, `Saturday after 11 September, 2023`,
     `2023年6月9日前一周`) or a part of one (`first weekend of August 2023`, `end of October 2023`). `The week before` a day are

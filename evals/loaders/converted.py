@@ -48,7 +48,7 @@ def read_json(file: Path) -> Any:
 
 
 def require(value: Any, name: str, where: str, kind: type) -> Any:
-    """Return `value[name]`. Raises DatasetError, which names the place, where it is missing or of another type."""
+    """Return `value[name]`. Raises DatasetError, which names the place, if it is missing or of another type."""
     if not isinstance(value, Mapping) or name not in value:
         raise DatasetError(f"{where}: {name} is missing; is this a file of that data set?")
     if not isinstance(value[name], kind):

@@ -1,6 +1,6 @@
 """LongMemEval (`longmemeval_s.json`, `_m`, `_oracle`): each question has a history of its own, and is a session of its own.
 
-A turn is relevant where the data says `has_answer`. Where it marks no turn of a question, those of the sessions that hold
+A turn is relevant where the data says `has_answer`. If it marks no turn of a question, those of the sessions that hold
 the answer are. Questions whose answer is nowhere (`…_abs`) have no labels; they run and are not scored.
 """
 

@@ -80,8 +80,8 @@ class Conversation:
 class AskedQuestion:
     """What the prompt of one question holds.
 
-    `evidence` is the share of its relevant documents that the prompt contains, None where none is labelled. `answer`: whether it
-    contains the gold answer literally, None where no relevant document does. `date`: the same of a date, in any form.
+    `evidence` is the share of its relevant documents that the prompt contains, None if none is labelled. `answer`: whether it
+    contains the gold answer literally, None if no relevant document does. `date`: the same of a date, in any form.
     """
 
     query_id: str

@@ -36,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One turn as it was played on a path. `turn_id` is None where no turn was prepared; `answered`: a reply was committed."""
+    """One turn as it was played on a path. `turn_id` is None if no turn was prepared; `answered`: a reply was committed."""
 
     number: int
     turn_id: str | None = None

@@ -27,7 +27,7 @@ def standard_output() -> Console:
 
 
 def keep_json(value: Mapping[str, Any], file: Path | None) -> bool:
-    """Write a value as JSON where it is wanted; True where a person should be shown it too."""
+    """Write a value as JSON where it is wanted; True if a person should be shown it too."""
     text = escape_json_controls(json.dumps(value, ensure_ascii=False, indent=1)) + "\n"
     if file == STANDARD_OUTPUT:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))

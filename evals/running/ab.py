@@ -127,7 +127,7 @@ def measures_of(report: Report, record: TurnRecord) -> dict[str, float]:
 def compare_arms(
     arms: Mapping[str, Sequence[ArmTurns]], *, experiment: str | None = None, resamples: int = RESAMPLES
 ) -> tuple[PairOfArms, ...]:
-    """Return every pair of arms of every experiment (or of one); DatasetError where there is nothing to compare."""
+    """Return every pair of arms of every experiment (or of one); DatasetError if there is nothing to compare."""
     if experiment is not None and experiment not in arms:
         known = ", ".join(arms) or "none"
         raise DatasetError(f"No receipt names an experiment {experiment!r}; there are: {known}.")

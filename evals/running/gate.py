@@ -132,7 +132,7 @@ async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: P
 
 def find_world(folder: Path, name: str) -> Path:
     """Return the folder of a world: beside the file, or `example:NAME`, which is in the installed package or else in the
-    repository of this source. DatasetError where there is no such example.
+    repository of this source. DatasetError if there is no such example.
     """
     if not name.startswith(EXAMPLE_PREFIX):
         return folder / name

@@ -19,7 +19,7 @@ class OracleSelector:
         self._relevant = relevant
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best possible choice; empty where no candidate is relevant."""
+        """Return the best possible choice; empty if no candidate is relevant."""
         found = [each.entry_id for each in request.candidates if self._relevant.get(each.entry_id, 0) > 0]
         found.sort(key=lambda entry_id: -self._relevant[entry_id])
         return Selection(entry_ids=tuple(found[: request.limit]))

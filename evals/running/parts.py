@@ -68,7 +68,7 @@ _ARMS = {Arm.HYBRID: (ALL_ARMS,), Arm.VECTOR: (_VECTORS,), Arm.BM25: (_WORDS,), 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolMemory:
-    """One pool's memory: recall over it, and its full entries. Where there are several retrievers, plain RRF joins them."""
+    """One pool's memory: recall over it, and its full entries. If there are several retrievers, plain RRF joins them."""
 
     scope: str
     source: EntrySource

@@ -40,7 +40,7 @@ WORLDS = ("forest", "lighthouse", "shop", "plain")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledInput:
-    """One line of the set. `templates` and `temporal` are the accepted values; `search` is None where both are right.
+    """One line of the set. `templates` and `temporal` are the accepted values; `search` is None if both are right.
     `history` are the messages before the input, oldest first, as (role, content).
     """
 

@@ -37,7 +37,7 @@ from jacquard.turns.curate import build_request, limit_tokens
 from jacquard.turns.load import is_retry, keep_known, turn_id_after
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.lore import entries_by_category
-from mnemosyne.chains.unanswered import head_after, with_unanswered
+from mnemosyne.chains.unanswered_inputs import head_after, with_unanswered
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import place_of

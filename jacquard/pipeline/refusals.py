@@ -16,7 +16,7 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar
 from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.state import StateView, view_state
-from mnemosyne.chains.unanswered import is_closed_unanswered
+from mnemosyne.chains.unanswered_inputs import is_closed_unanswered
 from mnemosyne.core.codec import from_plain
 from mnemosyne.core.errors import CodecError, DamagedRecordError, TurnNotFoundError
 from mnemosyne.damage import LostTree

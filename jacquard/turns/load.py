@@ -52,7 +52,7 @@ from jacquard.templating.profiles import AUTO, PROFILE, Profile, find_profile_id
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.turn_log import TurnLog, TurnRequest
 from mnemosyne.chains.audience import may_read, read_audience
-from mnemosyne.chains.unanswered import head_after, with_unanswered
+from mnemosyne.chains.unanswered_inputs import head_after, with_unanswered
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.damage import has_lost, note_of, without_lost

@@ -60,8 +60,8 @@ def is_aside(text: str) -> bool:
 
 
 def drop_asides(messages: Sequence[_AnyMessage]) -> tuple[_AnyMessage, ...]:
-    """Return messages of whole turns without talk outside of the story: remarks of users that are nothing else, and the replies to
-    them that are only such remarks themselves or agree in a few words.
+    """Return messages of whole turns without talk outside of the story: remarks of users that consist only of it, and
+    the replies to them that do too or agree in a few words.
     """
     told: list[_AnyMessage] = []
     for _, group in groupby(messages, key=_turn_of):
@@ -88,7 +88,7 @@ def _drop_of_turn(turn: Sequence[_AnyMessage]) -> list[_AnyMessage]:
 
 
 def _is_outside(reply: str) -> bool:
-    """Return whether a reply to a remark outside of the story is one itself."""
+    """Return whether a reply to a remark outside of the story is itself outside of it."""
     if is_aside(reply):
         return True
     short = len(reply) <= _AGREED_CHARS and _SPOKEN.search(reply) is None

@@ -1,7 +1,7 @@
-"""Who may know what was said and remembered: what is made from guarded texts is guarded as they are. Pure.
+"""Decides who may know messages and memories: text made from guarded texts has their guard. Pure.
 
-A turn whose prompt showed texts for some viewers alone is known to those viewers alone, and so is every memory and summary that
-is made of it: a model may repeat what it was shown. The viewers are kept in a field of the message, the summary and the memory.
+If a prompt showed texts for certain viewers, only those viewers may know its turn, and every memory and summary made of
+it: a model may repeat what it was shown. The viewers are kept in a field of the message, the summary and the memory.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from mnemosyne.schema.memory import read_audience as read_audience
 from mnemosyne.schema.session import Message
 
 Audience = tuple[str, ...]
-"""The viewers who may know something, in alphabetical order; empty means everyone."""
+"""Viewers who may know a text, in alphabetical order; empty means everyone."""
 
 
 def audience_of_entry(entry: MemoryEntry) -> Audience:
-    """Return the viewers who may know an entry: those that its author names, and those of the turns that it is made of."""
+    """Return the viewers who may know an entry: those named by its author, and those of the turns that it is made
+    of.
+    """
     if VIEWERS not in entry.metadata and not entry.viewers:
         return ()
     return join_audiences((entry.viewers, read_audience(entry.metadata)))
@@ -33,8 +35,8 @@ def audience_of_messages(messages: Iterable[Message]) -> Audience:
 
 
 def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages of a turn that some viewer may know and that are not talk outside of the story; what is derived from a
-    conversation is derived from these.
+    """Return the messages of a turn from which memories may be derived: some viewer may know them, and they are not
+    talk outside of the story.
     """
     return drop_asides([message for message in messages if read_audience(message.extra) != NOBODY])
 
@@ -51,7 +53,7 @@ def join_audiences(audiences: Iterable[Audience]) -> Audience:
 
 
 def may_read(audience: Audience, viewer: str | None) -> bool:
-    """Return whether a viewer may know what has this audience."""
+    """Return whether a viewer is in an audience."""
     return not audience or viewer in audience
 
 

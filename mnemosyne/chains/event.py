@@ -1,7 +1,7 @@
-"""The event chain: ended quests, the changes that a turn made to quests, and the distance of each quest from the focus.
+"""Event chain: ended quests, the changes that a turn made to quests, and the distance of each quest from the focus.
 
-Quests are part of the state, but recall treats ended quests as memories; this module turns them into entries.
-Pure; it reads any tree, even a broken one, and leaves out what does not look like a quest. It must not import stores or
+Quests are part of the state, but recall treats ended quests as memories; this module turns them into entries. Pure; it
+reads any tree, even a broken one, and leaves out values that do not look like a quest. It must not import stores or
 indexes.
 """
 

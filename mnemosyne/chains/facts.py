@@ -1,4 +1,4 @@
-"""Facts about a user with validity in time: which replaces which, and which hold at a time. Pure."""
+"""Facts about a user with validity in time: settles which one replaces another, and which hold at a time. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
-    """Return facts in the order in which they began, each with the end that the next of its kind and topic puts to it.
+    """Return facts in the order in which they began, each ended by the next one of its kind and topic.
 
-    Of two that begin at the same time the one that was recorded later holds; the other never did.
+    If two begin at the same time, the one that was recorded later holds; the other never did.
     """
     by_topic: dict[tuple[FactKind, str], list[UserFact]] = {}
     settled: list[UserFact] = []
@@ -35,7 +35,7 @@ def facts_at(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
 
 
 def former_facts(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
-    """Return the settled facts that held once before a time and hold no more, in their order."""
+    """Return the settled facts that held before a time and no longer hold, in their order."""
     return tuple(fact for fact in facts if fact.valid_to is not None and begin_of(fact) < fact.valid_to <= at)
 
 
@@ -45,7 +45,7 @@ def begin_of(fact: UserFact) -> datetime:
 
 
 def fold_topic(topic: str) -> str:
-    """Return a topic as it is compared: without blanks at its ends and without case."""
+    """Return a topic in the form for comparison: without blanks at its ends and without case."""
     return " ".join(topic.split()).casefold()
 
 

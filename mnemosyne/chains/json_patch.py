@@ -1,4 +1,4 @@
-"""JSON Patch on plain trees: how a store replays an op log.
+"""Applies JSON Patch to plain trees: a store replays an op log with it.
 
 A store rebuilds any past state from resolved ops without knowing anchors, flat paths or `$meta` rules: those were
 resolved when the op was first applied. The patch is applied by `filament.state.changes.patch`, the only place that does
@@ -20,7 +20,7 @@ def replay_ops(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> dic
     """Return `tree` after the ops, in order (RFC 6902: `add`, `replace` and `remove`); `tree` is not changed.
 
     Only the path to a change is copied; everything else is shared. StateOpError names the first op that does not fit,
-    or says that the result is no mapping.
+    or states that the result is not a mapping.
     """
     try:
         root = filament.state.changes.patch.apply_patch(dict(tree), ops)

@@ -1,7 +1,7 @@
-"""The lore chain: who may know an entry, whether its conditions hold, and which entries are in every prompt.
+"""Lore chain: who may know an entry, whether its conditions hold, and which entries are in every prompt.
 
-Only this module decides who may know an entry, and it does so before recall: a hidden entry is never ranked,
-never shown to a selector and never has to be removed afterwards. It must not import stores or indexes.
+Only this module decides who may know an entry, and it does so before recall: a hidden entry is never ranked, never
+shown to a selector and never has to be removed afterwards. It must not import stores or indexes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def hidden_entries(
     """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
 
     `gated` are the entries with viewers or conditions (`Store.gated_entries`). Without a viewer (None) every entry that
-    names viewers is hidden. So are the entries that others take from recall (`takes_from_recall`): edits of memory, and what a turn
-    on the path to `head` has kept.
+    names viewers is hidden. So are the entries that others take from recall (`takes_from_recall`): edits of memory, and
+    texts that a turn on the path to `head` has kept.
     """
     view = state if isinstance(state, StateView) else view_state(state)
     known = tuple(gated)

@@ -1,7 +1,8 @@
-"""Numbers in the inputs of actions: how they are written, what they are, and integer arithmetic with them.
+"""Numbers in the inputs of actions: their spelling, their value, and integer arithmetic with them. Pure.
 
-`{n}` in a pattern stands for a number in digits, in Chinese numerals (三, 两, 十二) or in English words (a, two, twenty-one).
-`"{n * 3}"` as the value of an op or guard is calculated from the numbers of the action and whole numbers of the state. Pure.
+`{n}` in a pattern is the placeholder of a number in digits, in Chinese numerals (三, 两, 十二) or in English words (a, two,
+twenty-one). `"{n * 3}"` as the value of an op or guard is calculated from the numbers of the action and whole numbers
+of the state.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ NUMBER = (
 _TOKEN = re.compile(r"\s*(//|[-+*%()]|[0-9]{1,15}|[^\W\d][\w.\-]*(?<![.\-]))")
 _MOST = 10**12
 _NUMBER_CHARS = 200
-"""No number that is read is longer: actions read inputs of this length."""
+"""Maximum length of a number that is read: the length of the inputs that actions read."""
 _STEPS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "//": floordiv, "%": mod}
 
 ReadName = Callable[[str], int]
-"""Gives the whole number that a name of an expression stands for; ValueError for an unknown one."""
+"""Returns the whole number of a name in an expression; ValueError for an unknown one."""
 
 
 def expand_pattern(pattern: str, names: Iterable[str]) -> str:
@@ -50,7 +51,7 @@ def expand_pattern(pattern: str, names: Iterable[str]) -> str:
 
 
 def collapse_pattern(pattern: str, names: Iterable[str]) -> str:
-    """Return a pattern as it was before `expand_pattern`."""
+    """Return the original pattern of an `expand_pattern`."""
     for name in names:
         pattern = pattern.replace(f"(?P<{name}>{NUMBER})", f"{{{name}}}")
     return pattern
@@ -72,7 +73,7 @@ def read_number(text: str) -> int | None:
 
 
 def _read_chinese(text: str) -> int | None:
-    """Return the value of Chinese numerals; None where they are none, such as 两三 (two or three)."""
+    """Return the value of Chinese numerals; None if the text is not one number, such as 两三 (two or three)."""
     total, section, digit, unit, after_zero = 0, 0, None, 10_000, False
     for sign in text:
         if sign in _DIGITS:

@@ -1,4 +1,4 @@
-"""The state chain: applies a turn's ops to the tree and tests story conditions on it.
+"""State chain: applies a turn's ops to the tree and tests story conditions on it.
 
 Flat paths, anchors and values with a description mean the same in conditions and actions as in a reply, because
 filament's rules read all of them. Stores call this module to apply ops; it must not import a store.
@@ -22,7 +22,7 @@ from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
-"""Paths whose names JSON writes as they are."""
+"""Paths whose names JSON writes without escapes."""
 
 _ANCHOR_KEYS = tuple(b'"%b":' % key.encode("ascii") for key in IDENTITY)
 _NO_ANCHORS = AnchorIndex({})
@@ -40,10 +40,14 @@ def judge_reply_ops(
 ) -> JudgedOps:
     """Judge the ops of a reply and return a verdict on each, with the state after them; `state` is not changed.
 
-    Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those
-    that the prompt of the turn showed, `lost` the verdicts on ops that could not be read. All or nothing: if one is
-    refused, none takes effect. `limits` bound the ops, their values and the state, `authority` says whose ops these
-    are. Never raises for an op.
+    All or nothing: if one is refused, none takes effect. Never raises for an op.
+
+    Args:
+        ops: Typed ops, or ops in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`).
+        anchors: The anchors that the prompt of the turn showed.
+        lost: Verdicts on ops that could not be read.
+        limits: Bounds on the ops, their values and the state.
+        authority: Giver of the ops.
     """
     return judge_ops(state, ops, anchors, lost=lost, limits=limits, authority=authority)
 
@@ -85,7 +89,7 @@ class StateView:
 
     @cached_property
     def index(self) -> AnchorIndex:
-        """The anchors of the tree."""
+        """Return the anchors of the tree."""
         return AnchorIndex(self.tree)
 
     @cached_property
@@ -93,9 +97,9 @@ class StateView:
         return encode(self.tree)
 
     def _index_for(self, path: str) -> AnchorIndex:
-        """Return the anchors that decide where a path leads: none for most paths, which begin at the root.
+        """Return the anchors that decide the target of a path: none for most paths, which begin at the root.
 
-        A name that the JSON of the tree holds nowhere as an `id` or `_anchor` is no anchor, and to look for it there costs a
+        A name that occurs nowhere in the tree's JSON as an `id` or `_anchor` is not an anchor, and this search costs a
         hundredth of walking the tree.
         """
         if "index" in self.__dict__ or _PLAIN_PATH.fullmatch(path) is None:
@@ -122,8 +126,8 @@ class StateView:
         return True, spot.old[0] if spot.described else spot.old
 
     def describe(self, path: str) -> str:
-        """Return `name: value (description)` of a single value, `name` being the last part of its flat path; an empty text
-        where nothing is there, or more than one value.
+        """Return `name: value (description)` of a single value, `name` being the last part of its flat path; empty if
+        there is nothing, or more than one value.
         """
         try:
             spot = spot_at(self.tree, locate(path, self._index_for(path), self.tree, may_create=False))
@@ -168,7 +172,7 @@ def find_anchor(state: Mapping[str, Any] | StateView, anchor: str) -> Mapping[st
 
 
 def compare(value: Any, op: Comparison, wanted: Any) -> bool:
-    """Return whether a value of a state compares as asked with the value that a condition names.
+    """Return whether a value of a state passes a comparison with the value of a condition.
 
     Kinds do not mix: true does not equal 1, "5" does not equal 5, and only two numbers or two texts have an order.
     `in`: the value is one of a list (or part of a text). `contains`: the value is a list, text, mapping or container

@@ -1,7 +1,7 @@
-"""The rules of the turn tree, the same for every store.
+"""Rules of the turn tree, the same for every store.
 
-They decide where a turn may be placed, when two turns are the same, and how an imported turn becomes a record. Pure:
-the module imports the schema and the codec, never a store.
+They decide the place of a turn, whether two turns are the same, and the record of an imported turn. Pure: the module
+imports the schema and the codec, never a store.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mnemosyne.schema.session import SessionHead, TurnStatus
 
 MAIN_BRANCH = "main"
 BASE_BRANCH = ""
-"""The branch name under which the state before the first turn is stored."""
+"""Branch name under which the state before the first turn is stored."""
 SNAPSHOT_EVERY = 50
-"""Turns that change the state between two snapshots: rebuilding a past state replays fewer than this per branch."""
+"""Number of state-changing turns between two snapshots: rebuilding a past state replays fewer per branch."""
 
 Ops = tuple[Mapping[str, Any], ...]
 
@@ -37,7 +37,7 @@ def check_adoption(
     session_id: str, present: str, world_id: str, instead_of: Collection[str], *, has_changed: bool
 ) -> None:
     """Raise WorldNotAdoptedError unless a session of world `present` may continue in another; `has_changed`: its state
-    is no longer the one it began with.
+    has changed since its start.
     """
     if present not in instead_of:
         raise WorldNotAdoptedError(session_id, world_id, f"it is in world {present!r}")
@@ -55,16 +55,16 @@ def check_place(head: SessionHead, record: TurnRecord) -> None:
 
 
 def is_on_path(head: SessionHead, branch_id: str, depth: int, status: str) -> bool:
-    """Return whether a turn is on the path to a head, or waits for its reply behind it; an abandoned one is on none."""
+    """Return whether a turn is on the path to a head, or waits for its reply after it; an abandoned turn is on no
+    path.
+    """
     if status == TurnStatus.COMMITTED:
         return any(span.branch_id == branch_id and depth <= span.upto_depth for span in head.lineage)
     return status == TurnStatus.PREPARED and branch_id == head.branch_id
 
 
 def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Return whether two records are the same, except for the time of writing, which may differ between two calls. A stored
-    one that is damaged is not.
-    """
+    """Return whether two records are the same, apart from the time of writing; a damaged stored record never is."""
     if has_lost(stored):
         return False
     return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
@@ -104,15 +104,15 @@ def check_entry(session_id: str, entry: MemoryEntry) -> None:
 
 
 def turn_of(entry: MemoryEntry) -> str:
-    """Return the turn id that an entry made after a commit belongs to; ValueError when it names none."""
+    """Return the turn id of an entry made after a commit; ValueError if it names none."""
     if entry.turn_id is None:
         raise ValueError(f"Entry {entry.entry_id!r} names no turn; set turn_id to the turn that it was made from.")
     return entry.turn_id
 
 
 def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | None:
-    """Return a passage of a document of the session, placed before the first turn, which is on the path of every branch; None for
-    an entry that is none, or that names a turn.
+    """Return a passage of a document of the session, placed before the first turn, which is on the path of every
+    branch; None for any other entry, and for one that names a turn.
     """
     if entry.turn_id is not None or document_of(entry) is None:
         return None

@@ -1,8 +1,8 @@
-"""Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>`,
-`mnemosyne://<session>/turn/<turn>` and `mnemosyne://<session>/evidence/<evidence>`.
+"""Addresses of entries, turns and evidence: `mnemosyne://<scope>/<chain>/<entry>`, `mnemosyne://<session>/turn/<turn>`
+and `mnemosyne://<session>/evidence/<evidence>`.
 
-Evidence holds addresses, and a `source_uri` must lead back to its source. One module writes and
-reads them, so that the two agree. It knows the Store by its protocol only.
+Evidence has addresses, and a `source_uri` must lead back to its source. One module writes and reads them, so that the
+two agree. It knows the Store only by its protocol.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def entry_uri(entry: MemoryEntry | Candidate) -> str:
 
 def format_entry_uri(scope: str, chain: Chain, entry_id: str) -> str:
     """Return the address of an entry by its place."""
-    # A prompt has a hundred addresses, most of them of plain names; this is what `format_uri` makes of those.
+    # A prompt has a hundred addresses, most of them of plain names; this is the result of `format_uri` for those.
     name = f"{scope}/{chain}/{entry_id}"
     if name.count("/") == 2 and _PLAIN_NAME.fullmatch(name):
         return SCHEME + name
@@ -98,7 +98,7 @@ def _escape(part: str) -> str:
 
 
 def parse_uri(uri: str) -> Address:
-    """Return what an address names; UriError for text that is no such address."""
+    """Return the parts of an address; UriError for any other text."""
     if not uri.startswith(SCHEME):
         raise UriError(uri, f"it does not begin with {SCHEME}")
     parts = uri.removeprefix(SCHEME).split("/")
@@ -121,11 +121,15 @@ def parse_uri(uri: str) -> Address:
 
 
 async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord | Evidence:
-    """Return the entry, turn or evidence that an address names.
+    """Return the entry, turn or evidence of an address.
 
     An ended quest is in no store: it is derived from the state of its session's active branch, else of any other
-    branch. UriError when the address is malformed or names nothing that exists; SessionNotFoundError, TurnNotFoundError
-    when the session or turn that it names does not exist.
+    branch.
+
+    Raises:
+        UriError: if the address is malformed or its entry or evidence does not exist.
+        SessionNotFoundError: if its session does not exist.
+        TurnNotFoundError: if its turn does not exist.
     """
     address = parse_uri(uri)
     if isinstance(address, TurnAddress):

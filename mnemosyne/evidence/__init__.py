@@ -1,9 +1,7 @@
-"""Evidence: ingestion, the only way in which text from outside becomes evidence, and
-its use.
-"""
+"""Evidence: ingestion, the only way by which text from outside becomes evidence, and its use."""
 
+from mnemosyne.evidence.echoes import without_shown
 from mnemosyne.evidence.ingestor import RedactingIngestor, SessionIngestor
-from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.rules import IngestRules, confidence_of, is_expired, trust_of
 from mnemosyne.evidence.vault import FolderVault
 

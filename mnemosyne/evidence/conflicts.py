@@ -1,14 +1,15 @@
 """Finds evidence items that contradict each other, field by field, and resolves them by a policy.
 
-An outdated page must not appear in a prompt beside the tool result that contradicts it without a remark. Every conflict
-is reported. Pure: the module imports the schema, never a store.
+An outdated page must not appear in a prompt next to the tool result that contradicts it without a remark. Every
+conflict is reported. Pure: the module imports the schema, never a store.
 
 A claim is the value that one evidence item gives for one field of one subject. Claims are read from
 - `metadata.claims`: a list of `{subject, field, value}`, for prose that the caller has interpreted;
 - JSON content: the leaves of an object under its `id` (or its only `…_id` field), or under `metadata.subject`;
-- lines `name: value` (`名：值`) of text content, where `metadata.subject` names their subject. Two claims are compared
-  only when subject and field are the same; a claim without a subject is never compared. Times and ids are not claims.
-  `Shipped` and `shipped`, `10` and `10.0` are one value.
+- lines `name: value` (`名：值`) of text content, if `metadata.subject` names their subject.
+
+Two claims are compared only if subject and field are the same; a claim without a subject is never compared. Times and
+ids are not claims. `Shipped` and `shipped`, `10` and `10.0` are one value.
 """
 
 from __future__ import annotations
@@ -38,38 +39,34 @@ _MAX_NOTICES = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """One evidence item's value for one field. `at` is the time of the claim if the evidence states one, otherwise the
-    time of ingestion.
-
-    `is_own`: read from the content itself, not from its metadata.
-    """
+    """Value of one evidence item for one field."""
 
     evidence: Evidence
     subject: str
     field_path: str
     value: Any
     at: datetime | None
+    """Time of the claim if the evidence states one, otherwise the time of ingestion."""
     is_own: bool = True
+    """Whether it was read from the content itself, not from the metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConflictResolution:
-    """The outcome of a search for conflicts.
-
-    `left_out`: ids of evidence items that are overruled entirely, each with the reason. `notices`: by evidence id,
-    remarks to be shown beside an evidence item that stays.
-    """
+    """Outcome of a search for conflicts."""
 
     records: tuple[ConflictRecord, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    """Ids of evidence items that are overruled entirely, each with the reason."""
     notices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Remarks to show with an evidence item that stays, by its id."""
 
 
 def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> ConflictResolution:
     """Return all conflicts among evidence items, in the order of their subjects and fields, and their resolution by the
     policy.
 
-    PREFER_TOOL_OVER_RAG: tool results overrule retrieved text. PREFER_LATEST_BY_AT: the latest claim counts. Where a
+    PREFER_TOOL_OVER_RAG: tool results overrule retrieved text. PREFER_LATEST_BY_AT: the latest claim counts. If a
     policy cannot decide (two tools differ; a time is unknown or equal), both stay and both are marked. An evidence item
     is left out when all claims of its content are overruled; one with other claims stays, with a notice.
     """
@@ -139,7 +136,7 @@ def _read_claims(evidence: Evidence) -> Iterator[Claim]:
 
 
 def _read_named_lines(content: str) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each line `name: value`, split at the first colon where both parts are short enough."""
+    """Yield name and value of each line `name: value`, split at the first colon if both parts are short enough."""
     for line in content.split("\n"):
         line = line.rstrip(" \t")
         before = 0

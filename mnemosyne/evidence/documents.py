@@ -1,7 +1,8 @@
-"""Documents in a session's evidence as memory: cut into passages, each an entry of the session with a selector of its span.
+"""Documents in a session's evidence as memory: cut into passages, each an entry of the session with a selector of its
+span.
 
-Passages are recalled with the rest of memory and by the same rules. Cutting is pure; the functions that write know the store by
-protocol.
+Passages are recalled with the rest of memory and by the same rules. Cutting is pure; the functions that write know the
+store by protocol.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from mnemosyne.schema.memory import (
 from mnemosyne.schema.query import EvidenceFilter
 
 IS_DOCUMENT = "document"
-"""The key in an evidence item's metadata that says that its content is a document (true): it is recalled by passages."""
+"""Key in an evidence item's metadata: true if its content is a document, which is recalled by passages."""
 
 EXPIRES_AT = "expires_at"
 MOST_WEIGHT = 1_000
 """The size of a passage: a letter counts 1, a Chinese, Japanese or Korean sign 3. Embedding models read some 250 to 500 tokens."""
 
 LEAST_WEIGHT = 60
-"""A passage that would be smaller is joined with its neighbour; a heading begins another where what is before it has this size."""
+"""A smaller passage is joined with its neighbour; a heading begins a new one if the text before it has this size."""
 
 _KEPT = ("sensitivity", COPIED_FROM)
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
@@ -51,7 +52,7 @@ _ENDS = (
     re.compile(r"[.!?][\"'”’)]?\s+|[。！？][”’」』）]?"),
     re.compile(r"[,;，；、]\s*|\s"),
 )
-"""Where a text may be cut, the best places first: paragraphs, lines, sentences, words."""
+"""Places to cut a text, the best first: paragraphs, lines, sentences, words."""
 
 
 def is_document(evidence: Evidence) -> bool:
@@ -126,9 +127,9 @@ def _join_small(text: str, pieces: Sequence[Span]) -> Iterator[Span]:
 def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, ...]:
     """Return the passages of a document as entries of its session, in order; none of an empty one.
 
-    An entry's text is exactly what the selector in its metadata (`section_id`, as `chars:0-900`) points at in the evidence
-    (`document_id`). Its title is the name of the document, with the heading that the passage begins under. After them come the
-    entries, known to nobody, that say which others recall leaves out (`takes_from_recall`).
+    An entry's text is exactly the text of the selector in its metadata (`section_id`, as `chars:0-900`) in the evidence
+    (`document_id`). Its title is the name of the document, with the heading above the passage. After them come the
+    entries, known to nobody, that name the entries for recall to leave out (`takes_from_recall`).
     """
     if UNDONE_AT in evidence.metadata:
         return ()
@@ -179,8 +180,9 @@ def _marks(session_id: str, evidence: Evidence) -> Iterator[MemoryEntry]:
 
 
 async def write_passages(store: Store, session_id: str, evidence: Evidence) -> int:
-    """Write the passages of a document into its session's memory, where they are not yet; return how many are new. A document that
-    a turn found has none before the turn is committed.
+    """Write the missing passages of a document into its session's memory; return how many are new.
+
+    A document that a turn found has none before the turn is committed.
     """
     entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
     try:
@@ -196,17 +198,18 @@ async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> 
 
 
 async def index_documents(store: Store, session_id: str, where: EvidenceFilter | None = None) -> int:
-    """Write the passages of every document of a session (or of those that pass) that are not in its memory yet; return how many.
+    """Write the missing passages of every document of a session (or of those that pass) into its memory; return how
+    many.
 
-    For documents that a host put into the store itself (`put_evidence`, with `document: true` in the metadata), for those that a
-    turn found, once it is committed, and for sessions that came from another store.
+    For documents that a host put into the store itself (`put_evidence`, with `document: true` in the metadata), for
+    those that a turn found, once it is committed, and for sessions that came from another store.
     """
     found = [each for each in await store.list_evidences(session_id, where) if is_document(each)]
     return sum([await write_passages(store, session_id, each) for each in found])
 
 
 def has_expired(entry: MemoryEntry, now: datetime) -> bool:
-    """Return whether a passage is one of a document that has expired."""
+    """Return whether an entry is a passage of an expired document."""
     until = entry.metadata.get(EXPIRES_AT) if entry.kind == DOCUMENT else None
     try:
         return isinstance(until, str) and datetime.fromisoformat(until) <= now
@@ -215,6 +218,6 @@ def has_expired(entry: MemoryEntry, now: datetime) -> bool:
 
 
 def _without_text(entry: MemoryEntry) -> MemoryEntry:
-    """Return an entry with nothing in it but its id and place; a store removes such a passage."""
+    """Return an entry with only its id and place; a store removes such a passage."""
     kept: Mapping[str, Any] = {DOCUMENT_ID: entry.metadata[DOCUMENT_ID]}
     return replace(entry, text="", title="", at=None, metadata=kept or EMPTY)

@@ -23,7 +23,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.documents import IS_DOCUMENT, is_document, remove_passages, write_passages
-from mnemosyne.evidence.recalled import without_shown
+from mnemosyne.evidence.echoes import without_shown
 from mnemosyne.evidence.redactions import redaction_field
 from mnemosyne.evidence.rules import (
     OWN_SCHEME,
@@ -60,8 +60,8 @@ Place = Callable[[EvidenceLinks, Mapping[str, Any]], Awaitable[tuple[EvidenceLin
 
 
 class SessionIngestor:
-    """An `EvidenceIngestor` of one session. `place` completes links that name a turn,
-    and the metadata, by what is known of the turn.
+    """An `EvidenceIngestor` of one session. `place` adds the known facts of the turn to links that name a turn, and to
+    the metadata.
     """
 
     def __init__(self, ingestor: EvidenceIngestor, session_id: str, place: Place | None = None) -> None:
@@ -87,10 +87,16 @@ class SessionIngestor:
 class RedactingIngestor:
     """The built-in `EvidenceIngestor`.
 
-    `settings` are options that count for every text, whatever a call asks for: if redaction is switched off there, nothing is
-    redacted. `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used. `hash_text` names
-    what was ingested; what was stored under the default hash is recognised too. A text that it cannot hash is stored without a
-    search for duplicates (`dedup_skipped`). `text_selector` follows selectors.
+    Args:
+        redactor: Redacts every text.
+        settings: Options that count for every text, whatever a call asks for: if redaction is off there, nothing is
+            redacted.
+        vault: Keeps originals for calls that ask for it.
+        rules: How long evidence of a type is used.
+        hash_text: Identifies ingested texts; records with the default hash are recognised too. A text that it cannot
+            hash is stored
+        without a search for duplicates (`dedup_skipped`).
+        text_selector: Applies selectors.
     """
 
     def __init__(
@@ -123,7 +129,7 @@ class RedactingIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Store a text as evidence, or return the evidence item that holds it already; see `EvidenceIngestor.ingest`."""
+        """Store a text as evidence, or return the existing evidence item with it; see `EvidenceIngestor.ingest`."""
         chosen = self._with_settings(options or IngestOptions())
         fresh = await to_thread.run_sync(without_shown, content, chosen.shown)
         if fresh.sources and not fresh.text:
@@ -206,7 +212,7 @@ class RedactingIngestor:
                 await remove_passages(self._store, session_id, older)
 
     async def _redact(self, news: _UnredactedText, chosen: IngestOptions) -> _RedactedText:
-        """Return what may be stored; if the redactor fails, only the kind of source is kept."""
+        """Return the storable form of a text; if the redactor fails, only the kind of source is kept."""
         cleaned = _RedactedText(content=news.content, source=news.source, metadata=news.metadata, args=chosen.args)
         if not chosen.redact:
             cleaned.degradations.append("redaction_off")
@@ -221,7 +227,7 @@ class RedactingIngestor:
         except Exception as error:
             if chosen.own_words and not chosen.pass_through:
                 raise to_redaction_error(error) from error
-            # Whatever a redactor raises, the text was not searched to its end and must be withheld.
+            # If a redactor raises anything, the text was not searched to its end and must be withheld.
             return self._withhold(cleaned, chosen, error)
         applied = (*result.applied_rules, *in_metadata, *in_source)
         return _RedactedText(
@@ -261,7 +267,7 @@ class RedactingIngestor:
         return replace(cleaned, content="", source=source, metadata=withheld_note, args=None)
 
     def _identify_source(self, cleaned: _RedactedText) -> str:
-        """Return the uri that identifies the source; arguments that have no JSON form identify none."""
+        """Return the uri that identifies the source; arguments without a JSON form identify none."""
         try:
             return identity_uri(cleaned.source, cleaned.args)
         except CodecError:
@@ -269,7 +275,9 @@ class RedactingIngestor:
             return cleaned.source.uri
 
     async def _place_of(self, session_id: str, links: EvidenceLinks, metadata: Mapping[str, Any]) -> _Place:
-        """Return where a text was found. What a call returned outside of every turn is of the session."""
+        """Return the place where a text was found. The result of a call outside of every turn belongs to the
+        session.
+        """
         if links.turn_id is None and links.tool_call_id is not None:
             links = replace(links, turn_id="")
         readers = read_audience(metadata) or (() if links.viewer is None else (links.viewer,))
@@ -323,7 +331,7 @@ class RedactingIngestor:
         return None
 
     async def _is_known_at(self, session_id: str, place: _Place, known: Evidence) -> bool:
-        """Return whether all who may know what is found at a place know an evidence item there."""
+        """Return whether everyone who may know the finds of a place also knows an evidence item there."""
         if not place.is_covered_by(readers_of(known)):
             return False
         if not known.links.turn_id or known.links.turn_id == place.links.turn_id:
@@ -389,7 +397,7 @@ class RedactingIngestor:
         return evidence if chosen.store_content else replace(evidence, content="")
 
     def _build_refs(self, evidence: Evidence, chosen: IngestOptions, cleaned: _RedactedText) -> list[dict[str, Any]]:
-        """Return refs to the parts to be shown in a prompt, each with the hash of what it points at now."""
+        """Return refs to the parts to be shown in a prompt, each with the hash of its present text."""
         refs: list[dict[str, Any]] = []
         for selector in chosen.selectors:
             try:
@@ -410,7 +418,9 @@ class RedactingIngestor:
         kind: EvidenceType,
         chosen: IngestOptions,
     ) -> Evidence:
-        """Return an item that is stored already; if its text came again by a less trusted road, it has that label now."""
+        """Return an item that is stored already, with a lower trust label if its text came again from a less trusted
+        source.
+        """
         again = await self._trust_of(session_id, source, kind, chosen, cleaned.args)
         trust = lowest_trust((known.trust, again))
         if trust is known.trust:
@@ -441,30 +451,32 @@ class RedactingIngestor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
-    """Where a text was found: its links, who may know it (none: everyone), and the branch of its turn (None: no turn)."""
+    """Place where a text was found."""
 
     links: EvidenceLinks
     readers: tuple[str, ...]
+    """Viewers who may know it (empty: everyone)."""
     branch_id: str | None
+    """Branch of its turn (None: no turn)."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells items with the same text apart, which different turns found for different viewers."""
+        """Return names that distinguish items with the same text, found by different turns for different viewers."""
         turn_id = self.links.turn_id or ""
         return (turn_id, *self.readers) if turn_id or self.readers else ()
 
     def is_covered_by(self, readers: tuple[str, ...]) -> bool:
-        """Return whether all who may know what is found here are among `readers`."""
+        """Return whether everyone who may know the finds here is among `readers`."""
         return not readers or (bool(self.readers) and set(self.readers) <= set(readers))
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Return whether an evidence item was found in the same turn, or like this in none."""
+        """Return whether an evidence item was found in the same turn, or also in none."""
         return (evidence.links.turn_id or "") == (self.links.turn_id or "")
 
 
 @dataclass(kw_only=True, slots=True)
 class _UnredactedText:
-    """A text as received, without what the prompt had shown."""
+    """A received text, without the parts that the prompt had shown."""
 
     content: str
     source: EvidenceSource
@@ -473,7 +485,7 @@ class _UnredactedText:
 
 @dataclass(kw_only=True, slots=True)
 class _RedactedText:
-    """What may be stored of a text."""
+    """Storable form of a text."""
 
     content: str
     source: EvidenceSource

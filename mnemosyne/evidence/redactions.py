@@ -1,4 +1,4 @@
-"""What redaction removed from an evidence item or a message, kept with it: rules and numbers, no text. Pure."""
+"""Record of a redaction, kept with an evidence item or a message: rules and numbers, no text. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mnemosyne.schema.redaction import RedactionRecord
 from mnemosyne.schema.session import Message
 
 REDACTION = "redaction"
-"""The field (in `extra`) that says what redaction removed: `{rules, fields}`."""
+"""Field (in `extra`) for the record of a redaction: `{rules, fields}`."""
 
 
 def redaction_field(rules: tuple[str, ...], fields: int) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def redaction_field(rules: tuple[str, ...], fields: int) -> dict[str, Any]:
 
 
 def redaction_of(stored: Evidence | Message) -> RedactionRecord | None:
-    """Return what redaction removed from an item or a message; None where nothing is recorded."""
+    """Return the record of the redaction of an item or a message; None if there is none."""
     told = stored.extra.get(REDACTION)
     if not isinstance(told, Mapping):
         return None

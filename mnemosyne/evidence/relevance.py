@@ -1,7 +1,7 @@
-"""Ranks the evidence of a session for a turn: what was found since the last reply first, then by words and age. Pure.
+"""Ranks the evidence of a session for a turn: items found since the last reply first, then by words and age. Pure.
 
-Relevance is BM25 over name and text of each item (of a pointer, whose text lies elsewhere: what describes it), on its absolute
-scale: a word that all items contain says nothing. Of items that the words do not tell apart the newer is better.
+Relevance is BM25 over name and text of each item (of a pointer, whose text is elsewhere: its description), on its
+absolute scale: a word that all items contain counts nothing. Among items with equal words the newer is better.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.query import Signals
 
 READ_CHARS = 8_000
-"""How much of a text is read for its words."""
+"""Number of characters of a text that are read for its words."""
 
 DESCRIBES = ("title", "summary", "description", "abstract", "snippet", "keywords", "tags", "query")
-"""Keys of the metadata whose texts stand for the content of an item that has none."""
+"""Keys of the metadata whose texts replace the content of an item without one."""
 
 _HALF_RELEVANT = 1.0
-"""The BM25 score that counts half."""
+"""BM25 score that counts half."""
 
 _NEWEST = 0.5
 _HALF_AGE = 6.0
@@ -46,7 +46,8 @@ def rank_evidence(
 ) -> tuple[RankedEvidence, ...]:
     """Return evidence items (given oldest first), best first; ties by age, newest first.
 
-    `terms` are the words of the turn with their weights. Items made after `since` are fresh; where it is None, the newest is.
+    `terms` are the words of the turn with their weights. Items made after `since` are fresh; if it is None, the newest
+    is.
     """
     if not evidences:
         return ()
@@ -66,7 +67,7 @@ def rank_evidence(
 
 
 def _readable(evidence: Evidence) -> str:
-    """Return the text of an item; of a pointer, what its metadata says of it, and its address."""
+    """Return the text of an item; of a pointer, its description in the metadata, and its address."""
     if evidence.content:
         return evidence.content
     said = (evidence.metadata.get(key) for key in DESCRIBES)

@@ -1,4 +1,4 @@
-"""The defaults of ingestion: trust, confidence, expiry, and which texts are the same. Pure.
+"""Defaults of ingestion: trust, confidence, expiry, and the equality of texts. Pure.
 
 The rules are separate so that they can be read and tested by themselves. It must not import a store or a redactor.
 """
@@ -58,18 +58,21 @@ _WEB_CEILING = 0.7
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestRules:
-    """Settings of an ingestor: how long evidence of a type is used (seconds; a type that is not named never expires)."""
+    """Settings of an ingestor."""
 
     ttl_seconds: Mapping[EvidenceType, float] = field(default_factory=dict)
+    """Seconds for which evidence of a type is used; other types never expire."""
 
 
 def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, Any]) -> float:
     """Return a confidence of 0..1 by rule, for a text without one.
 
-    A retrieval score in `metadata.score` counts as it is if it is within 0..1 (a cosine), a `metadata.distance` as 1 /
-    (1 + distance), a `metadata.rank` (1 = best) as 0.9 for the first and 0.1 less for each after it, at least 0.3. A
-    failed call (`metadata.status`) has 0.2. Otherwise by kind: system 1, tool 0.9, skill and user 0.8, retrieval 0.6,
-    model 0.5. Nothing from the web has more than 0.7.
+    - A retrieval score in `metadata.score` counts unchanged if it is within 0..1 (a cosine).
+    - A `metadata.distance` counts as 1 / (1 + distance).
+    - A `metadata.rank` (1: best) counts as 0.9 for the first and 0.1 less for each after it, at least 0.3.
+    - A failed call (`metadata.status`) has 0.2.
+    - Otherwise by kind: system 1, tool 0.9, skill and user 0.8, retrieval 0.6, model 0.5.
+    - Nothing from the web has more than 0.7.
     """
     if str(metadata.get("status", "")).lower() in _FAILED:
         return _FAILED_CONFIDENCE

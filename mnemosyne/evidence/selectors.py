@@ -40,7 +40,7 @@ _BREAK = re.compile(r"\r\n|\n|\r")
 
 
 class SelectorType(StrEnum):
-    """What a selector counts or looks for."""
+    """Unit or search of a selector."""
 
     LINES = "lines"
     CHARS = "chars"
@@ -52,7 +52,7 @@ _SEPARATOR = re.compile(r",[ \t]*(?=(?:lines|chars|json|regex):)")
 
 
 class RefState(StrEnum):
-    """Whether a ref still gives what it was made for: unchanged, changed since, or pointing at nothing."""
+    """State of a ref: unchanged, changed since it was made, or pointing at nothing."""
 
     FRESH = "fresh"
     CHANGED = "changed"
@@ -70,14 +70,14 @@ class ParsedSelector:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extract:
-    """What a selector points at: the text, and its half-open spans in the content, in order."""
+    """The selected text, and its half-open spans in the content, in order."""
 
     text: str
     spans: tuple[Span, ...]
 
 
 def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
-    """Return the selectors of a text, in order; SelectorResolveError names the malformed one and what to write instead."""
+    """Return the selectors of a text, in order; SelectorResolveError names the malformed one and a correction."""
     parts = _split_selectors(text)
     if len(parts) > MAX_SELECTORS:
         raise SelectorResolveError(_quote_text(text), f"it joins more than {MAX_SELECTORS} selectors; write fewer")
@@ -141,7 +141,7 @@ def make_ref(
     hash_text: HashText = hash_with_sha256,
     text_selector: TextSelector | None = None,
 ) -> Ref:
-    """Return a ref to (a part of) an evidence item, with the hash of what it points at now; SelectorResolveError as for
+    """Return a ref to (a part of) an evidence item, with the hash of its present text; SelectorResolveError as for
     `extract`.
     """
     chosen = text_selector or RefSelector()
@@ -150,7 +150,7 @@ def make_ref(
 
 
 def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_with_sha256) -> RefState:
-    """Return whether a ref still points at what it did when it was made.
+    """Return whether a ref still gives the text that it was made for.
 
     MISSING: there is no such evidence item, or its content has no such part. A ref without a hash is FRESH if it points
     at anything. `hash_text` is the host's; the default hash counts as well.

@@ -49,7 +49,7 @@ class FolderVault:
     ) -> int:
         """Delete originals and return how many were deleted.
 
-        Those of these sessions; with `evidence_ids` only those of these evidence items in them; and any that contain
+        Deletes the originals of these sessions (with `evidence_ids` only of these evidence items), and any that contain
         one of `texts`, in any session.
         """
         return await to_thread.run_sync(self._drop, tuple(session_ids), frozenset(evidence_ids), tuple(texts))
@@ -64,10 +64,12 @@ class FolderVault:
         return len(found)
 
     async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
-        """Cut these texts, and names as whole words, out of the originals of sessions; return how many originals were changed.
+        """Cut these texts, and names as whole words, out of the originals of sessions; return how many originals were
+        changed.
 
-        The former content of a changed file is overwritten. A file that cannot be read and holds one of the texts is deleted,
-        and so is what a killed process has left half written or half overwritten; a second call ends what a killed one began.
+        The former content of a changed file is overwritten. A file that cannot be read and contains one of the texts is
+        deleted, and so are files that a killed process has left half written or half overwritten; a second call
+        finishes the work of a killed one.
         """
         return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids), tuple(names))
 
@@ -115,8 +117,8 @@ class FolderVault:
                 if clean != kept["original"]:
                     former = file.with_name(f".{file.name}.{uuid4().hex}{NEW}")
                     with file.open("r+b") as content:
-                        # By this name the former content is found again, should the process end before it is overwritten;
-                        # not every file system has second names.
+                        # The former content is found again under this name, should the process end before it is
+                        # overwritten; not every file system has second names.
                         with suppress(OSError):
                             os.link(file, former)
                         self._put(str(kept["session_id"]), str(kept["evidence_id"]), clean)
@@ -185,7 +187,7 @@ def _is_overwritten(data: bytes) -> bool:
 
 
 def _remove(file: Path) -> None:
-    """Overwrite a file and delete it; of one that has another name too, only this name is deleted."""
+    """Overwrite a file and delete it; if it has another name too, only this name is deleted."""
     if file.stat().st_nlink == 1:
         _overwrite(file)
     file.unlink()
@@ -205,7 +207,7 @@ def _fill_with_zeros(handle: int, size: int) -> None:
 
 
 def name_of(name: str) -> str:
-    """Return the name of the folder of a session's originals, or of the file of an evidence item's."""
+    """Return the name of the folder of a session's originals, or of the file of an evidence item's original."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -1,8 +1,8 @@
 """Erases everywhere (store, index, originals, caches) and proves it by a search.
 
 A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps the
-originals of redacted texts, and a retriever caches what it embedded. The module knows all of them by protocol. What can
-be rebuilt is dropped first and once more at the end, so that a second call finishes an interrupted erasure.
+originals of redacted texts, and a retriever caches embedded texts. The module knows all of them by protocol.
+Rebuildable data is dropped first and once more at the end, so that a second call finishes an interrupted erasure.
 """
 
 from __future__ import annotations
@@ -38,60 +38,63 @@ TEXT_CACHES: list[Callable[[], None]] = []
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLocations:
-    """All places that hold a memory. `rebuild` rebuilds a scope of the index from the store (None: it is only dropped).
-    Files in `folders` are searched for texts that must be gone; `caches` are called to clear what is held in memory.
-    """
+    """All places that keep a memory."""
 
     store: Store
     index: Index | None = None
     rebuild: Callable[[str], Awaitable[object]] | None = None
+    """Rebuilds a scope of the index from the store (None: it is only dropped)."""
     vault: OriginalVault | None = None
     folders: tuple[Path, ...] = ()
+    """Folders whose files are searched for erased texts."""
     caches: tuple[Callable[[], None], ...] = ()
+    """Functions that clear caches in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasurePlan:
-    """What an erasure would remove, without doing it.
-
-    `kind`: user, session or evidence. `whole`: sessions to be deleted entirely; `touched`: others in which something is
-    erased. `messages` and `evidences` are numbers of erased items, `places` the rows of the store that contain one of
-    their texts, `originals` the number of originals in the vault. `texts` are for the caller only and must not be
-    stored.
-    """
+    """Preview of an erasure."""
 
     kind: str
+    """`user`, `session` or `evidence`."""
     whole: tuple[str, ...] = ()
+    """Sessions to be deleted entirely."""
     touched: tuple[str, ...] = ()
+    """Other sessions in which something is erased."""
     messages: int = 0
+    """Number of messages to be erased; `evidences` likewise."""
     evidences: int = 0
     originals: int = 0
+    """Number of originals in the vault to be deleted or changed."""
     places: tuple[str, ...] = ()
+    """Rows of the store that contain one of the texts."""
     texts: tuple[str, ...] = ()
+    """Texts to be erased; only for the caller, they must not be stored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureReport:
-    """What was erased, and the proof. `scopes` were dropped from the index; `faults` name those that could not be, one
-    sentence each. `not_covered`: what the erasure leaves by its rule, one sentence each; empty if nothing was erased.
-    """
+    """Report and proof of an erasure."""
 
     plan: ErasurePlan
     outcome: ErasureOutcome
     originals: int = 0
     scopes: tuple[str, ...] = ()
+    """Scopes that were dropped from the index."""
     faults: tuple[str, ...] = ()
+    """One sentence for each scope that could not be dropped."""
     proof: Proof = field(default_factory=Proof)
     not_covered: tuple[str, ...] = ()
+    """One sentence for each text that the erasure leaves by its rule; empty if nothing was erased."""
 
     @property
     def done(self) -> bool:
-        """Whether everything is gone, and proved to be."""
+        """Return whether everything is gone, and proved to be."""
         return self.proof.holds and not self.faults
 
 
 async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
-    """Return what an erasure would remove; nothing is changed. ValueError unless it names exactly one subject."""
+    """Return a preview of an erasure; nothing is changed. ValueError unless it names exactly one subject."""
     kind, _ = subject_of(erasure)
     found = await place.store.preview_erasure(erasure)
     concerned = (*found.whole, *found.touched)
@@ -155,7 +158,7 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
 
 
 def _clean_reason(erasure: Erasure, found: ErasurePreview, personal: Sequence[str]) -> str:
-    """Return why something is erased, without what is erased and without its ids: the record of the erasure stays."""
+    """Return the reason of an erasure, without the erased texts and ids: the record of the erasure stays."""
     reason = Scrubber(found.texts, personal, thorough=False).text(erasure.reason)
     for name in filter(None, (erasure.user_id, erasure.session_id, *erasure.evidence_ids)):
         reason = without_word(reason, name, ERASED)
@@ -163,7 +166,9 @@ def _clean_reason(erasure: Erasure, found: ErasurePreview, personal: Sequence[st
 
 
 async def _find_personal(place: MemoryLocations, found: ErasurePreview) -> tuple[str, ...]:
-    """Return the personal data in the erased texts: in an original, where redaction once found it, even a short number goes."""
+    """Return the personal data in the erased texts: from an original, in which redaction once found it, even a short
+    number is erased.
+    """
     if place.vault is None or not found.touched:
         return ()
     return await to_thread.run_sync(find_sensitive, found.scrubbed)
@@ -176,7 +181,7 @@ async def _prove(
     outcome: ErasureOutcome,
     personal: Sequence[str],
 ) -> Proof:
-    """Search what an erasure concerned: rows and originals of its sessions, and all files."""
+    """Search the sessions of an erasure, their rows and originals, and all files."""
     scrubbed = tuple(dict.fromkeys((*found.scrubbed, *outcome.texts)))
     touched = tuple(dict.fromkeys((*found.touched, *outcome.touched)))
     whole = tuple(dict.fromkeys((*found.whole, *outcome.sessions)))
@@ -204,8 +209,8 @@ async def _prove(
 
 
 async def prove(place: MemoryLocations, texts: Sequence[str], sessions: Collection[str] | None = None) -> Proof:
-    """Search for texts that should be gone: in the rows of these sessions (None: of all), and in files, where what other
-    sessions hold is no fault unless all are searched.
+    """Search for texts that should be gone: in the rows of these sessions (None: of all), and in files. A text that
+    another session has in its own right is not a fault in files, unless all sessions are searched.
     """
     sought = searchable(texts)
     sample = evenly_limited(sought, MOST_CHARS)
@@ -227,7 +232,7 @@ async def prove(place: MemoryLocations, texts: Sequence[str], sessions: Collecti
 
 
 def _name_uncovered(found: ErasurePreview, proof: Proof) -> tuple[str, ...]:
-    """Return what an erasure leaves by its rule, one sentence each."""
+    """Return one sentence for each kind of text that an erasure leaves by its rule."""
     sentences = list[str]()
     if found.touched:
         sentences.append(
@@ -279,7 +284,7 @@ async def _drop_scopes(place: MemoryLocations, scopes: Sequence[str]) -> tuple[s
 
 
 def _vault_query(erasure: Erasure, found: ErasurePreview) -> dict[str, Sequence[str]]:
-    """Return which originals to delete: those of deleted sessions and of erased evidence."""
+    """Return the query for originals to delete: those of deleted sessions and of erased evidence."""
     if erasure.evidence_ids:
         return {"session_ids": (str(erasure.session_id),), "evidence_ids": erasure.evidence_ids}
     return {"session_ids": found.whole if erasure.session_id is None else (erasure.session_id,)}
@@ -288,7 +293,7 @@ def _vault_query(erasure: Erasure, found: ErasurePreview) -> dict[str, Sequence[
 def forms_on_disk(text: str) -> Iterator[bytes]:
     """Yield the forms in which a text may be left in a file, as bytes.
 
-    As it is, XML-escaped, JSON-escaped, and as an index stores it: a run of lower-case stemmed words.
+    They are the unchanged text, XML-escaped, JSON-escaped, and the form of an index: a run of lower-case stemmed words.
     """
     plain = text.strip()
     yield from (form.encode("utf-8", "surrogatepass") for form in written_forms(plain))

@@ -1,8 +1,8 @@
-"""What an erasure does with each value that a store keeps, field by field: one list for scrubbing and for the proof.
+"""Treatment of each stored value by an erasure, field by field: one list for scrubbing and for the proof.
 
-It is made from the types themselves: a field that can hold text is scrubbed unless it is named here as an id, and a value
-of a kind that is not in CONTENTS cannot be stored in a table of text (the stores look it up by its name). So a new field
-is scrubbed from the day on which it is added. `jacquard.wiring.erasure_places` prints the whole list.
+It is made from the types themselves: a field that can contain text is scrubbed unless it is named here as an id, and a
+value of a kind that is not in CONTENTS cannot be stored in a table of text (the stores look it up by its name). So a
+new field is scrubbed from the day on which it is added. `jacquard.wiring.erasure_places` prints the whole list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mnemosyne.schema.session import Message, Ref
 
 
 class Treatment(StrEnum):
-    """What an erasure does with a place."""
+    """Treatment of a place by an erasure."""
 
     SCRUBBED = "the erased texts are cut out of it"
     WORDS = "words taken from the erased texts are removed"
@@ -49,22 +49,23 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Content:
-    """One kind of value that a store keeps as JSON. `kind` is its type; None: a JSON tree.
-
-    `counted` is what an outcome counts it as. `is_derived`: it was made from what was said, so that even a short erased
-    text is cut out of it; otherwise it is what others said or part of the story, where a short text is their own.
-    `word_keys` are keys of a tree below which words stand that were taken from a message.
-    """
+    """One kind of value that a store keeps as JSON."""
 
     name: str
     counted: str
+    """Name under which an outcome counts it."""
     kind: type[Any] | None = None
+    """Its type; None: a JSON tree."""
     is_derived: bool = True
+    """Whether it was made from the conversation, so that even a short erased text is cut out of it; otherwise it is the
+    words of others or part of the story, in which a short text is their own.
+    """
     word_keys: frozenset[str] = frozenset()
+    """Keys of a tree with words taken from a message below them."""
 
 
 WORD_KEYS = frozenset({"entities", "focus_keywords", "keywords", "queries", "rationale", "reasons"})
-"""Keys in plans, receipts and prefetched selections below which words stand that were taken from the user's message."""
+"""Keys in plans, receipts and prefetched selections with words taken from the user's message below them."""
 
 CONTENTS: Mapping[str, Content] = {
     each.name: each
@@ -90,7 +91,7 @@ CONTENTS: Mapping[str, Content] = {
         Content(name="state", counted="states", is_derived=False),
     )
 }
-"""Everything that a session keeps as JSON, by name."""
+"""All JSON values of a session, by name."""
 
 OF_NO_SESSION: Mapping[str, tuple[Treatment, type[Any] | None]] = {
     "audit": (Treatment.KEPT, AuditRecord),
@@ -101,7 +102,7 @@ OF_NO_SESSION: Mapping[str, tuple[Treatment, type[Any] | None]] = {
     "archived_authors": (Treatment.KEPT, None),
     "archive": (Treatment.OPENED, None),
 }
-"""What a store keeps beside its sessions; the reason of an audit record is the caller's and is searched by the proof."""
+"""Stored values outside of sessions; the reason of an audit record is the caller's and is searched by the proof."""
 
 _IDS: Mapping[type[Any], frozenset[str]] = {
     Message: frozenset({"message_id"}),
@@ -129,7 +130,7 @@ _REFS = frozenset({"refs", "result_evidence_ids"})
 
 @lru_cache(maxsize=64)
 def treatments(kind: type[Any]) -> Mapping[str, Treatment]:
-    """Return what an erasure does with each field of a type of the schema, in the order of its fields."""
+    """Return the treatment of each field of a schema type by an erasure, in the order of its fields."""
     hints = get_type_hints(kind)
     return {each.name: _treatment(kind, each.name, hints[each.name]) for each in fields(kind)}
 

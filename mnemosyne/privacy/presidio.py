@@ -1,9 +1,10 @@
 """Presidio's recognisers as a `PiiDetector`: phone numbers of many countries, national numbers with their check digits.
 
-The only file that imports presidio_analyzer; it is imported when a configuration names it, which takes seconds, because
-presidio imports spaCy (and torch where that is installed). Only recognisers based on patterns and check digits are
-used: the ones for e-mail and web addresses would fetch a list of domains at their first call. Names of persons are found by
-spaCy models that are installed already; none is ever downloaded (presidio's own engine would). Nothing here opens a connection.
+Only this file imports presidio_analyzer. The import takes seconds, because presidio imports spaCy (and torch if it is
+installed), and happens only if a configuration names it. Only recognisers based on patterns and check digits are used:
+the ones for e-mail and web addresses would fetch a list of domains at their first call. Names of persons are found by
+spaCy models that are installed already; none is ever downloaded (presidio's own engine would). Nothing here opens a
+connection.
 """
 
 from __future__ import annotations
@@ -61,10 +62,14 @@ _SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 class PresidioDetector:
     """A `PiiDetector`; its rules are named `pii_<what>`, as in `pii_phone_number` or `pii_in_aadhaar`.
 
-    `recognisers` are names of classes in `presidio_analyzer.predefined_recognizers`; each must use patterns only.
-    `regions` are country codes whose national phone formats are recognised. `least_score` is 0..1. `models`: spaCy models, by
-    package or folder, whose persons are found as `pii_person`; RedactionError for one that is not installed or knows no
-    entities.
+    Args:
+        recognisers: Names of classes in `presidio_analyzer.predefined_recognizers`; each must use patterns only.
+        regions: Country codes whose national phone formats are recognised.
+        least_score: Lowest score of a find, 0..1.
+        models: spaCy models, by package or folder, whose persons are found as `pii_person`.
+
+    Raises:
+        RedactionError: for a model that is not installed or knows no entities.
     """
 
     name = "presidio"
@@ -83,7 +88,7 @@ class PresidioDetector:
         self._models = [_load_names_model(name) for name in models]
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
-        """Return the spans of what was found, in order; placeholders are skipped."""
+        """Return the spans of personal data, in order; placeholders are skipped."""
         return await to_thread.run_sync(self._detect, text)
 
     def _detect(self, text: str) -> tuple[SensitiveSpan, ...]:
@@ -126,7 +131,9 @@ def _find_persons(model: Any, text: str) -> Iterator[SensitiveSpan]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Yield pieces of a text that end with a line or a sentence: a model's memory grows with the length of what it reads."""
+    """Yield pieces of a text that end with a line or a sentence, because a model's memory grows with the length of its
+    input.
+    """
     begin = 0
     while begin < len(text):
         end = begin + _PIECE_CHARS

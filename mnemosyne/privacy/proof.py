@@ -1,12 +1,12 @@
-"""The proof of an erasure: a search for runs of the erased texts, by the rule that removed them (`privacy.runs`).
+"""Proof of an erasure: a search for runs of the erased texts, by the rule that removed them (`privacy.runs`).
 
-Three places are searched. The rows of the sessions concerned and their originals: nothing of what was cut out may be left in
-them, in whatever column. Then the files of store, index and vault, byte by byte, because deleted rows, a log or an old table of
-an index may still hold a text. What is in a file may also be the words of another session, which holds them in its own
-right; so only for what was found in files, the rows of all other sessions are asked, until each piece is accounted for.
+The search covers the rows and originals of the erased sessions, in every column, and then the files of store, index and
+vault, byte by byte, because deleted rows, a log or an old table of an index may still contain a text. A text in a file
+may also belong to another session in its own right; so only for finds in files, the rows of all other sessions are
+read, until each piece is explained.
 
-So the cost is that of what is erased, of one pass over the files at some nanoseconds per byte, and of as many rows of other
-sessions as it takes to account for what was found.
+The cost is that of the erased texts, of one pass over the files at some nanoseconds per byte, and of as many rows of
+other sessions as are needed to explain the finds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, StoredRow
 
 MOST_CHARS = 400_000
-"""At most this many characters of the erased texts are searched for in files; of more, an even sample of the texts."""
+"""Maximum number of characters of erased texts to search for in files; of more, an even sample of the texts."""
 
 _AUDIT_PLACES = ("audit/", "audits/")
 _CHUNK_BYTES = 16_777_216
@@ -37,33 +37,36 @@ _STEM_CHARS = 48
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What a search after the erasure found. `texts`: number of texts searched for; `files`: number of files searched.
-
-    `places` are rows and originals of the sessions concerned, `found_files` files that still contain something: both empty when
-    all is gone. `elsewhere` counts texts that are in files because other sessions hold them in their own right, whole or in
-    part. `too_short` counts texts that are not distinctive enough to be searched for, `unsearched` those beyond the most that
-    are searched for in files. `mentions` are rows of these sessions that still contain a user's id as a word, because others
-    wrote it; that is reported, but not a fault.
-    """
+    """Result of the search after an erasure."""
 
     texts: int = 0
+    """Number of texts searched for."""
     files: int = 0
+    """Number of files searched."""
     elsewhere: int = 0
+    """Number of texts that are in files because other sessions have them in their own right, whole or in part."""
     places: tuple[str, ...] = ()
+    """Rows and originals of the erased sessions that still contain something; empty when all is gone."""
     found_files: tuple[str, ...] = ()
+    """Files that still contain something; empty when all is gone."""
     mentions: tuple[str, ...] = ()
+    """Rows of these sessions that still contain a user's id as a word, because others wrote it; reported, but not a
+    fault.
+    """
     too_short: int = 0
+    """Number of texts that are not distinctive enough to be searched for."""
     unsearched: int = 0
+    """Number of texts beyond the limit of the search in files."""
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether nothing was found."""
         return not self.places and not self.found_files
 
 
 @dataclass(kw_only=True, slots=True)
-class _Found:
-    """What was found in files: pieces of the texts, and runs of their stemmed words, each with the files that hold it."""
+class _FileFinds:
+    """Finds in files: pieces of the texts, and runs of their stemmed words, each with its files."""
 
     files: int = 0
     pieces: dict[str, set[str]] = field(default_factory=dict)
@@ -115,16 +118,14 @@ async def find_rows(store: Store, sessions: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSearch:
-    """Searches folders for texts, and asks a store and a vault which of what was found other sessions hold.
-
-    `without`: sessions that do not count, because they were erased.
-    """
+    """Searches folders for texts, and looks up the finds in the other sessions of a store and a vault."""
 
     store: Store
     vault: OriginalVault | None
     folders: Sequence[Path]
     texts: Sequence[str]
     without: Collection[str]
+    """Sessions that do not count, because they were erased."""
     explain: bool = True
 
     async def run(self) -> Proof:
@@ -133,7 +134,7 @@ class FileSearch:
         found = await to_thread.run_sync(_search_folders, self.folders, self.texts, tuple(stems.values()))
         if not found.pieces and not found.stems:
             return Proof(files=found.files)
-        held = _Held(found, stems)
+        held = _OwnedPieces(found, stems)
         if self.explain:
             await self.store.walk_rows(held.visit, without=self.without, likely=held.matcher.may_occur)
             if self.vault is not None and not held.is_complete():
@@ -149,10 +150,10 @@ class FileSearch:
         return Proof(files=found.files, elsewhere=len(common), found_files=tuple(files))
 
 
-class _Held:
-    """What other sessions hold of the pieces that were found in files. `stems` are runs that are not accounted for."""
+class _OwnedPieces:
+    """Pieces found in files that other sessions have. `stems` are runs that are not explained yet."""
 
-    def __init__(self, found: _Found, stems: Mapping[str, str]) -> None:
+    def __init__(self, found: _FileFinds, stems: Mapping[str, str]) -> None:
         self.stems = set(found.stems)
         self._stemmed = stems
         self._wanted = set(found.pieces)
@@ -167,7 +168,7 @@ class _Held:
         return TextMatcher([*self._wanted, *texts], least=1)
 
     def visit(self, row: StoredRow) -> bool:
-        """Look at a row; return whether anything is still to be accounted for."""
+        """Look at a row; return whether anything is still unexplained."""
         if row.session_id != self._session_id:
             self._session_id = row.session_id
             if self.is_complete():
@@ -175,7 +176,7 @@ class _Held:
         if not row.place.startswith(_AUDIT_PLACES):
             for body in row.bodies:
                 if self.matcher.may_occur(body):
-                    # As it is written too: what was found in a file may end with a sign that belongs to JSON.
+                    # Also in its written form: a find in a file may end with a sign that belongs to JSON.
                     self._keep(self.matcher.pieces(body))
                     for text in _strings(body):
                         self._look(text)
@@ -187,7 +188,7 @@ class _Held:
         pieces = {*self.matcher.pieces_of(text)}
         self._keep(pieces)
         if pieces and self.stems:
-            # A run of stems may also occur in a text as it is: words that are their own stems.
+            # A run of stems may also occur unchanged in a text: words that are their own stems.
             words, plain = " ".join(word_tokens(text)), plain_form(text).text
             self.stems = {run for run in self.stems if run not in words and run not in plain}
 
@@ -199,7 +200,7 @@ class _Held:
             self._is_fresh = True
 
     def is_complete(self) -> bool:
-        """Return whether everything is accounted for; from here on, only what is not is looked for."""
+        """Return whether everything is explained; later rows are only searched for the rest."""
         if self._is_fresh:
             self._is_fresh = False
             self._wanted = {piece for piece in self._wanted if not self.explains(piece)}
@@ -207,7 +208,7 @@ class _Held:
         return not self._wanted and not self.stems
 
     def explains(self, piece: str) -> bool:
-        """Return whether every run of a piece is held."""
+        """Return whether every run of a piece is in another session."""
         if piece in self._pieces:
             return True
         runs = tuple(windows_of(piece))
@@ -224,13 +225,13 @@ def _strings(body: bytes) -> Iterator[str]:
     try:
         return strings_of(decode(body, object))
     except UnreadableError:
-        # What cannot be read is searched as it stands.
+        # Bytes that cannot be decoded are searched raw.
         return iter((body.decode("utf-8", "ignore"),))
 
 
-def _search_folders(folders: Sequence[Path], texts: Sequence[str], stems: Sequence[str]) -> _Found:
+def _search_folders(folders: Sequence[Path], texts: Sequence[str], stems: Sequence[str]) -> _FileFinds:
     """Search every file of some folders."""
-    found = _Found()
+    found = _FileFinds()
     matcher, stemmed, whole = TextMatcher(texts), TextMatcher(stems), frozenset(stems)
     for file in _list_files(folders):
         found.files += 1
@@ -239,10 +240,10 @@ def _search_folders(folders: Sequence[Path], texts: Sequence[str], stems: Sequen
                 if piece.strip():
                     found.pieces.setdefault(piece.strip(), set()).add(str(file))
             for run in stemmed.pieces(data):
-                # Few words in a row are anybody's; a row of the index holds the whole text, or all that is left of it.
+                # Few words in a row belong to nobody; a row of the index has the whole text, or all that is left of it.
                 if len(run) >= _STEM_CHARS or run.strip() in whole:
                     found.stems.setdefault(run.strip(), set()).add(str(file))
-    # A run that is also part of a piece is accounted for with it: words that are their own stems.
+    # A run that is also part of a piece is explained with it: words that are their own stems.
     plain = "\n".join(found.pieces)
     found.stems = {run: files for run, files in found.stems.items() if run not in plain}
     return found

@@ -40,12 +40,12 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 MAX_TEXT_CHARS = 4_000_000
 SECONDS_A_RULE = 2.0
 CHARS_A_SECOND = 500_000
-"""A rule has this much more time for a longer text: the slowest ones need a microsecond a character."""
+"""Number of characters that add a second to a rule's time: the slowest rules need a microsecond a character."""
 CUSTOM = "custom"
 FIELD = "field"
 SECRET = "secret"
 OWN = "own_"
-"""What a class of a host's dictionary is named by in a placeholder: `[redacted:own_employee]`."""
+"""Prefix of the class of a host's dictionary in a placeholder: `[redacted:own_employee]`."""
 _PERSONAL = frozenset((PII, IDENTITY))
 _PASSES = 8
 _CLASS = re.compile(r"[a-z](?:[a-z_]{0,28}[a-z])?")
@@ -66,9 +66,13 @@ _UNSEEN = dict.fromkeys(
 class RegexRedactor:
     """The built-in `Redactor`: shipped dictionaries, custom patterns, JSON fields, and an optional detector.
 
-    `rules` apply where a call gives none. Full-width forms are read as plain ones, invisible characters are ignored,
-    and escaped JSON strings are decoded. `detector` finds more than patterns can (see `privacy.presidio`); it is not asked where
-    the rules of a call leave personal data (`pii`, `identity`) alone.
+    Full-width forms are read as plain ones, invisible characters are ignored, and escaped JSON strings are decoded.
+
+    Args:
+        rules: Rules for calls without their own.
+        detector: Finds more than patterns can (see `privacy.presidio`); not asked if the rules of a call exclude
+            personal data (`pii`,
+        `identity`).
     """
 
     def __init__(self, rules: RedactionRules | None = None, *, detector: PiiDetector | None = None) -> None:
@@ -77,8 +81,8 @@ class RegexRedactor:
         check_rules(self.rules)
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Return the text without what the rules (None: the redactor's own) find; RedactionError when the search cannot
-        be finished.
+        """Return the text without the finds of the rules (None: the redactor's own); RedactionError if the search
+        cannot be finished.
         """
         return (await self.redact_all((text,), rules))[0]
 
@@ -106,7 +110,7 @@ class RegexRedactor:
             except RedactionError:
                 raise
             except Exception as error:
-                # Whatever a third-party detector raises, the text has not been searched completely.
+                # If a third-party detector raises anything, the text has not been searched completely.
                 raise RedactionError(f"The detector {detector.name!r} failed ({type(error).__name__}).") from error
             text, rules = await to_thread.run_sync(_remove_spans, text, found)
             if not rules:
@@ -122,7 +126,7 @@ def _redact_all(texts: Sequence[str], rules: RedactionRules, is_unchecked: bool)
 
 
 def _remove_spans(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
-    """Return a text without the spans that were found in it, and the rules of those that were not placeholders already."""
+    """Return a text without the found spans, and the rules of those that were not placeholders already."""
     merged = _merge_spans(_subtract_spans(found, _placeholders(text)))
     return _replace_spans(text, merged), tuple(span.rule for span in merged)
 
@@ -160,10 +164,12 @@ def _make_word_table(words: tuple[tuple[str, tuple[str, ...]], ...]) -> WordTabl
 
 
 def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]:
-    """Return the text without what the rules find, and the names of rules that found something; RedactionError for a
-    rule that cannot be used, a text that is too long, and a search that cannot be finished.
+    """Return the text without the finds of the rules, and the names of rules that found something.
 
     The search is repeated until nothing more is found, so redacting the result again changes nothing.
+
+    Raises:
+        RedactionError: for a rule that cannot be used, a text that is too long, and a search that cannot be finished.
     """
     check_rules(rules)
     return _redact_checked(text, rules)
@@ -187,7 +193,9 @@ def _redact_checked(text: str, rules: RedactionRules) -> tuple[str, tuple[str, .
 
 
 def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return what the shipped rules find in texts, each once; RedactionError for a search that cannot be finished."""
+    """Return the finds of the shipped rules in texts, each once; RedactionError for a search that cannot be
+    finished.
+    """
     rules, found = RedactionRules(), dict[str, None]()
     try:
         for text in texts:
@@ -199,8 +207,8 @@ def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_word_rules(redactor: Redactor) -> RedactionRules:
-    """Return the rules for what users say or ask to remember: it is kept as written, except for secrets and for what the host's own
-    patterns, words and fields name.
+    """Return the rules for the user's own words: they are kept unchanged, except for secrets and for finds of the
+    host's own patterns, words and fields.
     """
     rules = getattr(redactor, "rules", None)
     known = rules if isinstance(rules, RedactionRules) else RedactionRules()
@@ -210,9 +218,10 @@ def own_word_rules(redactor: Redactor) -> RedactionRules:
 async def redact_own_words(
     redactor: Redactor, texts: Sequence[str], *, pass_through: bool = False
 ) -> Sequence[RedactResult]:
-    """Return what users say or ask to remember, by `own_word_rules`.
+    """Return the user's own words redacted by `own_word_rules`.
 
-    RedactionError for what cannot be searched, whatever the redactor raises; `pass_through` returns it unchanged.
+    RedactionError for a text that cannot be searched, whatever the redactor raises; `pass_through` returns it
+    unchanged.
     """
     try:
         return await redact_all(redactor, texts, own_word_rules(redactor))
@@ -223,7 +232,7 @@ async def redact_own_words(
 
 
 def to_redaction_error(error: Exception) -> RedactionError:
-    """Return the error for a text of a user that a redactor could not search, whatever it raised."""
+    """Return the RedactionError for a user's text that a redactor could not search."""
     why = str(error) if isinstance(error, RedactionError) else f"The redactor failed ({type(error).__name__})."
     return RedactionError(
         f"The text could not be searched for secrets, so it was not stored. {why} Try again, or switch `redaction.enabled` off."
@@ -244,8 +253,8 @@ async def redact_tree(
 ) -> tuple[Any, tuple[str, ...]]:
     """Return a JSON tree with every text redacted, and the rules that found something, one name per field.
 
-    The value of a field with a secret's name (`password`, `api_key`, `密码`) is removed whatever it looks like. Keys
-    stay. RedactionError as for the redactor.
+    The value of a field with a secret's name (`password`, `api_key`, `密码`) is always removed. Keys stay. RedactionError
+    as for the redactor.
     """
     size = size_of(tree)
     texts = tuple(await calculate(lambda: dict.fromkeys(_texts_of(tree)), size=size))
@@ -287,16 +296,14 @@ def _rebuild_tree(tree: Any, results: Mapping[str, RedactResult]) -> tuple[Any, 
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    """Return whether a field's name says that it holds a secret; a number may be a secret PIN, but not a count of
-    tokens.
-    """
+    """Return whether a field's name marks a secret; a number may be a secret PIN, but not a count of tokens."""
     if isinstance(value, bool) or value in ("", placeholder(SECRET)) or SECRET_KEY.fullmatch(key) is None:
         return False
     return isinstance(value, str) or (isinstance(value, int) and "token" not in key.lower())
 
 
 def placeholder(rule: str) -> str:
-    """Return the placeholder for something that a rule found."""
+    """Return the placeholder for a find of a rule."""
     return f"[redacted:{rule}]"
 
 
@@ -419,7 +426,7 @@ def _plain(text: str) -> tuple[str, list[int]]:
 
 @lru_cache(maxsize=4096)
 def _fold(char: str) -> str:
-    """Return the plain form of a character where that is one character; digits of any script become 0-9."""
+    """Return the plain form of a character if it is one character; digits of any script become 0-9."""
     if char.isascii():
         return char
     digit = unicodedata.decimal(char, None)

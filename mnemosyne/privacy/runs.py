@@ -1,17 +1,17 @@
-"""The one rule by which texts are found: what an erasure removes, and what the proof after it may not find. Pure.
+"""Rule by which texts are found: an erasure removes its finds, and the proof after it must not find any. Pure.
 
 A `TextMatcher` knows some texts and finds them in strings, in JSON and in raw bytes:
 
 - A text of RUN characters or more is found wherever RUN of its characters occur in a row (of Chinese and the like:
-  SHORT_RUN), so that a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT
-  letters and digits (a line of dashes, an indentation) belongs to nobody and is no run.
+  SHORT_RUN), so that a shortened preview, a wrapped line and a quotation are found too. A run with fewer than
+  RUN_WEIGHT letters and digits (a line of dashes, an indentation) belongs to nobody and does not count.
 - A shorter text is found as a whole: anywhere if it is distinctive (TELLING), otherwise as whole words.
 - A text of a weight below `least` is not sought.
-- Characters are compared as a reader sees them: escapes of JSON and XML, however often one was put around the other, stand for
-  their character, and white space of any kind and length for one blank.
+- Characters are compared as a reader sees them: escapes of JSON and XML, nested in any way, count as their character,
+  and white space of any kind and length as one blank.
 
-Cost: what is searched is probed at a fixed stride against a set of short pieces of the texts, so that searching costs
-some nanoseconds per byte whatever the number of texts; only where a piece is found is it compared in full.
+Cost: the searched text is probed at a fixed stride against a set of short pieces of the texts, so that searching costs
+some nanoseconds per byte whatever the number of texts; only at a found piece is it compared in full.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SMALL_GRAM_BYTES = 8
 _SMALL_STRIDE_BYTES = 5
 _MARGIN_BYTES = 128
 _SPECIAL = re.compile(r"[\\&\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  |''")
-"""Without one of these a text is already as a reader sees it."""
+"""A text without these characters is already as a reader sees it."""
 
 _WRITTEN = re.compile(
     r"""(?P<space>(?:\s|\\+[nrt]|\\*&(?:amp;)*\#(?:10|13|9);)+)
@@ -105,7 +105,7 @@ class _Family:
         return text[place : place + self.size] in self.windows
 
     def _end(self, text: str, begin: int, last: int) -> int:
-        """Return where the span that begins here ends: each further window begins within the one before it, or right
+        """Return the end of the span that begins here: each further window begins within the one before it, or right
         after it.
         """
         end = begin + self.size
@@ -119,17 +119,16 @@ class _Family:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plain:
-    """A text as a reader sees it, and where each of its characters is in the text as it is written.
-
-    `cuts` are the places in `text` after which the two differ by another number of characters, ascending, `shifts` those numbers.
-    """
+    """A text as a reader sees it, with the place of each character in the written text."""
 
     text: str
     cuts: tuple[int, ...] = ()
+    """Places in `text` after which the two differ by another number of characters, ascending."""
     shifts: tuple[int, ...] = ()
+    """Number of characters of difference after each cut."""
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """Return where a half-open span of `text` is in the text as it is written."""
+        """Return the place of a half-open span of `text` in the written text."""
         return self._place(begin), self._place(end - 1, after=True)
 
     def _place(self, place: int, *, after: bool = False) -> int:
@@ -161,7 +160,7 @@ def plain_form(text: str) -> Plain:
 
 
 def _char_of(hit: re.Match[str]) -> str:
-    """Return the character that an escape stands for."""
+    """Return the character of an escape."""
     kind = hit.lastgroup
     if kind == "space":
         return " "
@@ -178,7 +177,7 @@ def _char_of(hit: re.Match[str]) -> str:
 class TextMatcher:
     """Finds texts by the rule of this module; texts lighter than `least` (see `weight`) are not sought.
 
-    `names` are found as whole words, or as a whole string where they have fewer than four letters.
+    `names` are found as whole words, or as a whole string if they have fewer than four letters.
     """
 
     def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, least: int = TELLING) -> None:
@@ -201,7 +200,7 @@ class TextMatcher:
 
     @property
     def seeks_nothing(self) -> bool:
-        """Whether there is nothing to find."""
+        """Return whether there is nothing to find."""
         return not (self._bytes or self._small_bytes or self._tiny_bytes)
 
     def _add(self, text: str) -> None:
@@ -239,7 +238,7 @@ class TextMatcher:
         return text in self._runs.windows or text in self._dense.windows
 
     def spans(self, text: str, *, names: bool = True) -> list[tuple[int, int]]:
-        """Return the half-open spans where the texts (and `names`) occur, in order; what touches is one span."""
+        """Return the half-open spans of the texts (and `names`), in order; touching spans are one."""
         if names and text in self._names:
             return [(0, len(text))]
         plain = plain_form(text)
@@ -254,7 +253,7 @@ class TextMatcher:
         return merge_spans(found)
 
     def pieces_of(self, text: str) -> Iterator[str]:
-        """Yield what occurs of the texts in a string, as the longest pieces, as a reader sees them."""
+        """Yield the occurring parts of the texts in a string, as the longest pieces, as a reader sees them."""
         plain = plain_form(text).text
         yield from (plain[begin:end] for begin, end in self._spans(plain, names=True))
 
@@ -267,8 +266,8 @@ class TextMatcher:
         return any(self.occurs(text) for text in strings_of(tree))
 
     def may_occur(self, data: bytes) -> bool:
-        """Return whether raw bytes may hold one of the texts: quickly. It may overlook a text in which an escape or a line break
-        stands every few characters, if it is escaped more than twice or broken otherwise.
+        """Return whether raw bytes may contain one of the texts: quickly. It may overlook a text with an escape or a
+        line break every few characters, if it is escaped more than twice or broken otherwise.
         """
         return (
             self._has_piece(data)
@@ -284,7 +283,9 @@ class TextMatcher:
         return not self._bytes.isdisjoint(blocks) or data[whole : whole + _GRAM_BYTES] in self._bytes
 
     def pieces(self, data: bytes) -> Iterator[str]:
-        """Yield what occurs of the texts in raw bytes (a file), as the longest pieces, as a reader sees them."""
+        """Yield the occurring parts of the texts in raw bytes (a file), as the longest pieces, as a reader sees
+        them.
+        """
         for begin, end in self._regions(data):
             text = data[max(0, begin - _MARGIN_BYTES) : end + _MARGIN_BYTES].decode("utf-8", "ignore")
             yield from self.pieces_of(text)
@@ -349,8 +350,8 @@ def is_distinctive(text: str) -> bool:
 
 
 def written_forms(text: str) -> tuple[str, ...]:
-    """Return the forms in which a text is written in prompts and files: as it is, XML-escaped as content and as attribute, and each
-    of them as JSON escapes it, once and twice.
+    """Return the forms in which a text is written in prompts and files: unchanged, XML-escaped as content and as
+    attribute, and each of them JSON-escaped once and twice.
     """
     forms = (text, escape(text), quoteattr(text)[1:-1])
     once = [form for each in forms for form in _json_forms(each)]

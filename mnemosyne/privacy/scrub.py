@@ -1,11 +1,11 @@
 """Removes given texts and names from the records that stay, so that an erasure leaves nothing.
 
-All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store. `runs` defines where a text
-is found, `places` which fields are scrubbed; the proof of an erasure uses both as well.
+All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store. `runs` defines the finds
+of a text, `places` the fields to scrub; the proof of an erasure uses both as well.
 
-A name (an erased id) is removed where it occurs as a whole word; one of fewer than four letters, where it is the whole
-text. Texts of others (their messages, other evidence items) are searched by `Scrubber(..., thorough=False)`: there a short
-text is their own, and only distinctive texts are removed.
+A name (an erased id) is removed as a whole word; a name of fewer than four letters, if it is the whole text. Texts of
+others (their messages, other evidence items) are searched by `Scrubber(..., thorough=False)`: a short text is their own
+there, and only distinctive texts are removed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Scrubber:
     def tree(self, tree: Any, word_keys: frozenset[str] = frozenset(), *, own: bool = False) -> Any:
         """Return a JSON tree with all its texts and keys scrubbed; unchanged parts are shared.
 
-        Below `word_keys` stand words that were taken from a message: those of the erased texts are removed, and all of
-        them if the message was erased (`own`).
+        Below `word_keys` are words taken from a message: the words of the erased texts are removed, and all of them if
+        the message was erased (`own`).
         """
         if isinstance(tree, str):
             return tree if isinstance(tree, Enum) else self.text(tree)
@@ -71,9 +71,9 @@ class Scrubber:
         return self.value(tree, own=own) if is_dataclass(tree) else tree
 
     def _words(self, found: Any, *, own: bool, beside: str = "") -> Any:
-        """Return words that were taken from a message without those that the erased texts have, or without any (`own`).
+        """Return words taken from a message without those of the erased texts, or an empty value (`own`).
 
-        `beside`: a text that stays; words that it has too stay.
+        `beside`: a text that stays; its words stay too.
         """
         if isinstance(found, str):
             return "" if own and found else self.text(found)
@@ -112,10 +112,10 @@ class Scrubber:
         if treatment is Treatment.WORDS:
             if not isinstance(value, MemoryEntry):
                 return self._words(old, own=own)
-            # An entry keeps the words that what is left of it says too: nothing would be gained by hiding them.
+            # An entry keeps the words that its remaining text has too: nothing would be gained by hiding them.
             return self._words(old, own=False, beside=f"{self.text(value.title)}\n{self.text(value.text)}")
         if name == "uri" and isinstance(old, str):
-            # An address may quote a text (a query), but a name in it says where something is.
+            # An address may quote a text (a query), but a name in it is part of a place.
             return self.text(old, names=False)
         return self.tree(old, own=own)
 
@@ -135,7 +135,7 @@ def subject_of(erasure: Erasure) -> tuple[str, str]:
     """Return the kind (`user`, `session`, `evidence`) and the hash of an erasure's subject; ValueError unless it names
     exactly one.
 
-    The hash is the SHA-256 (hex) of kind and ids, so that whoever knows the id can check whether it was erased.
+    The hash is the SHA-256 (hex) of kind and ids, so that a person who knows the id can check whether it was erased.
     """
     if erasure.evidence_ids:
         if erasure.session_id is None or erasure.user_id is not None:

@@ -1,4 +1,4 @@
-"""What an erasure changes in the records of a session that stays: one set of rules for all stores.
+"""Cleans the records of a session that an erasure leaves: one set of rules for all stores.
 
 Pure: it imports the schema and `scrub`, never a store. A store decides how its rows are read and written.
 """
@@ -40,7 +40,9 @@ Source = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopiedParts:
-    """What a session has from erased sources: how many parts, the ids of its evidence, and the texts of all that goes."""
+    """Parts of a session from erased sources: their number, the ids of the evidence among them, and the texts to be
+    erased.
+    """
 
     number: int = 0
     evidence_ids: frozenset[str] = frozenset()
@@ -48,7 +50,9 @@ class CopiedParts:
 
 
 def find_copies(parts: Iterable[Evidence | MemoryEntry], sources: Collection[Source]) -> CopiedParts:
-    """Return what is copied from sources among evidence items and entries; the texts without those of the world's author."""
+    """Return the copies from sources among evidence items and entries; the texts without those of the world's
+    author.
+    """
     copies = [each for each in parts if _is_copy(each.metadata, sources)]
     texts = (
         each.content if isinstance(each, Evidence) else each.text for each in copies if each.trust is not Trust.AUTHORED
@@ -67,23 +71,21 @@ def _is_copy(extra: Mapping[str, Any], sources: Collection[Source]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionScrubber:
-    """How to clean one session that stays.
-
-    `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
-    what belongs to the story: there a short text is not evidence of the erased one. `turns` are those in which the erased
-    user spoke, `sources` those of which the session may have copies. Each method returns the very value it was given where
-    nothing changes.
-    """
+    """Cleans one session that stays. Each method returns the very value it was given if nothing changes."""
 
     derived: Scrubber
+    """Cleans values made from the erased texts (receipts, prompts, summaries, …)."""
     others: Scrubber
+    """Cleans the words of others and the story: a short text there is not evidence of the erased one."""
     turns: frozenset[str] = frozenset()
+    """Turns in which the erased user spoke."""
     user_id: str | None = None
     evidence_ids: frozenset[str] = frozenset()
     sources: frozenset[Source] = frozenset()
+    """Sources of which the session may have copies."""
 
     def clean(self, content: str, value: Any, turn_id: str = "") -> Any:
-        """Return a value of one of the CONTENTS after the erasure; `turn_id` is that of the turn that it belongs to, if any."""
+        """Return a value of one of the CONTENTS after the erasure; `turn_id`: the turn that it belongs to, if any."""
         if content == "message":
             return self.message(value)
         if content == "draft":
@@ -106,7 +108,7 @@ class SessionScrubber:
         return self.user_id is not None and is_author(message, self.user_id)
 
     def message(self, message: Message) -> Message:
-        """Return a message after the erasure; one of the erased user keeps only its role, id and time."""
+        """Return a message after the erasure; a message of the erased user keeps only its role, id and time."""
         if self.is_theirs(message):
             return erase_message(message)
         kept = without_refs(message.refs, self.evidence_ids)
@@ -121,14 +123,13 @@ class SessionScrubber:
     def evidence(self, evidence: Evidence) -> Evidence:
         """Return an evidence item that stays after the erasure."""
         of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
-        # What a turn recalled of a user's messages is a copy of them, however short they are.
+        # Return the sources that an erasure removes and that other sessions may have copies of: whole `sessions`, or
+        # evidence of one.
         of_users = of_users or evidence.trust is Trust.USER or PROPOSED in evidence.metadata
         return (self.derived if of_users and self.user_id is not None else self.others).value(evidence)
 
     def rests_on_erased(self, part: Any) -> bool:
-        """Return whether a part is a block that rests on erased evidence alone, a passage of an erased document, or a copy of what
-        was erased in another session, so that it goes as well.
-        """
+        """Return the sessions that copied memories of a session, by its evidence."""
         if isinstance(part, MemoryEntry | Evidence) and self.sources and _is_copy(part.metadata, self.sources):
             return True
         if isinstance(part, MemoryEntry):
@@ -146,9 +147,7 @@ def scrubber_of_user(
     copies: CopiedParts = CopiedParts(),
     sources: Iterable[Source] = (),
 ) -> SessionScrubber:
-    """Return what removes a user from a session in which the user wrote these texts, in these turns, or which has `copies` of what
-    is erased elsewhere (`sources`).
-    """
+    """Preview of an erasure so far; a store adds each session that it may concern."""
     texts = (*texts, *copies.texts)
     return SessionScrubber(
         derived=Scrubber(texts, (user_id,)),
@@ -163,7 +162,7 @@ def scrubber_of_user(
 def scrubber_of_evidence(
     evidence_ids: frozenset[str], texts: Iterable[str], sources: Iterable[Source] = ()
 ) -> SessionScrubber:
-    """Return what removes evidence items with these texts from a session, and what it has from `sources`."""
+    """Add a session with its owner, its messages on all branches (pending ones too) and its evidence."""
     texts = tuple(texts)
     return SessionScrubber(
         derived=Scrubber(texts, evidence_ids),
@@ -187,7 +186,7 @@ def heirs_named(evidences: Iterable[Evidence]) -> tuple[str, ...]:
 
 @dataclass(kw_only=True, slots=True)
 class PreviewTally:
-    """What an erasure would remove so far; a store adds each session that it may concern."""
+    """Add the copies of a session from those that were added before."""
 
     erasure: Erasure
     whole: list[str] = field(default_factory=list)
@@ -203,7 +202,7 @@ class PreviewTally:
     def add(
         self, session_id: str, owner: str | None, messages: Sequence[Message], evidences: Sequence[Evidence]
     ) -> None:
-        """Add a session with its owner, its messages on all branches (pending ones too) and its evidence."""
+        """Return the preview."""
         erasure = self.erasure
         theirs = [each.content for each in messages if is_author(each, str(erasure.user_id))] if erasure.user_id else []
         if erasure.evidence_ids:
@@ -220,7 +219,8 @@ class PreviewTally:
         else:
             mine, said, cited = False, theirs, []
         if mine and is_profile_session(session_id):
-            # What is remembered about a user counts as what the user said.
+            # Return the texts of a user among messages, each once, without blank ones, and their turns; None if no
+            # message is by the user. Each message comes with the id of its turn.
             theirs += cited
         if not mine and not said and not cited:
             return

@@ -1,4 +1,4 @@
-"""What a host provides: a clock, an event bus, session locks, a token estimator.
+"""Protocols of parts that a host provides: clock, ids, hashes, event bus, session locks, token estimator.
 
 Nothing in mnemosyne reads the machine's clock or other state by itself. It must not import another module of protocols.
 """
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class IdGenerator(Protocol):
-    """Makes ids, each another one."""
+    """Makes unique ids."""
 
     def generate(self) -> str:
         """Return a new id: letters, digits, `-` and `_`."""
@@ -30,7 +30,7 @@ class IdGenerator(Protocol):
 
 
 class Hasher(Protocol):
-    """Hashes texts; the same text always has the same digest, and other texts have others."""
+    """Hashes texts; equal texts have equal digests, different texts different ones."""
 
     def digest(self, content: str) -> str:
         """Return the digest of a text as hexadecimal digits."""
@@ -69,7 +69,7 @@ class SessionLocks(Protocol):
     1. While a caller holds a session, no other does; different sessions never wait for each other.
     2. A holder that dies, in any way, releases its locks.
     3. Waiting does not block the event loop.
-    4. A caller that has waited too long gets StoreBusyError and holds nothing.
+    4. A caller that has waited too long gets StoreBusyError and holds no lock.
     """
 
     def hold(self, session_id: str) -> AbstractAsyncContextManager[None]:
@@ -99,7 +99,7 @@ class MessageEstimator(TokenEstimator, Protocol):
     1. A message costs at least its text.
     2. A hint that it does not know changes nothing.
 
-    An estimator with `estimate` alone is used as `MessageTokenEstimator` completes it.
+    `MessageTokenEstimator` makes one of an estimator that has only `estimate`.
     """
 
     def estimate_text(self, text: str, model_hint: str | None = None) -> int:
@@ -107,7 +107,7 @@ class MessageEstimator(TokenEstimator, Protocol):
         ...
 
     def estimate_message(self, role: str, content: str, model_hint: str | None = None) -> int:
-        """Return the number of tokens of one message, with its role and what separates it from the next."""
+        """Return the number of tokens of one message, with its role and the separator before the next one."""
         ...
 
     def estimate_messages(self, messages: Iterable[Any], model_hint: str | None = None) -> int:

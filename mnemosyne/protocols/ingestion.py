@@ -1,5 +1,5 @@
-"""Text from outside: redaction, the vault for originals, ingestion as evidence,
-and importers of whole conversations.
+"""Protocols for text from outside: redaction, the vault for originals, ingestion as evidence, importers of
+conversations.
 
 A redactor, a detector or an importer needs no store. It must not import another module of protocols.
 """
@@ -19,9 +19,9 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 
 
 class Redactor(Protocol):
-    """Removes from a text what must not be stored.
+    """Removes data that must not be stored from a text.
 
-    1. What its rules find is not in the result.
+    1. Everything that its rules find is removed from the result.
     2. Redacting a result again changes nothing.
     3. A text in which nothing is found is returned unchanged.
     4. A search that cannot be finished raises RedactionError; a partly searched text is never returned.
@@ -29,14 +29,14 @@ class Redactor(Protocol):
     """
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Return the text without what the rules (None: the redactor's own) find; RedactionError when the search cannot
-        be finished.
+        """Return the text without the finds of the rules (None: the redactor's own); RedactionError if the search
+        cannot be finished.
         """
         ...
 
 
 class PiiDetector(Protocol):
-    """Finds personal data that patterns alone cannot; runs its work off the event loop.
+    """Finds personal data that patterns cannot find; runs its work off the event loop.
 
     1. Spans lie inside the text and are not empty; their `rule` begins with `pii_` (lower-case letters and
        underscores).
@@ -46,7 +46,7 @@ class PiiDetector(Protocol):
     name: str
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
-        """Return the spans of what was found, in any order; they may overlap. Any exception means that the search
+        """Return the spans of personal data, in any order; they may overlap. Any exception means that the search
         failed.
         """
         ...
@@ -68,7 +68,7 @@ class OriginalVault(Protocol):
     async def drop(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Delete the originals of sessions (only of `evidence_ids`, where given), and all that contain one of `texts`;
+        """Delete the originals of sessions (only of `evidence_ids`, if given), and all that contain one of `texts`;
         return how many.
         """
         ...
@@ -80,8 +80,8 @@ class OriginalVault(Protocol):
         ...
 
     async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
-        """Cut these texts out of the originals of sessions, by the rule of `mnemosyne.privacy.runs`, and `names` as whole words;
-        return how many originals were changed. Nothing of their former content is left.
+        """Cut these texts out of the originals of sessions, by the rule of `mnemosyne.privacy.runs`, and `names` as
+        whole words; return how many originals were changed. Nothing of their former content is left.
         """
         ...
 
@@ -92,8 +92,12 @@ class OriginalVault(Protocol):
         sessions: Collection[str] | None = None,
         without: Collection[str] = (),
     ) -> None:
-        """Call `visit` with every original (place `originals/session/evidence`), until it returns False: those of `sessions`
-        alone, or all (None) except those of the sessions `without`. It is called in another thread.
+        """Call `visit` with every original (place `originals/session/evidence`), until it returns False.
+
+        Args:
+            visit: Called in another thread.
+            sessions: Only originals of these sessions (None: all).
+            without: No originals of these sessions.
         """
         ...
 
@@ -101,11 +105,11 @@ class OriginalVault(Protocol):
 class EvidenceIngestor(Protocol):
     """Ingests text as evidence.
 
-    1. What the redactor finds is never stored; if it fails, the text is withheld, unless the call allows it to pass.
+    1. Finds of the redactor are never stored; if it fails, the text is withheld, unless the call allows it to pass.
     2. The same text of the same source is one evidence item; the second call returns the first one's.
     3. Text that the prompt had shown never becomes new evidence.
     4. Expired evidence is not used, not even as a duplicate.
-    5. With `dry_run` nothing is stored, and the result says what would be.
+    5. With `dry_run` nothing is stored; the result is a preview.
     """
 
     async def ingest(
@@ -139,5 +143,7 @@ class Importer(Protocol):
     """
 
     def read(self, path: Path, request: ImportRequest) -> ImportedConversations | ImportedFile:
-        """Return the sessions of a file or folder, in its order, or what else it holds; CorpusError when it cannot be read."""
+        """Return the sessions of a file or folder, in its order, or its other content; CorpusError if it cannot be
+        read.
+        """
         ...

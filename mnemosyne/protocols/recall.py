@@ -1,4 +1,4 @@
-"""Searching memory: embedders, entry sources, indexes and retrievers, and what hosts share of them.
+"""Protocols of memory search: embedders, entry sources, indexes and retrievers, and the data that hosts share.
 
 Recall reads a store only through `EntrySource`. It must not import another module of protocols.
 """
@@ -22,21 +22,22 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedText:
-    """The vector of an entry's text (None: the model does not know it), with the text's hash."""
+    """The vector of an entry's text, with the text's hash."""
 
     entry_id: str
     text_hash: bytes
     vector: Vectors | None
+    """None if the model does not know the text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexBase:
-    """The end of a chain of segments: `owner` numbers the session that has it (0: a world), `token` names its last segment
-    (empty: it has none).
-    """
+    """The end of a chain of segments."""
 
     owner: int
+    """Number of the session that has the chain (0: a world)."""
     token: str
+    """Name of the last segment (empty: there is none)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,14 +50,16 @@ class StoredSegments:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegmentRows:
-    """A segment to add: all rows that changed since `base`, as they are when everything up to `marks` (the highest sequence of
-    each chain) was read. `is_whole`: it has the rows of the whole chain, and takes its place.
-    """
+    """A segment to add."""
 
     base: IndexBase
+    """Segment on which its rows build."""
     marks: Mapping[str, int]
+    """Highest sequence of each chain when the rows were read."""
     body: bytes
+    """All rows that changed since `base`."""
     is_whole: bool = False
+    """Whether it has the rows of the whole chain and replaces it."""
 
 
 class Embedder(Protocol):
@@ -70,7 +73,7 @@ class Embedder(Protocol):
     name: str
 
     async def warm(self) -> None:
-        """Load what is slow to load; EmbedderUnavailableError when the model is not available."""
+        """Load the slow parts; EmbedderUnavailableError if the model is not available."""
         ...
 
     async def fitness(self, text: str) -> float:
@@ -90,7 +93,7 @@ class ParallelEmbedder(Embedder, Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many calls of `embed` are worth making at a time."""
+        """Return how many calls of `embed` are worth making at a time."""
         ...
 
 
@@ -100,7 +103,7 @@ class LoadingEmbedder(Embedder, Protocol):
 
     @property
     def is_cold(self) -> bool:
-        """Whether loading the model was not tried yet, so that the first call waits for it."""
+        """Return whether loading the model was not tried yet, so that the first call waits for it."""
         ...
 
 
@@ -116,19 +119,19 @@ class EntrySource(Protocol):
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
+        """Return the given (scope, chain) pairs in which something was written after their sequence."""
         ...
 
 
 class Index(Protocol):
     """Finds entries by words and by vectors, one scope per search.
 
-    1. What `add` was given is found by the next search.
+    1. Entries given to `add` are found by the next search.
     2. A search returns only entries that its filter admits, best first, at most `limit`; ties are ordered by entry id.
     3. Adding an entry id again replaces it.
     4. Chinese and English words are both found.
     5. Vectors of two models are never compared.
-    6. A folder that cannot be read or written is named by `faults`; searching continues with what is left.
+    6. A folder that cannot be read or written is named by `faults`; searching continues with the rest.
     7. After `drop` a scope is gone, damaged files included, and can be added again; its faults are cleared.
     """
 
@@ -143,18 +146,19 @@ class Index(Protocol):
     ) -> None:
         """Add, replace or remove (deleted) entries.
 
-        `vectors` has one row per entry (a row of NaN: no vector for this one) or is None. `keys`, one per entry, are
-        the texts by which the entries are found, in place of their own. `model` names the embedder that has processed
-        them (empty: none).
+        Args:
+            vectors: One row per entry (a row of NaN: no vector for this one), or None.
+            keys: One text per entry by which it is found, in place of its own.
+            model: Name of the embedder that has processed the entries (empty: none).
         """
         ...
 
     async def watermark(self, scope: str, chain: Chain) -> int:
-        """Return the highest sequence that `add` has seen for this chain of the scope (0 = none)."""
+        """Return the highest sequence that `add` has seen for this chain of the scope (0: none)."""
         ...
 
     async def count(self, scope: str) -> int:
-        """Return how many entries the scope holds."""
+        """Return the number of entries of the scope."""
         ...
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
@@ -176,13 +180,11 @@ class Index(Protocol):
         ...
 
     def faults(self) -> tuple[str, ...]:
-        """Return the faults so far, one sentence each: what, where and what to do."""
+        """Return the faults so far, one sentence each: the fault, its place and a remedy."""
         ...
 
     async def drop(self, scope: str) -> None:
-        """Remove everything of a scope; an unknown scope is no error. IndexUnavailableError when files cannot be
-        removed.
-        """
+        """Remove everything of a scope, if it exists; IndexUnavailableError if files cannot be removed."""
         ...
 
     async def maintain(self) -> None:
@@ -199,17 +201,20 @@ class ReencodableIndex(Index, Protocol):
     """An `Index` whose scopes can be given the vectors of another embedder while the present ones serve.
 
     1. A scope has one embedder: that of the entries with vectors that were added last.
-    2. After `adopt` the scope has what the staged scope had, and the staged scope is gone.
-    3. `drop` removes what is staged for the scope, too.
+    2. After `adopt` the scope has the content of the staged scope, and the staged scope is gone.
+    3. `drop` also removes the staged replacement of the scope.
     """
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
         ...
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Put the staged scope, which holds at least the entries of `scope`, in its place; the caller keeps others from
-        writing to both. IndexUnavailableError; then the scope may have entries of both, and another call finishes the change.
+        """Replace a scope by its staged scope, which has at least the same entries; the caller keeps others from
+        writing to both.
+
+        Raises:
+            IndexUnavailableError: the scope may then have entries of both; another call finishes the change.
         """
         ...
 
@@ -219,15 +224,15 @@ class BatchIndex(Index, Protocol):
     """An `Index` that answers several searches for words at once, so that a recall costs it one switch of threads."""
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each search, in their order. Scopes that are searched in place count with those
-        beside them (`TextSearch.beside`).
+        """Return the hits of each search, in their order, like `search_text`. Scopes that are searched in place count
+        with their `TextSearch.beside`.
         """
         ...
 
 
 @runtime_checkable
 class MendableIndex(Index, Protocol):
-    """An `Index` that notices damaged rows when it reads a scope, and does without them until they are made again.
+    """An `Index` that notices damaged rows when it reads a scope, and works without them until they are made again.
 
     1. A damaged row is found by no search, and its id is not among `newest_ids`.
     2. `faults` names the damage until `remove_lost`.
@@ -246,37 +251,46 @@ class MendableIndex(Index, Protocol):
 class PartialIndex(Index, Protocol):
     """An `Index` that may search a part of a scope while it reads the rest.
 
-    1. Of a part, each entry has its own id, sequence and chain, and `watermark` is one up to which the part was written.
-    2. What is added to a part is in the whole.
+    1. Each entry of a part has its own id, sequence and chain; every entry up to the part's `watermark` is in it.
+    2. An entry that is added to a part is in the whole.
     """
 
     async def read_stored(self, scope: str) -> None:
-        """Search from here on what is stored of a scope, all of it and checked, whatever was made of it to start quickly."""
+        """Search only the stored rows of a scope from now on, complete and checked, not a copy made for a quick
+        start.
+        """
         ...
 
     async def wait_until_whole(self, scope: str) -> bool:
-        """Return when the whole of a scope is searched, and whether a part was searched before. Call it before anything that looks
-        for what is missing in the scope.
+        """Wait until the whole of a scope is searched; return whether only a part was searched before.
+
+        Call it before anything that looks for missing entries of the scope.
         """
         ...
 
 
 @runtime_checkable
 class SnapshotIndex(Index, Protocol):
-    """An `Index` that may search a scope in a published snapshot, which is not changed: what is added stays in memory."""
+    """An `Index` that may search a scope in a published snapshot. The snapshot is not changed: added entries stay in
+    memory.
+    """
 
     def snapshot_of(self, scope: str) -> str:
-        """Return the id of the snapshot in which a scope is searched, whose vectors it then has; empty where it is in none."""
+        """Return the id of the snapshot in which a scope is searched, whose vectors it then has; empty if there is
+        none.
+        """
         ...
 
 
 @runtime_checkable
 class EvictingIndex(Index, Protocol):
-    """An `Index` that holds scopes in memory."""
+    """An `Index` that keeps scopes in memory."""
 
     async def evict(self) -> None:
-        """Take the scopes that were used longest ago out of memory, beyond what the index may hold; they are read again at
-        their next use. Costs next to nothing where there is nothing to do.
+        """Remove the scopes that were used longest ago from memory, beyond the index's limit; they are read again at
+        their next use.
+
+        It costs next to nothing if the limit is kept.
         """
         ...
 
@@ -286,20 +300,20 @@ class SharedIndex(Index, Protocol):
     """An `Index` whose rows other hosts may change."""
 
     async def refresh(self, scope: str) -> None:
-        """Forget what is held of a scope if another host has dropped it since, as an erasure does; never raises."""
+        """Forget the rows of a scope if another host has dropped it since, as an erasure does; never raises."""
         ...
 
 
 class VectorStore(Protocol):
     """Keeps the vector of each embedded text for all hosts, so that it is embedded once.
 
-    1. `get` returns what `put` was given last for this scope, encoder and entry, rounded to float16, and only where the hash of
-       the text is the same.
-    2. A text without a vector (its model does not know it) is known as such: None.
+    1. `get` returns the last vector given to `put` for this scope, encoder and entry, rounded to float16, if the hash
+       of the text is the same.
+    2. A text without a vector (its model does not know it) is stored as such: None.
     3. A damaged row is not returned and is named by `faults`; the next `put` of its entry replaces it.
-    4. `put` keeps nothing of an entry that the store no longer has with this text.
-    5. Where the store cannot be reached, `get` returns nothing and `put` keeps nothing and returns False; neither raises, and
-       `faults` says so until it can be reached again.
+    4. `put` stores nothing for an entry that the store no longer has with this text.
+    5. If the store cannot be reached, `get` returns nothing, `put` stores nothing and returns False; neither raises,
+       and `faults` reports it until it can be reached again.
     """
 
     async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
@@ -307,7 +321,9 @@ class VectorStore(Protocol):
         ...
 
     async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> bool:
-        """Keep vectors of length 1, or None, in place of earlier ones of the same entries; return whether the store was reached."""
+        """Store vectors of length 1, or None, in place of earlier ones of the same entries; return whether the store
+        was reached.
+        """
         ...
 
     def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
@@ -319,16 +335,16 @@ class VectorStore(Protocol):
         ...
 
     def faults(self) -> tuple[str, ...]:
-        """Return the present faults, one sentence each: what, where and what to do."""
+        """Return the present faults, one sentence each: the fault, its place and a remedy."""
         ...
 
 
 class SegmentStore(Protocol):
-    """Keeps the rows of scopes' indexes for all hosts, as a chain of segments: of an entry in several the last one counts.
+    """Keeps the rows of scopes' indexes for all hosts, as a chain of segments; the last segment with an entry counts.
 
-    1. A segment is added after the one that its rows were made of. Where others were added since, it is added if its marks are
-       not below theirs; if theirs are not below its own, the chain has its rows already.
-    2. After an erasure or `drop` nothing is added that was read before.
+    1. A segment is added after its `base`. If others were added since, it is added if its marks are not below theirs;
+       if theirs are not below its own, the chain already has its rows.
+    2. Rows that were read before an erasure or `drop` are not added after it.
     """
 
     async def load(self, scope: str) -> StoredSegments:
@@ -336,8 +352,10 @@ class SegmentStore(Protocol):
         ...
 
     async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
-        """Add a segment and return the chain's end; `rows.base` where nothing can be added for now, None where the caller's rows
-        are of no use any more and the scope has to be read again. StoreError.
+        """Add a segment and return the chain's end. StoreError.
+
+        `rows.base`: nothing can be added for now. None: the caller's rows are useless and the scope has to be read
+        again.
         """
         ...
 
@@ -356,12 +374,12 @@ class SharedIndexStore(Protocol):
 
     @property
     def vectors(self) -> VectorStore:
-        """The vectors of this store's tenant."""
+        """Return the vectors of this store's tenant."""
         ...
 
     @property
     def segments(self) -> SegmentStore:
-        """The index rows of this store's tenant."""
+        """Return the index rows of this store's tenant."""
         ...
 
 
@@ -380,13 +398,13 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class OverlaidRetriever(Retriever, Protocol):
-    """A `Retriever` that can recall what is not in its store and index."""
+    """A `Retriever` that can also recall entries that are not in its store and index."""
 
     def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AbstractAsyncContextManager[Retriever]:
-        """Give a retriever that recalls as this one does, but has the scopes that `own_scopes` returns from `source`; nothing of
-        them is left at the end.
+        """Open a retriever that recalls like this one, but has the scopes that `own_scopes` returns from `source`;
+        nothing of them is left at the end.
         """
         ...
 
@@ -394,5 +412,5 @@ class OverlaidRetriever(Retriever, Protocol):
 def overlay_of(
     retriever: Retriever, source: EntrySource, own_scopes: Callable[[], Collection[str]]
 ) -> AbstractAsyncContextManager[Retriever]:
-    """Return the overlay of a retriever; of one that has none, the retriever itself."""
+    """Return the overlay of a retriever, or the retriever itself if it has none."""
     return retriever.overlay(source, own_scopes) if isinstance(retriever, OverlaidRetriever) else nullcontext(retriever)

@@ -1,4 +1,4 @@
-"""What makes text for a prompt from evidence: selectors, resolution of refs, derivation and rendering of blocks.
+"""Protocols that make prompt text from evidence: selectors, resolution of refs, derivation and rendering of blocks.
 
 It must not import another module of protocols.
 """
@@ -13,17 +13,17 @@ from mnemosyne.schema.evidence import ContextBlock, DeriveOptions, Evidence, Ren
 from mnemosyne.schema.session import Ref
 
 Fetch = Callable[[str], Awaitable[str]]
-"""Returns the text at an address. Whatever it raises counts as: the text could not be fetched."""
+"""Returns the text at an address. Any exception means that the text could not be fetched."""
 
 ResolveRef = Callable[[Ref], Awaitable[ResolvedRef]]
 """Resolves a ref of the session that is being worked on."""
 
 
 class TextSelector(Protocol):
-    """Reads selectors and follows them. Pure.
+    """Parses selectors and applies them. Pure.
 
     1. The same text and selector give the same extract.
-    2. What cannot be read, and what selects nothing, raises SelectorResolveError; no other error is raised.
+    2. A selector that cannot be parsed or selects nothing raises SelectorResolveError; no other error is raised.
 
     A long text is searched in a worker thread.
     """
@@ -38,15 +38,17 @@ class TextSelector(Protocol):
 
 
 class EvidenceResolver(Protocol):
-    """Resolves a ref to the text that it points at now.
+    """Resolves a ref to its present text.
 
     1. Evidence that has expired gives no text.
-    2. A text that is not the one for which the ref was made is returned with the fault SOURCE_CHANGED.
-    3. For a ref it raises nothing but StoreError; why there is no text is said in `detail`.
+    2. A text that changed since the ref was made is returned with the fault SOURCE_CHANGED.
+    3. For a ref it raises only StoreError; `detail` states why there is no text.
     """
 
     async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
-        """Return the text of a ref of a session, or why there is none. `evidence`: the item, where it is loaded already."""
+        """Return the text of a ref of a session, or the reason why there is none. `evidence`: the item, if it is loaded
+        already.
+        """
         ...
 
 
@@ -55,14 +57,17 @@ class BlockDeriver(Protocol):
 
     1. It writes nothing.
     2. Ids are unique among the blocks of a call, and the same arguments give the same ids.
-    3. A block without a content points by refs at some of `evidences`.
+    3. A block without a content refers to some of `evidences`.
     """
 
     async def derive(
         self, session_doc: SessionDocument, evidences: Sequence[Evidence], options: DeriveOptions | None = None
     ) -> Sequence[ContextBlock]:
-        """Return the blocks, the least relevant first. `session_doc` holds what the turn has loaded of its session (the newest
-        messages, the summary, the tasks); `evidences` are those chosen for the prompt.
+        """Return the blocks, the least relevant first.
+
+        Args:
+            session_doc: The loaded part of the session (the newest messages, the summary, the tasks).
+            evidences: The items chosen for the prompt.
         """
         ...
 
@@ -77,5 +82,7 @@ class Renderer(Protocol):
     async def render_block(
         self, block: ContextBlock, resolver: ResolveRef, hints: RenderHints | None = None
     ) -> RenderedBlock:
-        """Return the block with its text, which is plain: the engine escapes it. `resolver` resolves a ref of the block."""
+        """Return the block with its text, which is plain: the engine escapes it. `resolver` resolves a ref of the
+        block.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Where sessions are stored: the protocol that every store implements.
+"""Protocol that every store of sessions implements.
 
 It is long because a store is one contract. It must not import another module of protocols.
 """
@@ -39,30 +39,35 @@ _PAGE = 200
 class Store(Protocol):
     """Stores the sessions of one tenant. Every method is one transaction, run off the event loop.
 
-    1. What a method has written when it returns survives a kill of the process.
+    1. Data that a method has written when it returns survives a kill of the process.
     2. A method that raises has changed nothing.
     3. A write with a stale `expected_version` raises VersionConflictError.
-    4. The same turn id written twice is written once; the second call returns what the first did.
+    4. The same turn id written twice is written once; the second call returns the result of the first.
     5. The cost of a window does not grow with the length of the session.
     6. Only committed turns on the path to the head are ever in a window or a listing of a branch.
     7. Several processes may use one store at once: writes to a session happen one after the other, and none is lost.
     8. Tenants never see each other.
-    9. A session document and the turn tree are two views of the same data: what one writes, the other shows.
+    9. A session document and the turn tree are two views of the same data: a write to one shows in the other.
     10. Lore and pack of a world belong to one version: `replace_world` writes both or neither.
 
-    Every method that names a session raises SessionNotFoundError for an unknown one, unless it says otherwise; every
-    method may raise StoreUnavailableError (the store cannot be used or is closed), StoreBusyError (another process
-    holds a lock too long) and DamagedRecordError (a stored record cannot be read). A damaged record breaks nothing but
-    itself: what reads many passes it by and notes it in `damage_log`; a damaged part of a turn's record is a `LostTree`.
+    Every method that names a session raises SessionNotFoundError for an unknown one, unless its docstring states
+    otherwise; every method may raise StoreUnavailableError (the store cannot be used or is closed), StoreBusyError
+    (another process holds a lock too long) and DamagedRecordError (a stored record cannot be read). A damaged record
+    affects only itself: a read of many records skips it and notes it in `damage_log`; a damaged part of a turn's record
+    is a `LostTree`.
+
+    Methods with a body read or write by the other methods; a store may do it faster in one transaction.
     """
 
     @property
     def damage_log(self) -> DamageLog:
-        """The notes on damaged records that the reads of this instance have passed by; a store without one has no notes."""
+        """Return the notes on damaged records that the reads of this instance have skipped; a store without a log has
+        no notes.
+        """
         return DamageLog()
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return sentences on faults of the store's own files and indexes, beyond its records; none where it has no such
+        """Return sentences on faults of the store's own files and indexes, beyond its records; empty if it has no such
         check. It may read everything.
         """
         return ()
@@ -72,7 +77,7 @@ class Store(Protocol):
         ...
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with all that it starts with; SessionExistsError if there is one with this id."""
+        """Create a session with all its initial data; SessionExistsError if there is one with this id."""
         ...
 
     async def adopt_world(
@@ -87,7 +92,10 @@ class Store(Protocol):
         """Move a session from one of the worlds `instead_of` (`""`: from none) to another, as if it had begun there.
 
         Its state becomes `state` on every branch, before the first turn and since. A session of `world_id` is not
-        changed. WorldNotAdoptedError when it is in any other world, or when a turn has changed its state.
+        changed.
+
+        Raises:
+            WorldNotAdoptedError: if it is in any other world, or if a turn has changed its state.
         """
         ...
 
@@ -109,9 +117,11 @@ class Store(Protocol):
     async def add_branches(self, session_id: str, branches: Sequence[ImportedBranch]) -> int:
         """Open branches with finished turns, all at once, and return how many were new; the active branch stays.
 
-        A branch that exists already is skipped, and so are turns whose ids exist. A branch may follow a turn of one before it.
-        TurnNotFoundError for a turn to follow that is not committed; ValueError for an empty name. A store that has no way of its
-        own does it one by one.
+        An existing branch is skipped, and so are turns whose ids exist. A branch may follow a turn of one before it.
+
+        Raises:
+            TurnNotFoundError: if the turn to follow is not committed.
+            ValueError: for an empty name.
         """
         known = await self.branches(session_id)
         names, active, new = {head.branch_id for head in known}, known[0].branch_id, 0
@@ -126,9 +136,7 @@ class Store(Protocol):
         return new
 
     async def committed_turns(self, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of these ids that are ids of committed turns, on any branch. A store that has no way of its own reads
-        the turns.
-        """
+        """Return the ids among these that belong to committed turns, on any branch."""
         found: set[str] = set()
         for turn_id in turn_ids:
             with suppress(TurnNotFoundError):
@@ -141,9 +149,11 @@ class Store(Protocol):
         ...
 
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
-        """Return each of these digests (`mnemosyne.chains.messages.exchanges`) with the sessions that have it on any branch; where
-        many have it, some of them. Archived sessions have none, and those of which something was erased only newer ones. A store
-        without such an index finds none.
+        """Return each of these digests (`mnemosyne.chains.messages.exchanges`) with the sessions that have it on any
+        branch; if many have it, some of them.
+
+        Archived sessions have none, and sessions after an erasure only newer ones. A store without such an index finds
+        none.
         """
         return frozenset()
 
@@ -152,8 +162,8 @@ class Store(Protocol):
         ...
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
-        """Return what a turn needs: head, newest messages (at most `message_limit`, oldest first), state, the previous
-        and the pending turn. SessionNotFoundError, BranchNotFoundError.
+        """Return the data for a turn: head, newest messages (at most `message_limit`, oldest first), state, the
+        previous and the pending turn. SessionNotFoundError, BranchNotFoundError.
         """
         ...
 
@@ -166,10 +176,11 @@ class Store(Protocol):
         evidences: Sequence[EvidenceFilter] = (),
         blocks: BlockFilter | None = None,
     ) -> TurnInputs:
-        """Return everything that a turn reads when it begins: the window as `window` returns it, the evidence items that pass
-        each filter, the context blocks that pass, and the entries with viewers or conditions of the session and its world.
+        """Return everything that a turn reads when it begins: the window as `window` returns it, the evidence items
+        that pass each filter, the context blocks that pass, and the entries with viewers or conditions of the session
+        and its world.
 
-        SessionNotFoundError, BranchNotFoundError. A store that has no way of its own reads one after the other.
+        SessionNotFoundError, BranchNotFoundError.
         """
         window = await self.window(session_id, message_limit=message_limit, branch_id=branch_id)
         return TurnInputs(
@@ -189,11 +200,10 @@ class Store(Protocol):
         evidence_ids: Collection[str] = (),
         turn_ids: Sequence[str] = (),
     ) -> ChosenInputs:
-        """Return what a turn reads of the memories that it chose: their entries by scope, the evidence items with some ids, and
-        the states after some turns.
+        """Return the data of the memories that a turn chose: their entries by scope, the evidence items with some ids,
+        and the states after some turns.
 
-        What does not exist is left out; so is a state that cannot be read, which is noted in `damage_log`. A store that has no
-        way of its own reads one after the other.
+        Missing records are left out; so is a state that cannot be read, which is noted in `damage_log`.
         """
         states: dict[str, Mapping[str, Any]] = {}
         for turn_id in turn_ids:
@@ -221,19 +231,30 @@ class Store(Protocol):
     ) -> SessionHead:
         """Write a prepared turn (user message, plan, receipt, prompt) at once; it becomes the pending turn of its head.
 
-        `evidences` and `blocks` are the parts of its prompt, `usages` the model calls that made it; they are written or
-        replaced by id in the same transaction. A turn that follows the pending turn of the head (its `parent_id`) commits
-        that one first, without a reply and with its messages marked as unanswered (`mnemosyne.chains.unanswered`). One that
-        follows the head itself takes the place of an older pending turn, which is marked abandoned, unless it is the same
-        turn, which is replaced. VersionConflictError; ValueError when the turn follows neither.
+        A turn that follows the pending turn of the head (its `parent_id`) commits that one first, without a reply and
+        with its messages marked as unanswered (`mnemosyne.chains.unanswered_inputs`). A turn that follows the head
+        itself takes the place of an older pending turn, which is marked abandoned, unless it is the same turn, which is
+        replaced.
+
+        Args:
+            evidences: Parts of the turn's prompt, like `blocks`; written or replaced by id in the same transaction.
+            usages: The model calls that made the prompt.
+
+        Raises:
+            VersionConflictError: if the session has another version.
+            ValueError: if the turn follows neither the head nor its pending turn.
         """
         ...
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
         """Commit a prepared turn: reply, ops, state and entries at once. The head moves to it.
 
-        A turn that is committed already returns its head. TurnNotFoundError; TurnNotPendingError when it was abandoned
-        or committed without a reply; VersionConflictError.
+        A turn that is committed already returns its head.
+
+        Raises:
+            TurnNotFoundError: if there is no such turn.
+            TurnNotPendingError: if it was abandoned or committed without a reply.
+            VersionConflictError: if the session has another version.
         """
         ...
 
@@ -253,13 +274,13 @@ class Store(Protocol):
         ...
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
-        """Return one turn with everything stored of it; TurnNotFoundError."""
+        """Return one turn with all its stored data; TurnNotFoundError."""
         ...
 
     async def turns(
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Return at most `limit` of the newest committed turns on the path to the head (before `before_depth`, where
+        """Return at most `limit` of the newest committed turns on the path to the head (before `before_depth`, if
         given), oldest first, without prompt, receipt and report. BranchNotFoundError.
         """
         ...
@@ -267,9 +288,10 @@ class Store(Protocol):
     async def depths_with_system_messages(
         self, session_id: str, *, branch_id: str | None = None, after_depth: int = 0
     ) -> tuple[int, ...]:
-        """Return the depths of the committed turns on a branch's path, below `after_depth`, that have a system message; ascending.
+        """Return the depths of the committed turns on a branch's path, below `after_depth`, that have a system message;
+        ascending.
 
-        SessionNotFoundError, BranchNotFoundError. A store that has no way of its own reads all of these turns.
+        SessionNotFoundError, BranchNotFoundError.
         """
         head, found, before = await self.head(session_id, branch_id), list[int](), None
         while page := await self.turns(session_id, limit=_PAGE, branch_id=head.branch_id, before_depth=before):
@@ -284,7 +306,7 @@ class Store(Protocol):
         ...
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
-        """Open a branch whose head is `turn_id` (None = before the first turn) and make it the active one.
+        """Open a branch whose head is `turn_id` (None: before the first turn) and make it the active one.
 
         BranchExistsError; TurnNotFoundError, also for a turn that is not committed; ValueError for an empty name.
         """
@@ -295,7 +317,7 @@ class Store(Protocol):
         ...
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
-        """Return the state as it was after a committed turn (None = before the first); TurnNotFoundError."""
+        """Return the state after a committed turn (None: before the first); TurnNotFoundError."""
         ...
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
@@ -308,9 +330,9 @@ class Store(Protocol):
         """Make a version of a world the current one, lore and pack at once; return how many lore entries were added,
         changed or removed.
 
-        `pack` is a JSON value that is stored under its digest; nothing of the previous version is kept. The same digest
-        with the same pack, or without one, changes nothing (0). Another digest without a pack leaves the world without
-        one. ValueError for an entry that occurs twice or has another scope.
+        `pack` is a JSON value that is stored under its digest; the previous version is deleted. The same digest with
+        the same pack, or without one, changes nothing (0). Another digest without a pack leaves the world without one.
+        ValueError for an entry that occurs twice or has another scope.
         """
         ...
 
@@ -343,17 +365,21 @@ class Store(Protocol):
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
+        """Return the given (scope, chain) pairs in which something was written after their sequence."""
         ...
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         """Add entries that were made after their turn was committed (summaries, events of consolidation); return how
         many were new.
 
-        Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that exist already are
-        skipped; with an empty text an entry is removed. A passage of a document (kind `document`) that names no turn belongs to
-        the session from its beginning, on all branches; written again with another content it replaces the former. The
-        version does not change. TurnNotFoundError; ValueError for any other entry without a turn, or one of another scope.
+        Each names a committed turn by `turn_id`, whose branch and depth it takes. Existing entries are skipped; an
+        entry with an empty text is removed. A passage of a document (kind `document`) that names no turn belongs to the
+        session from its beginning, on all branches; written again with another content it replaces the former. The
+        version does not change.
+
+        Raises:
+            TurnNotFoundError: for an unknown turn.
+            ValueError: for any other entry without a turn, or one of another scope.
         """
         ...
 
@@ -364,21 +390,22 @@ class Store(Protocol):
         ...
 
     async def hidden_records(self, session_id: str) -> HiddenRecords:
-        """Return what no window shows: abandoned turns with everything stored of them, and every rolling summary."""
+        """Return the records that no window shows: abandoned turns with all their data, and every rolling summary."""
         ...
 
     async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
         """Write the hidden records of a session that was copied from another store. The version does not change.
 
-        Turns whose id exists already are skipped; a summary replaces that of its turn. BranchNotFoundError,
+        Turns whose id exists already are skipped; a summary replaces the one of its turn. BranchNotFoundError,
         TurnNotFoundError.
         """
         ...
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
-        """Return the whole session as a document with its version, or None if there is no session; its messages are those on
-        the path to the head, and those of its pending turn. So is what turns found: evidence, calls of tools, and blocks that refer
-        to such evidence. BranchNotFoundError.
+        """Return the whole session as a document with its version, or None if there is no session. BranchNotFoundError.
+
+        Its messages are those on the path to the head and of its pending turn; so are evidence found by turns, tool
+        calls, and blocks that refer to such evidence.
         """
         ...
 
@@ -388,12 +415,18 @@ class Store(Protocol):
         """Write a whole document; a session that does not exist is created (without a world; `expected_version` 0 or
         None).
 
-        Messages that continue those of the head are appended as one turn. A document in which an older message differs,
-        or which leaves newer ones out, becomes a new branch after the last complete turn that both share: no message is
-        lost. Everything else is replaced by the document's, except what only turns of other branches found. A pending turn of
-        the head stays where the document's messages are those of `get_session`, and is abandoned otherwise.
-        VersionConflictError; SchemaValidationError for another `session_id`, a duplicate id or a ref that leads to no
-        evidence of the document and is not remote; CodecError for a time without a zone.
+        Messages that continue the head's are appended as one turn. If an older message differs, or newer ones are left
+        out, the document becomes a new branch after the last complete turn that both share: no message is lost.
+        Everything else is replaced by the document's, except evidence that only turns of other branches found. A
+        pending turn of the head stays if the document's messages are those of `get_session`, and is abandoned
+        otherwise.
+
+        Raises:
+            VersionConflictError: if the session has another version.
+            SchemaValidationError: for another `session_id`, a duplicate id, or a ref that is not remote and leads to no
+                evidence of the
+            document.
+            CodecError: for a time without a zone.
         """
         ...
 
@@ -405,11 +438,15 @@ class Store(Protocol):
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used before writes nothing. A pending turn is
-        committed before them, without a reply.
+        """Commit messages as one turn after the active head; a key that was used before writes nothing. A pending turn
+        is committed before them, without a reply.
 
-        Without a key each call is a new turn. SessionNotFoundError; VersionConflictError; SchemaValidationError for a ref to
-        evidence that the session does not hold, unless it is remote.
+        Without a key each call is a new turn.
+
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            VersionConflictError: if the session has another version.
+            SchemaValidationError: for a ref to evidence that the session does not have, unless it is remote.
         """
         ...
 
@@ -419,7 +456,7 @@ class Store(Protocol):
         """Apply a JSON merge patch (RFC 7386) to the document, by its JSON names; the result is checked before anything
         is written.
 
-        SchemaValidationError when the result is not a document of this session; VersionConflictError.
+        SchemaValidationError if the result is not a document of this session; VersionConflictError.
         """
         ...
 
@@ -444,8 +481,8 @@ class Store(Protocol):
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace blocks by id; VersionConflictError; SchemaValidationError for a ref to evidence that the session
-        does not hold, unless it is remote.
+        """Write or replace blocks by id; VersionConflictError; SchemaValidationError for a ref to evidence that the
+        session does not have, unless it is remote.
         """
         ...
 
@@ -456,13 +493,13 @@ class Store(Protocol):
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append tool calls; one with an existing id replaces that in its place (a call that has ended).
+        """Append tool calls; one with an existing id replaces the old one in its place (a call that has ended).
         VersionConflictError.
         """
         ...
 
     async def tool_call(self, session_id: str, tool_call_id: str) -> ToolCall | None:
-        """Return a tool call, or None. A store that has no way to read it alone reads the whole document."""
+        """Return a tool call, or None."""
         document = await self.get_session(session_id)
         if document is None:
             raise SessionNotFoundError(session_id)
@@ -472,7 +509,7 @@ class Store(Protocol):
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append model calls; one with an existing id replaces that in its place. VersionConflictError."""
+        """Append model calls; one with an existing id replaces the old one in its place. VersionConflictError."""
         ...
 
     async def upsert_tasks(
@@ -482,10 +519,10 @@ class Store(Protocol):
         ...
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Erase in one transaction, everywhere in the store, and leave an audit record;
-        ValueError unless the erasure names exactly one subject; an unknown one is no error.
+        """Erase in one transaction, everywhere in the store, and leave an audit record; an unknown subject is allowed.
+        ValueError unless the erasure names exactly one subject.
 
-        What other sessions took along of an erased memory (`copied_from`) goes too, and its text with it.
+        Copies of an erased memory in other sessions (`copied_from`) are erased too, with their text.
         """
         ...
 
@@ -505,16 +542,19 @@ class Store(Protocol):
         without: Collection[str] = (),
         likely: Callable[[bytes], bool] | None = None,
     ) -> None:
-        """Call `visit` with every row, until it returns False: those of `sessions` alone, or of everything (None) except the
-        sessions `without`. It is called in another thread, on one state of the store, and must not write.
+        """Call `visit` with every row, until it returns False.
 
-        `likely` says of raw bytes whether they may hold what is sought; a store may pass over rows that do not.
+        Args:
+            visit: Called in another thread, on one state of the store; it must not write.
+            sessions: Only rows of these sessions (None: everything).
+            without: No rows of these sessions.
+            likely: Returns whether raw bytes may contain the wanted text; a store may skip rows that do not.
         """
         ...
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by the rule of
-        `mnemosyne.privacy.runs`, after a search through everything that is stored.
+        """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by the
+        rule of `mnemosyne.privacy.runs`, after a search through everything that is stored.
         """
         ...
 
@@ -525,7 +565,7 @@ _COMBINED = ("turn_inputs", "chosen_inputs", "depths_with_system_messages")
 def combined_reads(store: Store) -> type[Store]:
     """Return the class whose `turn_inputs`, `chosen_inputs` and `depths_with_system_messages` fit a store.
 
-    That is its own, if it defines or inherits them, else `Store`, whose read one after the other by the store's single methods: so
-    what a wrapper that passes all other calls on has overridden counts.
+    It is the store's own class, if it defines or inherits them, else `Store`, whose methods call the store's single
+    methods: so the overrides of a wrapper that passes all other calls on count.
     """
     return type(store) if all(hasattr(type(store), name) for name in _COMBINED) else Store

@@ -1,6 +1,6 @@
-"""What a store offers to those who keep it in order: archived sessions, leases, and figures of what it holds.
+"""Protocols for the maintenance of a store: archived sessions, leases, and usage figures.
 
-A store without it (of a plugin) is kept in order by its owner. It must not import another module of protocols.
+A store without it (of a plugin) is maintained by its owner. It must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -16,38 +16,42 @@ from mnemosyne.schema.memory import EMPTY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """The right to do one kind of work for a whole store, until `until` (by the clock of the store) or its renewal.
-
-    `token` grows with every holder, so a write that carries it is refused when another has taken over.
-    """
+    """The right to do one kind of work for a whole store, until `until` (by the clock of the store) or its renewal."""
 
     name: str
     holder: str
     token: int
+    """Grows with every holder, so a write with an old one is refused when another process has taken over."""
     until: datetime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdleSession:
-    """A session and its last turn: `active_at` is when that was prepared (aware), `version` the session's at that moment."""
+    """A session and its last turn."""
 
     session_id: str
     active_at: datetime
+    """Time when that turn was prepared (aware)."""
     version: int
+    """The session's version at that moment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdlePage:
-    """Idle sessions among the `seen` ones that were looked at; `next` is the id to go on behind (None: there are no more)."""
+    """One page of idle sessions."""
 
     items: tuple[IdleSession, ...]
     seen: int
+    """Number of sessions that were looked at."""
     next: str | None
+    """Id after which to continue (None: there are no more)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArchivedSession:
-    """An archived session: when it was archived and last active (both aware), its rows, and their bytes before and after."""
+    """An archived session: when it was archived and last active (both aware), its rows, and their bytes before and
+    after.
+    """
 
     session_id: str
     archived_at: datetime
@@ -59,7 +63,7 @@ class ArchivedSession:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreUsage:
-    """What the tenant of a store has: sessions (archived ones among them), entries of memory and lore, bytes of all bodies."""
+    """Usage of a tenant: sessions (archived ones included), entries of memory and lore, bytes of all bodies."""
 
     sessions: int
     archived: int
@@ -69,25 +73,26 @@ class StoreUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedScope:
-    """What hosts share of the index of a scope.
-
-    `vectors`: their number by encoder. `missing`: the number of entries without a vector of the encoder that was asked about.
-    `orphaned_vectors`: those of texts that no entry has. `segments`: those with index rows; `orphaned_segments`: all of them where
-    rows are of entries that are gone or were erased since, else 0. `is_damaged`: a segment cannot be read.
-    """
+    """Shared index data of a scope."""
 
     scope: str
     vectors: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    """Number of vectors by encoder."""
     missing: int = 0
+    """Number of entries without a vector of the requested encoder."""
     orphaned_vectors: int = 0
+    """Number of vectors of texts that no entry has."""
     segments: int = 0
+    """Number of segments with index rows."""
     orphaned_segments: int = 0
+    """All of them if a row belongs to an entry that is gone or was erased since, else 0."""
     is_damaged: bool = False
+    """Whether a segment cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimit:
-    """The number of sessions that a tenant may have, and what makes the error that refuses one more."""
+    """Maximum number of sessions of a tenant, and a function that makes the error for one more."""
 
     most: int
     refuse: Callable[[], Exception]
@@ -95,27 +100,28 @@ class SessionLimit:
 
 @runtime_checkable
 class StoreUpkeep(Protocol):
-    """A Store that can be kept in order by a worker, one for all its hosts.
+    """A Store that one worker can maintain for all its hosts.
 
-    1. An archived session is opened by whatever needs its rows, and is then what it was, byte for byte. `head`, `branches`,
-       `sessions` and searches leave it archived; reads of entries by scope, which feed an index, show nothing of it.
+    1. An archived session is opened by every call that needs its rows, and is then byte for byte the same. `head`,
+       `branches`, `sessions` and searches leave it archived; reads of entries by scope, which feed an index, show
+       nothing of it.
     2. Archiving, opening and deleting are one transaction each: a kill leaves a session either open or archived.
-    3. At most one holder has a lease at a time; with `lease`, a write of one that has lost it raises LeaseLostError and changes
-       nothing.
+    3. At most one holder has a lease at a time; with `lease`, a write of a holder that has lost it raises
+       LeaseLostError and changes nothing.
 
-    Methods raise what those of `Store` do.
+    Methods raise the same errors as those of `Store`.
     """
 
     async def acquire_lease(self, name: str, holder: str, seconds: float) -> Lease | None:
-        """Return the lease, also one that this holder has already (it is renewed); None where another has it."""
+        """Return the lease, renewed if this holder has it already; None if another has it."""
         ...
 
     async def release_lease(self, lease: Lease) -> None:
-        """Give a lease back, unless another has it by now."""
+        """Give a lease back, unless another holder has it by now."""
         ...
 
     async def leases(self) -> tuple[Lease, ...]:
-        """Return all leases, also those that are over, by name."""
+        """Return all leases, also expired ones, by name."""
         ...
 
     async def tenants(self) -> tuple[str, ...]:
@@ -123,18 +129,20 @@ class StoreUpkeep(Protocol):
         ...
 
     async def idle_sessions(self, before: datetime, *, after: str = "", limit: int = 100) -> IdlePage:
-        """Look at the next `limit` open sessions behind the id `after`, and return those whose last turn is older than `before`.
+        """Look at the next `limit` open sessions after the id `after`, and return those whose last turn is older than
+        `before`.
 
-        A session without any date is never among them, nor is that of a user's profile.
+        It never returns a session without any date, or a user's profile.
         """
         ...
 
     async def archive(
         self, session_id: str, *, at: datetime, expected_version: int | None = None, lease: Lease | None = None
     ) -> ArchivedSession | None:
-        """Pack the rows of a session into its archive; None where it is archived already, or holds evidence that will expire.
+        """Pack the rows of a session into its archive; None if it is archived already, or has evidence that will
+        expire.
 
-        SessionNotFoundError; VersionConflictError where it was changed meanwhile; LeaseLostError.
+        SessionNotFoundError; VersionConflictError if it was changed meanwhile; LeaseLostError.
         """
         ...
 
@@ -145,7 +153,7 @@ class StoreUpkeep(Protocol):
     async def archived_sessions(
         self, *, before: datetime | None = None, after: str = "", limit: int = 100, session_id: str | None = None
     ) -> tuple[ArchivedSession, ...]:
-        """Return archived sessions (archived before a time, where given) by id, from behind the id `after`; or one by its id."""
+        """Return archived sessions (archived before a time, if given) by id, after the id `after`; or one by its id."""
         ...
 
     async def archived_ids(self) -> frozenset[str]:
@@ -155,14 +163,15 @@ class StoreUpkeep(Protocol):
     async def erase_archived(
         self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
     ) -> ErasureOutcome | None:
-        """Erase one whole session as `Store.erase` does, if it is archived and was archived before a time; None otherwise.
+        """Erase one whole session as `Store.erase` does, if it is archived and was archived before a time; None
+        otherwise.
 
-        So a session that somebody has opened meanwhile stays. ValueError unless the erasure names a session; LeaseLostError.
+        So a session that was opened meanwhile stays. ValueError unless the erasure names a session; LeaseLostError.
         """
         ...
 
     async def check_archive(self, session_id: str) -> None:
-        """Read an archive without opening it; DamagedRecordError where it cannot be opened."""
+        """Read an archive without opening it; DamagedRecordError if it cannot be opened."""
         ...
 
     async def usage(self) -> StoreUsage:
@@ -190,24 +199,26 @@ class StoreUpkeep(Protocol):
 
 @runtime_checkable
 class SharedIndexUpkeep(Protocol):
-    """A `SharedIndexStore` that can be kept in order by a worker, one for all its hosts.
+    """A `SharedIndexStore` that one worker can maintain for all its hosts.
 
-    1. What belongs to something stays: a vector while an entry has its text, a chain of segments while all its rows are of entries.
-       A scope that is neither a session's nor a world's is left alone.
+    1. Owned data stays: a vector while an entry has its text, a chain of segments while all its rows are of entries. A
+       scope that is neither a session's nor a world's is not touched.
     2. A scope that is being written is left for the next look.
-    3. With `lease`, the work of one that has lost it raises LeaseLostError and changes nothing.
+    3. With `lease`, the work of a holder that has lost it raises LeaseLostError and changes nothing.
 
-    Methods raise what those of `Store` do.
+    Methods raise the same errors as those of `Store`.
     """
 
     async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        """Return the next `limit` scopes, behind `after`, that have vectors or index rows, sorted."""
+        """Return the next `limit` scopes, after `after`, that have vectors or index rows, sorted."""
         ...
 
     async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
-        """Return what hosts share of a scope. It reads all of its entries, but no vectors."""
+        """Return the shared index data of a scope. It reads all of its entries, but no vectors."""
         ...
 
     async def tidy_shared(self, scope: str, *, lease: Lease | None = None) -> SharedScope:
-        """Remove what of a scope belongs to nothing, in one transaction, and return what it was. LeaseLostError."""
+        """Remove the ownerless index data of a scope, in one transaction, and return its former state.
+        LeaseLostError.
+        """
         ...

@@ -37,15 +37,19 @@ def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
     """Return the world in a pack, checked; with `try_patterns` the patterns of actions are also tried on inputs that
     may slow them down.
 
-    WorldPackError with all faults at once, each as `file:line: key: what is wrong; what to do` (file relative to the
-    pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written.
+    Nothing is written.
+
+    Raises:
+        WorldPackError: with all faults at once, each as `file:line: key: fault; correction` (file relative to the pack,
+            line from 1), ordered
+        by file and line, `world.yaml` first.
     """
     return examine_world(folder, try_patterns=try_patterns)[0]
 
 
 def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[WorldPack, tuple[str, ...]]:
-    """Return the world in a pack as `load_world` does, with what is legal in it and was probably meant otherwise: sentences of the
-    same form.
+    """Return the world in a pack as `load_world` does, with warnings of the same form about legal content that is
+    probably a mistake.
     """
     faults = FaultList()
     return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)
@@ -57,8 +61,8 @@ def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
 
 
 def load_world_json(value: Mapping[str, Any], *, most_faults: int = 0) -> WorldPack:
-    """Return the world of a pack that is given as `pack_to_json` writes it, checked as one in a folder; WorldPackError as for
-    that, with the names of fields in place of files and lines. `most_faults`: stop at so many (0: find all).
+    """Return the world of a pack in the JSON of `pack_to_json`, checked like a folder; WorldPackError with the names of
+    fields in place of files and lines. `most_faults`: stop at so many (0: find all).
     """
     faults, pack = FaultList(most=most_faults), value.get("pack")
     if not isinstance(pack, Mapping):

@@ -25,7 +25,7 @@ from mnemosyne.world.reading.files import PackFolder
 
 
 def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPack:
-    """Return the world that a checked draft describes."""
+    """Return the world of a checked draft."""
     world = draft.world.value
     return WorldPack(
         world_id=world["id"],

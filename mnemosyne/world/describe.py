@@ -13,11 +13,11 @@ from mnemosyne.world.checking.state import QUESTS, read_pairs
 
 
 def describe(world: WorldPack) -> dict[str, Any]:
-    """Return counts of a world as a JSON value, in the order in which `jacquard validate` shows them.
+    """Return counts of a world as a JSON value, in the order of `jacquard validate`.
 
-    `lore` is by category, `quests` by status; `generated_ids` are the places in lists whose things got an
-    id (`crew.0: item_1`), by which ops address them; `described_values` are the paths of the state's `[value, description]`
-    pairs, so that an author notices one that was meant as a list of two.
+    `lore` is by category, `quests` by status; `generated_ids` are the places in lists whose things got an id (`crew.0:
+    item_1`), by which ops address them; `described_values` are the paths of the state's `[value, description]` pairs,
+    so that an author notices one that was meant as a list of two.
     """
     categories = Counter(entry.kind for entry in world.lore)
     quests: Mapping[str, Any] = world.state.get(QUESTS, {})

@@ -1,4 +1,4 @@
-"""A world pack as the JSON value that a store keeps, and back.
+"""Converts a world pack to the JSON value in a store, and back.
 
 It contains everything of a pack except the folder that it was read from, so that the same pack has the same value on
 every host. It knows the schema and the codec, never a store.
@@ -19,8 +19,8 @@ PACK_FORMAT = 1
 
 
 def pack_to_json(world: WorldPack) -> dict[str, Any]:
-    """Return a pack as a JSON value; ValueError when its templates have not been read (`templates` is None and there is
-    a folder).
+    """Return a pack as a JSON value; ValueError if its templates have not been read (`templates` is None and there is a
+    folder).
     """
     if world.templates is None and world.template_root is not None:
         raise ValueError(
@@ -45,7 +45,9 @@ def check_format(value: Mapping[str, Any]) -> None:
 
 
 def pack_from_json(value: Mapping[str, Any]) -> WorldPack:
-    """Return the pack of a value from `pack_to_json`; CodecError when it holds none, or was written by a newer release."""
+    """Return the pack of a value from `pack_to_json`; CodecError if it is not one, or was written by a newer
+    release.
+    """
     check_format(value)
     world = from_plain(value.get("pack"), WorldPack)
     return world if world.templates is not None else replace(world, templates={})

@@ -56,7 +56,7 @@ _SCALARS = ["string", "number", "boolean", "null"]
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of all pack files as it is published; each file is one of its `$defs`."""
+    """Return the published JSON Schema of all pack files; each file is one of its `$defs`."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "World pack",

@@ -70,7 +70,7 @@ def _walk(folder: Traversable, name: PurePosixPath) -> list[tuple[str, bytes]]:
 
 
 def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
-    """Write everything beside the folder first, so that it appears complete or not at all."""
+    """Write everything next to the folder first, so that it appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     staged = folder.parent / f".{folder.name}.{uuid4().hex}"
     try:
@@ -84,7 +84,7 @@ def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
 
 
 def _add_files(folder: Path, starter: dict[str, bytes]) -> None:
-    """Write into an existing folder; on a failure remove again what was written."""
+    """Write into an existing folder; on a failure remove the written files again."""
     made: list[Path] = []
     try:
         for name, data in starter.items():

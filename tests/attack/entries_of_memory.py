@@ -53,7 +53,7 @@ from mnemosyne.core.json_text import parse_json, read_json
 from mnemosyne.core.jsonpath import MAX_PATH_CHARS, compile_path, find_nodes
 from mnemosyne.core.regexes import MAX_PATTERN_CHARS, compile_pattern, compile_re, match_whole
 from mnemosyne.evidence.conflicts import claims_of
-from mnemosyne.evidence.recalled import without_shown
+from mnemosyne.evidence.echoes import without_shown
 from mnemosyne.evidence.relevance import rank_evidence
 from mnemosyne.privacy.redact import redact_text, result_of
 from mnemosyne.privacy.runs import RUN, RUN_WEIGHT, TELLING, TextMatcher, plain_form, weight

@@ -55,12 +55,12 @@ class PlayFigures:
 
     @property
     def answered_share(self) -> float | None:
-        """The share of the questions that can be answered, None where nothing was asked."""
+        """The share of the questions that can be answered, None if nothing was asked."""
         return self.answered / self.asked if self.asked else None
 
     @property
     def irrelevant_per_turn(self) -> float | None:
-        """Irrelevant memories a labelled prompt, None where nothing is labelled."""
+        """Irrelevant memories a labelled prompt, None if nothing is labelled."""
         return self.irrelevant / self.labelled if self.labelled else None
 
 

@@ -52,7 +52,7 @@ class Recalled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptScore:
-    """The scores of one prompt. `facts` is how many were in force, `answered` None where nothing was asked. Of
+    """The scores of one prompt. `facts` is how many were in force, `answered` None if nothing was asked. Of
     `key_facts`, which are counted at CHECKPOINTS only, those of `key_missing` are not in it.
 
     `reused_bytes` of `total_bytes` are the same as in the prompt before, from the first byte on.

@@ -1,4 +1,4 @@
-"""Reads a play: a folder with `play.yaml` and, where it has a world of its own, the pack in it.
+"""Reads a play: a folder with `play.yaml` and, if it has a world of its own, the pack in it.
 
 The whole script is checked before anything is played; all faults are reported at once.
 """

@@ -34,7 +34,7 @@ class Pattern:
         return self.find_first(text) is not None
 
     def find_first(self, text: str) -> str | None:
-        """Return what it matches first in a text, None where it does not occur."""
+        """Return what it matches first in a text, None if it does not occur."""
         if self.regex is None:
             return self.text if self.text in text else None
         found = self.regex.search(text)
@@ -43,7 +43,7 @@ class Pattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """A fact that the prompt must say: it contains one of `shown`, and none of `wrong` where it states what holds."""
+    """A fact that the prompt must say: it contains one of `shown`, and none of `wrong` if it states what holds."""
 
     shown: tuple[Pattern, ...] = ()
     wrong: tuple[Pattern, ...] = ()

@@ -19,7 +19,7 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.pipeline.worlds import is_account_id, party_names
 from jacquard.templating.profiles import STORY, MessageForm, Profile, SpeakerNames
 from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_calls
-from mnemosyne.chains.unanswered import is_unanswered
+from mnemosyne.chains.unanswered_inputs import is_unanswered
 from mnemosyne.chains.uris import format_entry_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope

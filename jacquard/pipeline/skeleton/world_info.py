@@ -19,7 +19,7 @@ from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import Role
-from mnemosyne.world.activation.values import Activated, Rejected, WorldInfoEntry, WorldInfoPosition
+from mnemosyne.world.activation.values import ActivatedEntry, RejectedEntry, WorldInfoEntry, WorldInfoPosition
 
 _SECTIONS: Mapping[WorldInfoPosition, str] = MappingProxyType(
     {
@@ -96,7 +96,7 @@ def activation_decisions(turn: Turn) -> tuple[ActivationDecision, ...]:
     return tuple(replace(each, title="") if each.uri in guarded else each for each in decisions)
 
 
-def _is_shown(each: Activated) -> bool:
+def _is_shown(each: ActivatedEntry) -> bool:
     return each.entry.position is not WorldInfoPosition.OUTLET and bool(each.entry.content.strip())
 
 
@@ -111,7 +111,7 @@ def _placement_of(entry: WorldInfoEntry) -> Placement:
     return _AT_INPUT if entry.depth < 1 else Placement(position=Position.IN_HISTORY, depth=entry.depth - 1)
 
 
-def _block(turn: Turn, each: Activated, rank: int, sequence: int, count: Callable[[str], int]) -> PromptBlock:
+def _block(turn: Turn, each: ActivatedEntry, rank: int, sequence: int, count: Callable[[str], int]) -> PromptBlock:
     entry, lore = each.entry, turn.lore.entry_of(each.entry)
     content = f"{open_tag('lore', (('id', lore.entry_id),))}{show_text(entry.content.strip(), turn.boundary)}</lore>"
     is_constant = entry.constant and entry.position in _BESIDE_CHAR
@@ -142,7 +142,7 @@ def _title_of(lore: MemoryEntry, entry: WorldInfoEntry | None) -> str:
     return (entry.comment if entry is not None else "") or lore.title
 
 
-def _decide_active(lore: MemoryEntry, each: Activated, names: Mapping[str, str]) -> ActivationDecision:
+def _decide_active(lore: MemoryEntry, each: ActivatedEntry, names: Mapping[str, str]) -> ActivationDecision:
     code, woken_by = each.reason, names.get(each.woken_by, each.woken_by)
     reason = _explain_active(each, woken_by)
     if each.entry.position is WorldInfoPosition.OUTLET:
@@ -164,7 +164,7 @@ def _decide_active(lore: MemoryEntry, each: Activated, names: Mapping[str, str])
     )
 
 
-def _explain_active(each: Activated, woken_by: str) -> str:
+def _explain_active(each: ActivatedEntry, woken_by: str) -> str:
     where = f"the text of {woken_by}" if woken_by else "the conversation or in a field of the card"
     told = {
         "constant": "It is constant",
@@ -176,7 +176,7 @@ def _explain_active(each: Activated, woken_by: str) -> str:
     return f"{told.get(each.reason, f'It was set off ({each.reason})')} (pass {each.pass_number})."
 
 
-def _decide_rejected(lore: MemoryEntry, each: Rejected) -> ActivationDecision:
+def _decide_rejected(lore: MemoryEntry, each: RejectedEntry) -> ActivationDecision:
     reason = each.detail or _REJECTED.get(each.reason, "The rules of world info rejected it.")
     return _decision(lore, each.entry, code=each.reason, reason=reason)
 

@@ -36,7 +36,7 @@ from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.writing.chunks import ChunkBuffer, Key
 from mnemosyne.chains.event import CLOSED
-from mnemosyne.chains.unanswered import is_closed_unanswered
+from mnemosyne.chains.unanswered_inputs import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.documents import index_documents

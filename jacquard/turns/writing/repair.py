@@ -20,7 +20,7 @@ from jacquard.pipeline.schedule import event_words
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
-from mnemosyne.chains.unanswered import head_after, with_unanswered
+from mnemosyne.chains.unanswered_inputs import head_after, with_unanswered
 from mnemosyne.core import codec
 from mnemosyne.core.errors import StateOpError
 from mnemosyne.core.off_loop import calculate, size_of

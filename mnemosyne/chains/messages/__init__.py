@@ -1,1 +1,1 @@
-"""Messages of a conversation: their ids, and what they carry beside their text."""
+"""Messages of a conversation: their ids, and their contents in addition to text."""

@@ -1,7 +1,8 @@
-"""Digests by which a conversation is found again: of each reply, and of each message of the user, a short one with its reply. Pure.
+"""Digests that identify a conversation: of each reply, and of each message of the user, a short one together with its
+reply. Pure.
 
-They are of the words alone, so that what chat clients do to a text (spaces, emphasis, quotation marks, markup, thoughts left out)
-changes none of them.
+They are made only of the words, so that the changes that chat clients make to a text (spaces, emphasis, quotation
+marks, markup, thoughts left out) do not change them.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ MOST_CHARS = 4_000
 """Characters of a text that count for a digest."""
 
 MOST_SESSIONS = 50
-"""Sessions that are found by one digest; many have what everybody says."""
+"""Maximum number of sessions found by one digest; many contain a common phrase."""
 
 LONG_BYTES = 24
-"""Words of the user of so many bytes (UTF-8) tell a conversation from others without the reply, which clients may edit."""
+"""A user message of so many bytes (UTF-8) identifies a conversation without the reply, which clients may edit."""
 
 _MARKS = str.maketrans("", "", "*_~`\"'“”‘’„«»「」『』")
 _WORD = re.compile(r"\w+")
@@ -54,13 +55,13 @@ def loose_words(text: str) -> str:
 
 
 def without_name(text: str) -> str:
-    """Return a text without what may be the name of its speaker."""
+    """Return a text without a leading name of its speaker."""
     return _NAME.sub("", text.lstrip(), count=1)
 
 
 def exchange_digests(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
-    """Yield the place and the digest of answered messages of a turn: a reply's is of itself, and so is that of the user's message
-    if it is long; that of a short one is of both.
+    """Yield the place and the digest of answered messages of a turn: of each reply, and of each user message, a short
+    one together with its reply.
     """
     places = [at for at, each in enumerate(messages) if each.role in (Role.USER, Role.ASSISTANT)]
     for before, at in zip([None, *places], places, strict=False):

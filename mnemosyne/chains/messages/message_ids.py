@@ -35,8 +35,8 @@ def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]
 def assign_free_ids(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
     """Return the messages of a turn that is being committed, each with an id that no other message of the session has.
 
-    An id that is in use (a retry of the same input) is replaced by one made from the turn's id. `is_used` looks it up
-    in the session.
+    A used id (a retry of the same input) is replaced by one made from the turn's id. `is_used` looks it up in the
+    session.
     """
     taken: set[str] = set()
     done: list[Message] = []
@@ -63,8 +63,8 @@ def _own_ids(turn_id: str, place: int, taken: set[str]) -> Iterator[str]:
 
 
 def is_recalled(message: Message, kind: TurnKind) -> bool:
-    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns, and none that
-    nobody may know.
+    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns that
+    somebody may know.
     """
     if kind is not TurnKind.NARRATIVE or message.role not in _SPOKEN or read_audience(message.extra) == NOBODY:
         return False

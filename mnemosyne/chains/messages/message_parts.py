@@ -1,8 +1,9 @@
-"""What a message carries beside its text: parts that are no text (images, audio, files), and the tool calls of a model.
+"""Contents of a message in addition to its text: parts that are not text (images, audio, files), and a model's tool
+calls. Pure.
 
-They are kept in `Message.extra` as chat APIs have them, so every store and document keeps them: `parts` is the list of content
-parts where one of them is no text, `tool_calls` are the calls of an assistant message, `tool_call_id` names the call that a tool
-message answers, `user_id` the person who wrote a message that names no author. Pure.
+They are kept in `Message.extra` in the form of chat APIs, so every store and document keeps them: `parts` is the list
+of content parts if one of them is not text, `tool_calls` are the calls of an assistant message, `tool_call_id` names
+the call that a tool message answers, `user_id` the person who wrote a message that names no author.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ROLES = {"developer": Role.SYSTEM, "function": Role.TOOL, "human": Role.USER, "
 
 
 def read_parts(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """Return the content parts of a message of which one at least is no text, in their order; else nothing."""
+    """Return the content parts of a message if at least one is not text, in their order; else nothing."""
     return _mappings(message.extra[PARTS]) if PARTS in message.extra else ()
 
 
@@ -57,10 +58,12 @@ def is_text_part(part: Mapping[str, Any]) -> bool:
 
 
 def message_from_chat(plain: Mapping[str, Any]) -> Message:
-    """Return the message that a chat API's dict means: `role`, `content` (a text, or a list of parts), `name`, `tool_calls`,
+    """Return the message of a chat API's dict: `role`, `content` (a text, or a list of parts), `name`, `tool_calls`,
     `tool_call_id`.
 
-    ValueError, which says what is wrong, for an unknown role, a content of another kind, and what JSON cannot hold.
+    Raises:
+        ValueError: for an unknown role, a content of another kind, and values that JSON cannot express; it states the
+            fault.
     """
     told = plain.get("role")
     try:
@@ -85,7 +88,7 @@ def message_from_chat(plain: Mapping[str, Any]) -> Message:
 
 
 def _read_content(content: Any) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of a content, and its parts where one of them is no text."""
+    """Return the text of a content, and its parts if one of them is not text."""
     if content is None:
         return "", []
     if isinstance(content, str):

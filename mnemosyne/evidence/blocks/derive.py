@@ -27,7 +27,9 @@ from mnemosyne.schema.session import Ref
 HIGH_CONFIDENCE = 0.75
 LOW_CONFIDENCE = 0.4
 HIGH_PLACES = 2
-"""Only this many of the newest confident items are HIGH, so that old results do not crowd out the turn's own blocks."""
+"""Maximum number of HIGH items among the newest confident ones, so that old results do not crowd out the turn's own
+blocks.
+"""
 
 
 def evidence_block_id(evidence_id: str) -> str:
@@ -107,9 +109,9 @@ class EvidenceBlockDeriver:
 
 
 def refs_of(evidence: Evidence, hash_text: HashText = hash_with_sha256) -> tuple[Ref, ...]:
-    """Return refs to the parts of an evidence item to be shown, each with the hash of what it pointed at first.
+    """Return refs to the shown parts of an evidence item, each with the hash of its first text.
 
-    Where no parts were named, one ref to the whole; for a stored pointer, with the hash of the text that it led to.
+    If no parts were named, one ref to the whole; for a stored pointer, with the hash of the text that it led to.
     """
     named = evidence.metadata.get(SHOWN_REFS)
     refs = tuple(

@@ -15,14 +15,14 @@ _CUT = "…"
 class RefRenderer:
     """The built-in `Renderer`.
 
-    A text longer than `hints.max_chars` ends with `…`. As `markdown` it is in a fence that it cannot close; as `json` it
-    is its JSON value without blanks where it is JSON, else a JSON string.
+    A text longer than `hints.max_chars` ends with `…`. As `markdown` it is in a fence that it cannot close; as `json`
+    it is its JSON value without blanks if it is JSON, else a JSON string.
     """
 
     async def render_block(
         self, block: ContextBlock, resolver: ResolveRef, hints: RenderHints | None = None
     ) -> RenderedBlock:
-        """Return the block with the texts of its refs, each on new lines, or with its own content where they give none."""
+        """Return the block with the texts of its refs, each on new lines, or with its own content if they give none."""
         chosen = hints or RenderHints()
         texts = [found.text for ref in block.refs if (found := await resolver(ref)).text]
         text = "\n".join(texts) if texts else block.content

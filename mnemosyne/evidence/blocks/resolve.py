@@ -1,8 +1,8 @@
-"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at when it was made.
+"""Resolves a ref to its present text, and compares that with its text when the ref was made.
 
-Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store
-by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher of the host. What a fetcher
-returns comes from outside: it is bounded, redacted and compared with the stored hash before anyone sees it.
+Prompts read evidence only through this module, so its hash, its expiry and its selector are always checked. It knows
+the store by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher of the host. A
+fetched text comes from outside: it is bounded, redacted and compared with the stored hash before anyone sees it.
 """
 
 from __future__ import annotations
@@ -31,35 +31,39 @@ FETCH_CHARS = 2_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedBlock:
-    """The text of a block, and its refs in order. If none of them gives a text, it is the block's own content. `error` is a
-    sentence where it could not be rendered.
-    """
+    """Text of a block, and its refs in order."""
 
     block: ContextBlock
     text: str
+    """The block's own content if no ref gives a text."""
     refs: tuple[ResolvedRef, ...] = ()
     details: tuple[str, ...] = field(default_factory=tuple)
     error: str = ""
+    """Sentence if the block could not be rendered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Content:
-    """The whole text of an evidence item; `fault` says why there is none. `is_changed`: it is not the text that was ingested;
-    `is_masked`: redaction changed it only now, so that it is not the text whose parts were hashed.
-    """
+    """The whole text of an evidence item."""
 
     text: str = ""
     fault: str = ""
+    """Reason why there is no text."""
     is_changed: bool = False
+    """Whether it differs from the ingested text."""
     is_masked: bool = False
+    """Whether redaction changed it only now, so that it is not the text whose parts were hashed."""
 
 
 class RefResolver:
     """The built-in `EvidenceResolver`, for the refs of one store's sessions.
 
-    `fetchers`, by scheme (`https`), fetch the text of pointers to other places, each within `fetch_seconds` and of at most
-    `fetch_chars` characters; `redactor` searches what they fetched. `hash_text` is the host's hash, `text_selector` follows
-    selectors.
+    Args:
+        fetchers: Functions by scheme (`https`) that fetch the text of pointers to other places.
+        redactor: Redacts the fetched texts.
+        fetch_seconds: Time limit of each fetch; `fetch_chars` limits its characters.
+        hash_text: The host's hash.
+        text_selector: Applies selectors.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class RefResolver:
         self._fetch_seconds, self._fetch_chars = fetch_seconds, fetch_chars
 
     async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
-        """Return the text of a ref, or why there is none. `evidence`: the item, where it is loaded already.
+        """Return the text of a ref, or the reason why there is none. `evidence`: the item, if it is loaded already.
 
         It never raises for a ref; StoreError from the store.
         """
@@ -122,7 +126,7 @@ class RefResolver:
         return ResolvedBlock(block=block, text=text, refs=tuple(found), details=details)
 
     async def _fetch_content(self, evidence: Evidence) -> _Content:
-        """Return the text that a pointer leads to; what a fetcher brings is bounded, redacted and compared."""
+        """Return the text that a pointer leads to; a fetched text is bounded, redacted and compared."""
         uri = evidence.source.uri
         pointer = f"evidence {evidence.evidence_id} stores only a pointer ({uri or 'nowhere'})"
         if uri.startswith(OWN_SCHEME):
@@ -140,19 +144,19 @@ class RefResolver:
         try:
             clean = (await self._redactor.redact(raw)).redacted_text
         except Exception as error:
-            # Whatever a redactor raises, the text was not searched to its end and must be withheld.
+            # If a redactor raises anything, the text was not searched to its end and must be withheld.
             return _Content(fault=f"{pointer}, and what it leads to could not be redacted ({type(error).__name__})")
         return self._compare(evidence, raw, clean)
 
     async def _fetch(self, fetch: Fetch, uri: str) -> tuple[str, str]:
-        """Return what a fetcher returned, or half a sentence on why that is no text to be shown."""
+        """Return the result of a fetcher, or half a sentence on why it cannot be shown."""
         try:
             with anyio.fail_after(self._fetch_seconds):
                 text = await fetch(uri)
         except TimeoutError:
             return "", f"gave no answer within {self._fetch_seconds:g} s"
         except Exception as error:
-            # It is the host's, and a turn goes on without what it cannot fetch.
+            # The fetcher is the host's, and a turn continues without texts that cannot be fetched.
             return "", f"failed ({type(error).__name__}: {error})"
         if not isinstance(text, str):
             return "", f"returned {type(text).__name__}, not text"

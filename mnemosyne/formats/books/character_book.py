@@ -3,7 +3,7 @@
 The conversion is SillyTavern's: a missing `selective` means false, `insertion_order` is the native `order`, and a field in the
 `extensions` of an entry takes precedence. Beside native fields an entry has two mappings, from which an export restores the
 rest: `extensions`, those of the entry without what became a native field, and `original`, its fields that have no native name
-(`name`, `priority`, `case_sensitive`, unknown ones, and `use_regex` where it does not follow from the keys).
+(`name`, `priority`, `case_sensitive`, unknown ones, and `use_regex` if it does not follow from the keys).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 
 BY_ACTIVATION = "heeded with activation: sillytavern"
-"""What an import says of a field that decides by SillyTavern's rules only, where it is not as SillyTavern has it by default."""
+"""What an import says of a field that decides by SillyTavern's rules only, if it is not as SillyTavern has it by default."""
 _COMMA_NOTE = "a key holds a comma, and is looked for as one text"
 
 _POSITIONS = {

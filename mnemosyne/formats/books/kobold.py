@@ -146,7 +146,7 @@ def _count_rest_of_game(value: Any, names: tuple[str, ...], counter: FieldCounte
 
 
 def _read_anti_keys(value: Any, fields: dict[str, Any], counter: FieldCounter, path: str) -> None:
-    """Read keys that must not be found: as secondary keys with NOT_ANY, where there are no others."""
+    """Read keys that must not be found: as secondary keys with NOT_ANY, if there are no others."""
     try:
         keys = to_keys(value)
     except ValueError:

@@ -113,7 +113,7 @@ def parse_card(value: Any, *, file_name: str, counter: FieldCounter) -> Characte
 
 
 def card_texts(document: Mapping[str, Any], counter: FieldCounter) -> dict[str, Any]:
-    """Return the texts and lists of texts of a card by the names that CharacterCard has for them, empty where there is none."""
+    """Return the texts and lists of texts of a card by the names that CharacterCard has for them, empty if there is none."""
     is_flat = spec_of(document) == V1
     source, prefix = (document, "") if is_flat else (document["data"], "data.")
     return {field.attribute: read_field(source, field, prefix, counter) for field in FIELDS}

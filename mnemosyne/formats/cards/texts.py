@@ -36,7 +36,7 @@ def greetings_of(card: CharacterCard, *, user: str) -> tuple[str, ...]:
 
 
 def instructions_of(card: CharacterCard, *, user: str, original: str = "") -> tuple[str, str]:
-    """Return the system prompt of a card and its instructions after the chat, empty where it has none.
+    """Return the system prompt of a card and its instructions after the chat, empty if it has none.
 
     The names are filled in. `{{original}}` stands for what would be in the place of the text without the card: in the system prompt
     it becomes `original`, after the chat there is no such text.

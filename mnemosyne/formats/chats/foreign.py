@@ -61,7 +61,7 @@ def is_oobabooga(value: Any) -> bool:
 
 
 def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chat of a history: texts as the model had them, and as they were shown where there is nothing else.
+    """Return the chat of a history: texts as the model had them, and as they were shown if there is nothing else.
 
     This and the other readers: CorpusError for a file that is not of their format or holds no message.
     """
@@ -86,7 +86,7 @@ def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedF
 def _read_side(
     raw: Any, shown: Any, role: Role, info: Any, request: ImportRequest, counter: FieldCounter
 ) -> SaidMessage | None:
-    """Return one text of a pair as a message; None where nothing was said."""
+    """Return one text of a pair as a message; None if nothing was said."""
     seen = html.unescape(shown) if isinstance(shown, str) else ""
     own = raw if isinstance(raw, str) and raw.strip() and raw != _BEGIN else ""
     if not (own or seen).strip():

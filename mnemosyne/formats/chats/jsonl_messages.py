@@ -37,7 +37,7 @@ _SPEAKER_TYPES = ("narrator", "comment")
 
 
 def header_name(header: Mapping[str, Any], field: str) -> str:
-    """Return the name in a field of a header; empty where it has none, or says that the field is unused."""
+    """Return the name in a field of a header; empty if it has none, or says that the field is unused."""
     value = header.get(field)
     return value if isinstance(value, str) and value != "unused" else ""
 

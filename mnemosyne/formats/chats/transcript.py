@@ -81,7 +81,7 @@ _REASONS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speech:
-    """What somebody says; `time` is written before the name, empty where there is none."""
+    """What somebody says; `time` is written before the name, empty if there is none."""
 
     name: str
     text: str
@@ -163,7 +163,7 @@ def split_speech(lines: Iterable[str], names: Collection[str]) -> Iterator[Speec
 
 def find_speakers(lines: Iterable[str], asked: Collection[str] = ()) -> frozenset[str]:
     """Return who speaks in a transcript: the names before a colon that begin a paragraph, follow a speech of one line, have a time
-    before them, or occur twice; where that is one at most, all names before a colon. Names that were asked for are among them.
+    before them, or occur twice; if that is one at most, all names before a colon. Names that were asked for are among them.
     """
     counts: Counter[str] = Counter()
     sure: set[str] = set()

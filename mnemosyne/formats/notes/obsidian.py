@@ -97,7 +97,7 @@ def _read_notes(folder: Path, passed: PassedBy) -> Iterator[Note]:
 
 
 def _choose_entries(notes: list[Note], passed: PassedBy) -> list[Note]:
-    """Return the notes that are entries: all of them, or those with the tag `lorebook` where any note has it."""
+    """Return the notes that are entries: all of them, or those with the tag `lorebook` if any note has it."""
     tagged = [note for note in notes if _has_lorebook_tag(note)]
     if not tagged:
         return notes

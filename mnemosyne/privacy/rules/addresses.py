@@ -1,7 +1,7 @@
-"""Rules for postal addresses: those that a text labels, and streets with their town. Pure.
+"""Rules for postal addresses: labelled ones, and streets with their town. Pure.
 
-A guide names the address of a museum or a hotel as often as a person's does in letters. What is said beside it decides: it
-stays where the words around it speak of a place that is open to all, and of nobody's home.
+A guide names the address of a museum or a hotel as often as letters name a person's. The words around it decide: it
+stays if they speak of a place that is open to all, and of nobody's home.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from mnemosyne.privacy.rules.chinese_names import FAMILY_NAMES
 from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Signs
 
 _BESIDE_CHARS = 60
-"""How far around an address its words are looked at; never past the end of its line."""
+"""Number of characters around an address whose words count, within its line."""
 
 
 def is_latin_address(text: str) -> bool:
-    """Return whether what follows a label of an address has a number and a name with a capital letter."""
+    """Return whether the text after a label of an address has a number and a name with a capital letter."""
     return re.search(r"\d", text) is not None and re.search(r"[^\W\d_a-z][^\W\d_]{2}", text) is not None
 
 
 def is_private_place(text: str, begin: int, end: int) -> bool:
-    """Return whether the address at `text[begin:end]` may be a person's: it is not, where the words beside it speak of a place
+    """Return whether the address at `text[begin:end]` may be a person's: not if the words around it speak of a place
     that is open to all and nothing speaks of somebody who lives there.
     """
     before = text[max(0, begin - _BESIDE_CHARS) : begin].rpartition("\n")[2]
@@ -58,7 +58,7 @@ _OPEN_TO_ALL = re.compile(
     r"门店|专卖|大排档|少年宫|茶园|农庄"
 )
 _SITS_AT = re.compile(rf"[{HAN})）](?<![家房屋宅宿])(?:位于|坐落于|坐落在|地处)\Z")
-# `北京大学，地址：…`: what has the address is named first, and is no person.
+# `北京大学，地址：…`: the owner of the address is named first, and is not a person.
 _TITLE_BEFORE = re.compile(
     rf"(?:\A|[\n。；;])(?![{FAMILY_NAMES}][{HAN}]{{1,2}}[，,])[{HAN}A-Za-z0-9()（）·]{{2,30}}[，,][ ]?地址[:：]\Z"
 )
@@ -126,7 +126,7 @@ def _address(pattern: str, *hints: str, holds: Callable[[str], bool] | None = No
 ADDRESS_RULES: tuple[Rule, ...] = (
     _address(rf"(?<![A-Za-z])(?i:{_ADDRESS_LABELS}){IS}(?:in |at )?{_ADDRESS}", holds=is_latin_address),
     _address(rf"(?<![A-Za-z])(?i:{_ADDRESS_LABELS}|{_PLACE_VERBS})[ ]{_ADDRESS}", holds=is_latin_address),
-    # A street with its code or its town, wherever it stands.
+    # A street with its code or its town, at any place.
     _address(
         rf"(?<![\p{{L}}\d.,:/-])((?:(?:Flat|Unit|Apt|"
         rf"Suite)\.?[ ][\dA-Z]{{1,5}},[ ])?{_HOUSE}(?:{_PIECE}[ ]){{1,4}}(?:{_STREETS})\.?"

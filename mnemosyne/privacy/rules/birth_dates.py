@@ -1,4 +1,4 @@
-"""Rules for dates of birth, which a text labels or says to be one. Pure."""
+"""Rules for dates of birth, by their label or their sentence. Pure."""
 
 from __future__ import annotations
 

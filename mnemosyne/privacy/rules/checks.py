@@ -1,4 +1,4 @@
-"""Checks of what a pattern found: check digits, issuers, forms of dates. Each takes the text of a match. Pure."""
+"""Checks of matches: check digits, issuers, forms of dates. Each takes the text of a match. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def is_iban(text: str) -> bool:
 
 
 def is_far_address(text: str) -> bool:
-    """Return whether a text is an IP address of another machine, not of this one (`127.0.0.1`) or of none (`0.0.0.0`)."""
+    """Return whether a text is an IP address of another machine, not of this one (`127.0.0.1`) or of none
+    (`0.0.0.0`).
+    """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -69,7 +71,9 @@ def is_number_with_prefix(text: str) -> bool:
 
 
 def is_labelled_number(text: str) -> bool:
-    """Return whether what follows the word `phone` may be a number to call: 7 to 15 digits, no date, and no decimal."""
+    """Return whether the text after the word `phone` may be a number to call: 7 to 15 digits, not a date, and not a
+    decimal.
+    """
     digits = re.sub(r"\D", "", text)
     return (
         7 <= len(digits) <= 15 and len(set(digits)) > 1 and _DATE.match(text) is None and _DECIMAL.match(text) is None
@@ -114,18 +118,20 @@ def _beside(text: str, begin: int, end: int) -> str:
 
 
 def is_messenger_name(text: str) -> bool:
-    """Return whether what follows the label of a messenger is a name in it, not a word of forms and of what it offers."""
+    """Return whether the text after the label of a messenger is a name in it, not a word of forms or an offer of the
+    app.
+    """
     return not _MESSENGER_WORDS.intersection(re.findall(r"[a-z]+", text.lower()))
 
 
 def is_plate(text: str) -> bool:
-    """Return whether what follows the words `number plate` may be one: letters and digits, 5 to 10 of them."""
+    """Return whether the text after the words `number plate` may be one: letters and digits, 5 to 10 of them."""
     plain = re.sub(r"[ -]", "", text)
     return 5 <= len(plain) <= 10 and any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
 
 
 def is_document_number(text: str) -> bool:
-    """Return whether what follows the words `driving licence` may be its number: four digits or more."""
+    """Return whether the text after the words `driving licence` may be its number: four digits or more."""
     return sum(char.isdigit() for char in text) >= 4
 
 
@@ -140,8 +146,8 @@ def is_hard_to_guess(text: str) -> bool:
 
 
 def is_quoted_secret(text: str) -> bool:
-    """Return whether the words in quotes after `password` and the like are one: it has a digit, or letters of both cases and a
-    sign in one word. A sentence on passwords, and a variable of a template, are none.
+    """Return whether the quoted words after `password` and the like are one: it has a digit, or letters of both cases
+    and a sign in one word. A sentence about passwords and a variable of a template are not.
     """
     words = re.findall(r"[a-z]+", text.lower())
     if (len(words) > 1 and not _FORM_WORDS.isdisjoint(words)) or _FORM_SIGNS.search(text) or text[0] in "$%{<":
@@ -165,8 +171,8 @@ def has_digit(text: str) -> bool:
 
 
 def is_like_a_password(text: str) -> bool:
-    """Return whether a word in the middle of prose looks like a password: letters, and digits or signs among them; no date, no
-    version, no file and no address.
+    """Return whether a word in the middle of prose looks like a password: letters, and digits or signs among them; not
+    a date, a version, a file or an address.
     """
     plain = text.rstrip(".!?:")
     if re.search(r"[A-Za-z]", plain) is None or re.search(r"[/\\@]|\.[a-z]{2,4}\Z|\Av?\d+[.\d-]*[a-z]{0,3}\Z", plain):
@@ -175,13 +181,13 @@ def is_like_a_password(text: str) -> bool:
 
 
 def is_no_form_word(text: str) -> bool:
-    """Return whether a value of letters after `password:` is one, and not what forms, types and docs say there."""
+    """Return whether a value of letters after `password:` is one, and not a word of forms, types and docs."""
     words = re.findall(r"[a-z]+", text.lower())
     return not _FORM_WORDS.intersection(words)
 
 
 def is_no_prose(text: str) -> bool:
-    """Return whether some words are a row of nouns, as passphrases are, and no sentence."""
+    """Return whether some words are a row of nouns, as passphrases are, and not a sentence."""
     return not _SENTENCE_WORDS.intersection(re.findall(r"[a-z]+", text.lower()))
 
 
@@ -242,8 +248,8 @@ _ISSUERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("8171", "8171", (16, 19)),
     ("9558", "9558", (16, 19)),
 )
-"""First digits (from, to) and lengths of what Visa, Mastercard, Mir, American Express, Diners, JCB, Maestro, RuPay, Discover
-and UnionPay give out.
+"""First digits (from, to) and lengths of the cards of Visa, Mastercard, Mir, American Express, Diners, JCB, Maestro,
+RuPay, Discover and UnionPay.
 """
 _IBAN_LENGTHS = (
     "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 "

@@ -1,4 +1,4 @@
-"""How a Chinese name looks: family names, and words that begin with one of them without being a name. Values only."""
+"""Looks of a Chinese name: family names, and words that begin with one of them without being a name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TWO_SIGNS = """
 """
 TWO_SIGN_FAMILY_NAMES = tuple(_TWO_SIGNS.split())
 NEVER_ENDS = "人员生师者工商家户客了的吗吧呢来去过着们么这那是在有不很都"
-"""What no given name ends with, but many words do."""
+"""Signs that end no given name, but many words."""
 _WORDS = """
 安静 安全 安排 张嘴 张开 高兴 高度 方便 方式 方向 方法 明白 明天 明显 马上 关于 关系 关注 于是 任何
 任务 任意 应该 应当 应急 周末 周一 周二 周三 周四 周五 周六 周日 周围 时间 时候 金额 金币 成功 成为
@@ -29,7 +29,7 @@ _WORDS = """
 """
 NO_NAMES = frozenset(_WORDS.split())
 NEVER_BEGINS = "见请同如待暂略填按需须"
-"""What no name begins with, but many notes in a form do: 见附件, 同上, 请填写."""
+"""Signs that begin no name, but many notes in a form: 见附件, 同上, 请填写."""
 GIVEN_SIGNS = frozenset(
     "伟芳娜秀英敏静丽强磊军洋勇艳杰娟涛明超兰霞平刚桂玉萍红玲芬燕辉建华国文志新春梅海波宁宇浩然子轩雨欣怡佳琪梦洁晨曦嘉思远涵雪莹博"
     "天佑俊豪凯鑫鹏飞龙虎云峰林森松柏竹菊荷莲翠珍珠宝金银福贵荣昌盛兴旺发财富康健安乐顺利祥瑞吉庆喜悦晴晓晖阳光亮辰星月岚川江河"

@@ -1,5 +1,7 @@
-"""Common given names of many languages, in Latin letters. A bare `Name:` stands before goods and places as often as before
-people, so that it counts for a person only where a word after it is one of these. Values only.
+"""Common given names of many languages, in Latin letters.
+
+A bare `Name:` precedes goods and places as often as people, so it counts for a person only if a word after it is one of
+these.
 """
 
 from __future__ import annotations

@@ -25,15 +25,15 @@ from mnemosyne.privacy.rules.checks import (
 from mnemosyne.privacy.rules.rule import INTERNAL_URLS, PII, SECRETS, Rule, Signs
 
 _MAIL = r"A-Za-z0-9\u00c0-\u024f\u0400-\u04ff"
-"""Letters and digits of a mail address; not Chinese, which may stand right before one."""
+"""Letters and digits of a mail address; not Chinese, which may come right before one."""
 _GAP = r"[ .·_/-]{0,3}"
-"""What may stand between the digits of a number."""
+"""Separators between the digits of a number."""
 _AFTER_LABEL = (
     r"(?:[ ]?(?:numbers?|nos?\b\.?|num\b\.?|nr\b\.?|id\b|号码?|码|编号))?"
     r"(?:[\"'“”‘’「」『』【】)）]|[ \t]|[（(][^()（）\n]{0,20}[)）]){0,4}"
     r"(?:[:：=#]|是|为|is\b|->|→|[ \t-]){0,3}[ \t]{0,3}[\"'“‘「『【(（]?"
 )
-"""What stands between the label of a number and the number."""
+"""Text between the label of a number and the number."""
 _PERSON_ID = (
     r"(?:(?<![a-z])(?:(?:prc|chinese|resident|national)[ ]?id(?:entity)?(?:[ ]?cards?)?|sfz(?:h|hm)?|"
     r"id(?:entity)?[ _-]?(?:cards?|numbers?|nos?))(?![a-z])|身份证|证件|公民身份)"
@@ -53,7 +53,7 @@ _ASIDE = r"[（(][^()（）\n]{0,20}[)）]"
 _IS_NAMED = (
     rf"(?:码|[\"'”’」』】)）]|{_ASIDE})?[ \t]{{0,3}}(?:[:：]|是|为|is\b){{0,2}}[ \t]{{0,3}}[\"'“‘「『【(（]?(?<![-_.])"
 )
-"""What stands between the label of a messenger and a name in it; in code there is an equals sign."""
+"""Text between the label of a messenger and a name in it; in code there is an equals sign."""
 
 NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
@@ -79,7 +79,7 @@ NUMBER_RULES: tuple[Rule, ...] = (
         holds=is_id_card,
         needs=Signs.SEVEN_DIGITS,
     ),
-    # Whoever writes the label means it, whatever the check sign.
+    # A writer of the label means it, whatever the check sign.
     Rule(
         name="id_card",
         dictionary=PII,

@@ -1,7 +1,7 @@
-"""Rules for what a text says of a person under a label: names. Pure.
+"""Rules for labelled names of persons. Pure.
 
-`Name:` alone stands before goods and places too, so that more must speak for a person: a common given name, or another label
-of a person near it. A name without a label is left alone: a tale is full of them.
+A bare `Name:` precedes goods and places too, so that more evidence of a person is needed: a common given name, or
+another label of a person near it. A name without a label is not touched: a tale is full of them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Si
 
 
 def is_latin_name(text: str) -> bool:
-    """Return whether what follows a label of a person may be a name: it does not begin with a word of forms and prose."""
+    """Return whether the text after a label of a person may be a name: it does not begin with a word of forms and
+    prose.
+    """
     words = re.findall(r"[^\W\d_]+", text.lower())
     return bool(words) and words[0] not in _NO_NAMES and words[-1] not in _GROUPS
 
 
 def has_given_name(text: str) -> bool:
-    """Return whether what follows a bare `Name:` has two words or more, one of them a common given name."""
+    """Return whether the text after a bare `Name:` has two words or more, one of them a common given name."""
     words = re.findall(r"[^\W\d_]+", text.lower())
     return len(words) >= 2 and is_latin_name(text) and not GIVEN_NAMES.isdisjoint(words)
 
 
 def is_person(text: str) -> bool:
-    """Return whether what follows a label that may be a person's has a title or a common given name."""
+    """Return whether the text after a label that may be a person's has a title or a common given name."""
     return _TITLED.match(text) is not None or has_given_name(text)
 
 
@@ -49,8 +51,8 @@ def is_chinese_name(text: str) -> bool:
 
 
 def is_chinese_full_name(text: str) -> bool:
-    """Return whether Chinese signs are a family name and signs that given names are made of: for where a text goes on after
-    them without a break.
+    """Return whether Chinese signs are a family name and common signs of given names: for names after which the text
+    continues without a break.
     """
     begin = 2 if text.startswith(TWO_SIGN_FAMILY_NAMES) else 1
     given = text[begin:]
@@ -58,7 +60,7 @@ def is_chinese_full_name(text: str) -> bool:
 
 
 def is_no_refusal(text: str) -> bool:
-    """Return whether what follows `姓名：` is a name and not a word of forms, such as 不详 or 必填."""
+    """Return whether the text after `姓名：` is a name and not a word of forms, such as 不详 or 必填."""
     return text not in NO_NAMES and text[0] not in NEVER_BEGINS and is_latin_name(f"{text}x")
 
 
@@ -83,7 +85,7 @@ logistics ltd ministry office partners plc portal program school service service
 systems team traders trust union university
 """
 _GROUPS = frozenset(_GROUP_WORDS.split())
-"""What the last word of a name is, where it is no person's."""
+"""Last words of a name that does not belong to a person."""
 _TITLE = r"(?:(?:Mrs?|Ms|Miss|Mx|Dr|Prof|Sir|Herr|Frau|Mme|Sra?|Señora?)\.?[ ]){0,2}"
 _WORD = r"(?:\p{Lu}(?:\.|[\p{L}'’-]{0,30})(?![\p{L}\d]|[ ]?[:=]))"
 _LINK = r"(?:[ ](?:van|von|der|den|de|del|della|da|di|dos|du|la|le|bin|ibn|al|el|ter|zu|y|e)){0,3}"
@@ -145,7 +147,7 @@ _AFTER = rf"(?![{HAN}·])"
 _CHINESE = rf"({_FAMILY}[{HAN}]{{1,2}})"
 _PARTED = rf"([{HAN}]{{1,8}}(?:·[{HAN}]{{1,8}}){{1,3}})"
 _SPELLED = rf"({_FAMILY}[{HAN}]{{1,2}}?)"
-"""For where the text goes on: as few signs as may be followed by what comes next."""
+"""For a name after which the text continues: as few signs as the following pattern allows."""
 _GOES_ON = (
     r"(?=先生|女士|小姐|老师|医生|大夫|教授|经理|同学|同志|师傅|阿姨|叔叔|反映|来电|致电|表示|声称|称|说|自愿|签[字名]|正在|"
     r"要求|申请|投诉|"
@@ -185,7 +187,7 @@ NAME_RULES: tuple[Rule, ...] = (
         is_latin_name,
     ),
     _name(rf"(?<![A-Za-z])(?i:{_MADE_BY})(?:{IS}|[ ]){_FULL_NAME}", is_latin_name, " by"),
-    # Any label that is named by what a person does or has, where the value is the whole field.
+    # Any label made of a person's activity or property, if the value is the whole field.
     _name(
         r"(?:\A|(?<=[\n,;|>({\"\t]))[ ]{0,3}(?i:(?:[a-z'’-]{1,20}[ _-]){0,3}?"
         rf"(?!(?:{_ARTISTS})s?\b)[a-z]{{2,16}}(?:ee|holder|keeper|ist|ian|man|woman|person|owner|ant|ent|er|or))"
@@ -346,7 +348,7 @@ NAME_RULES: tuple[Rule, ...] = (
         rf"(?:您好|你好|喂)[，,!！。~ ]{{0,2}}(?:我是|这里是){_SPELLED}(?![{HAN}·])", is_chinese_full_name, "好", "喂"
     ),
     _name(rf"(?:\A|(?<=[，,。！!\n ]))我是({_FAMILY}[{HAN}]{{2}})(?=[，,。!！\n]|\Z)", is_chinese_full_name, "我是"),
-    # Any label that is named by what a person does or has, where the value is the whole field.
+    # Any label made of a person's activity or property, if the value is the whole field.
     _name(
         rf"(?=[{HAN}])(?:\A|(?<=[\n，,；;。 |(（])|(?<![{HAN}]))"
         rf"(?![{HAN}]{{0,6}}(?:作者|译者|主持人|创始人|发明人|诗人|词人|主人公|"

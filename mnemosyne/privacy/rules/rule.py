@@ -14,12 +14,12 @@ INTERNAL_URLS = "internal_urls"
 
 HAN = r"\u4e00-\u9fff"
 IS = r"[\"'”’]?[ \t]{0,3}(?:\([^()\n]{0,30}\)[ \t]{0,2})?(?:[:=]|[–-][ \t]|->|is[ \t])[ \t]{0,3}[\"'“‘]?"
-"""What stands between a label and its value."""
+"""Text between a label and its value."""
 CHINESE_IS = r"[\"'”’】]?[ \t]{0,3}(?:[:：=]|是|为)[ \t]{0,3}[\"'“‘]?"
 
 
 class Signs(IntFlag):
-    """Kinds of characters in a text: most texts are short and lack what most rules look for."""
+    """Kinds of characters in a text: most texts are short and lack the characters that most rules need."""
 
     NONE = 0
     DIGIT = 1
@@ -47,21 +47,23 @@ def signs_of(text: str, lower: str) -> Signs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One thing to look for. `group` of `pattern` is removed if `holds` (where given) accepts its text, and `holds_at` (where
-    given) the whole text with the place of the group.
-
-    `hints` and `needs`: the pattern is tried only if the text contains one of these texts (lower case; empty: always) and all of
-    these kinds of characters. A match that overlaps one of the rule named `unless`, which comes before, is left to that rule.
-    """
+    """One rule to search with."""
 
     name: str
     dictionary: str
+    """Shipped dictionary that it belongs to."""
     pattern: str
     holds: Callable[[str], bool] | None = None
+    """Accepts or rejects the text of the match (None: accepts all)."""
     holds_at: Callable[[str, int, int], bool] | None = None
+    """Accepts or rejects a match by the whole text and the place of the group (None: accepts all)."""
     group: int = 0
+    """Group of `pattern` that is removed."""
     hints: tuple[str, ...] = ()
+    """Texts (lower case) of which one must occur before the pattern is tried (empty: always)."""
     needs: Signs = Signs.NONE
+    """Kinds of characters that must all occur before the pattern is tried."""
     unless: str = ""
+    """Earlier rule that keeps a match which overlaps one of its own."""
     also: str = ""
     """A second dictionary that it belongs to."""

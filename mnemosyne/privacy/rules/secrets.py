@@ -34,13 +34,13 @@ SECRET_KEY = re.compile(
     rf"{_TOKEN_WORDS})",
     re.IGNORECASE | re.DOTALL,
 )
-"""Names of fields whose text is a secret whatever it looks like."""
+"""Names of fields whose text is always a secret."""
 _WORDS = rf"(?:(?<![a-z])|(?<=[a-z][_-]))(?:{_LATIN_WORDS})(?![a-z])|(?:{_CHINESE_WORDS})"
 _LISTED_QUOTES = """
 "" '' `` “” „“ „” ‟” ‘’ ‚‘ ‚’ ‛’ «» »« ‹› ›‹ 「」 『』 ｢｣ ﹁﹂ ﹃﹄ 《》 〈〉 【】 〔〕 〝〞 〝〟 ❝❞ ❛❜ ′′ ″″
 """
 _QUOTES = _LISTED_QUOTES.split()
-"""Pairs of marks that a text quotes with."""
+"""Pairs of quotation marks."""
 _QUOTE = "".join(dict.fromkeys("".join(_QUOTES)))
 _QUOTED = "|".join(rf"{begin}([^{begin}{end}\n]{{4,120}}){end}" for begin, end in map(tuple, _QUOTES))
 _IS = r"(?:[:=：＝]|=>|->|→|就是|是|为|改成了?|改为了?|设[为成]了?|换成了?|重置为|is\b|was\b|to\b)"
@@ -67,7 +67,7 @@ _CODE = (
     rf"{_NUMBERED}[{_QUOTE}]?(?:(?=[a-z-]{{0,24}}\d)(?:[a-z0-9]{{3,8}}(?:-[a-z0-9]{{3,8}}){{1,7}}|[a-z0-9]{{6,24}})|"
     rf"\d{{3,6}}(?: \d{{3,6}}){{1,3}}|(?-i:[A-Z]{{4,6}}(?:-[A-Z]{{4,6}}){{1,7}}))(?![a-z0-9-])[{_QUOTE}]?"
 )
-"""A backup code, as lists have it: with a digit, or groups of capitals."""
+"""A backup code, as in lists: with a digit, or groups of capitals."""
 
 
 SECRET_RULES: tuple[Rule, ...] = (
@@ -144,7 +144,7 @@ SECRET_RULES: tuple[Rule, ...] = (
         group=1,
         hints=("key=",),
     ),
-    # A secret of AWS has no form of its own: forty signs, beside words that speak of keys.
+    # A secret of AWS has no form of its own: forty signs, next to words that speak of keys.
     Rule(
         name="api_key",
         dictionary=SECRETS,

@@ -63,7 +63,7 @@ class SnapshotCache:
         return place
 
     def newest(self, storage: SnapshotStorage, scope: str) -> tuple[Manifest, Path] | None:
-        """Return the newest snapshot of a scope that was fetched from a storage, which is used from here on; None where there
+        """Return the newest snapshot of a scope that was fetched from a storage, which is used from here on; None if there
         is none.
         """
         for place in sorted(self._place(storage, scope, "").glob("*"), reverse=True):

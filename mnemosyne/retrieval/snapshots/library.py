@@ -59,7 +59,7 @@ class SnapshotLibrary:
         self._thread = CapacityLimiter(1)
 
     async def open(self, scope: str) -> ServedSnapshot | None:
-        """Return the newest usable snapshot of a world's lore; None where there is none, or the store has no such world."""
+        """Return the newest usable snapshot of a world's lore; None if there is none, or the store has no such world."""
         return await self._find(scope, "")
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:
@@ -112,7 +112,7 @@ class SnapshotLibrary:
         return None
 
     def _read_manifest(self, scope: str, name: str) -> Manifest | None:
-        """Return the manifest of a snapshot; None where it has none, because its upload is under way or was torn."""
+        """Return the manifest of a snapshot; None if it has none, because its upload is under way or was torn."""
         place = f"{scope_folder(scope)}/{name}"
         data = self._storage.read(f"{place}/{MANIFEST}")
         if data is None:
@@ -140,7 +140,7 @@ class SnapshotLibrary:
         return False
 
     async def _compare(self, manifest: Manifest, folder: Path) -> ServedSnapshot | None:
-        """Return a fetched snapshot with what has changed in the store since; None where its marks cannot be read."""
+        """Return a fetched snapshot with what has changed in the store since; None if its marks cannot be read."""
         scope = manifest.scope
         snapshot = ServedSnapshot(snapshot_id=manifest.snapshot_id, folder=folder)
         if await self._is_present(manifest):

@@ -78,7 +78,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def read_manifest(data: bytes, *, shown: str, scope: str, snapshot_id: str) -> Manifest:
-    """Return the manifest that a file holds; SnapshotDamagedError, with the place as `shown`, where it is none, of a later
+    """Return the manifest that a file holds; SnapshotDamagedError, with the place as `shown`, if it is none, of a later
     format, of another snapshot, or names a file outside of its folder.
     """
     try:

@@ -53,12 +53,12 @@ class ExportableIndex(Index, Protocol):
     """An `Index` that can write a scope into a folder, as `TieredIndex` does."""
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
         ...
 
     async def export(self, scope: str, target: Path) -> bool | None:
         """Write all rows of a scope as one table into an empty folder; return whether they have the sequences of the store, or
-        None where it has no files to take them from.
+        None if it has no files to take them from.
         """
         ...
 

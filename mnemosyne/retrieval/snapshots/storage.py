@@ -40,7 +40,7 @@ class SnapshotStorage(Protocol):
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file, or None where there is none."""
+        """Return the content of a small file, or None if there is none."""
         ...
 
     def chunks(self, name: str) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ class FolderStorage:
             return tuple(sorted(each.name for each in folder.iterdir() if each.is_dir())) if folder.is_dir() else ()
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file, or None where there is none."""
+        """Return the content of a small file, or None if there is none."""
         with self._explained():
             file = self._folder / name
             return file.read_bytes() if file.is_file() else None
@@ -148,7 +148,7 @@ class ObjectStorage:
             return tuple(sorted(each.base_name for each in found))
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file, or None where there is none."""
+        """Return the content of a small file, or None if there is none."""
         with self._explained():
             system, root = self._open()
             try:

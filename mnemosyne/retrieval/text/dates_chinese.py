@@ -44,7 +44,7 @@ _SIDES = {"上上": -2, "上": -1, "下": 1, "下下": 2, "大前": -3, "前": -
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN`, said on `day`, means; None where that is open. ValueError, OverflowError
+    """Return the days that a match of `PATTERN`, said on `day`, means; None if that is open. ValueError, OverflowError
     beyond the calendar.
     """
     if match["day"]:

@@ -63,7 +63,7 @@ _TUESDAY = 1
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN`, said on `day`, means; None where that is open. ValueError, OverflowError
+    """Return the days that a match of `PATTERN`, said on `day`, means; None if that is open. ValueError, OverflowError
     beyond the calendar.
     """
     if match["day"]:

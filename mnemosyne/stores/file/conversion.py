@@ -82,7 +82,7 @@ class _AuditLine:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Found:
+class _FolderContents:
     """Rows that were read from a folder."""
 
     journals: list[tuple[Owner, _Rows]] = field(default_factory=list)
@@ -129,8 +129,8 @@ def convert_folder(
     return ConvertedFolder(before=before, sessions=sessions, left=tuple(found.left))
 
 
-def _read_folder(root: Path, tenants: Sequence[str]) -> _Found:
-    found = _Found()
+def _read_folder(root: Path, tenants: Sequence[str]) -> _FolderContents:
+    found = _FolderContents()
     for home in sorted(each for each in root.iterdir() if each.is_dir() and not each.name.startswith(".")):
         tenant = _name_tenant(home, ("default", *tenants))
         for path in sorted(home.rglob(f"*{SUFFIX}")):
@@ -164,7 +164,7 @@ def _name_tenant(home: Path, names: Sequence[str]) -> str:
     raise StoreUnavailableError(str(home), "it is not known to which tenant it belongs; name that with --tenant")
 
 
-def _read(line: bytes, scope: str, kind: type[Any], path: Path, number: int, found: _Found) -> Any:
+def _read(line: bytes, scope: str, kind: type[Any], path: Path, number: int, found: _FolderContents) -> Any:
     """Return a line, None for one that is damaged or was never finished."""
     if not line.endswith(b"\n"):
         return None

@@ -121,7 +121,7 @@ class RowTables:
         return owners[named]
 
     def _change_of(self, table: str, key: tuple[Any, ...], did: str, mask: int) -> RowChange | None:
-        """Return a row as it is now; None if its columns are as they were."""
+        """Return a row as it is now; None if its columns are unchanged."""
         if did == _SET and not mask:
             return None
         names = dict(zip(self._keys[table], key, strict=True))

@@ -46,7 +46,7 @@ def pack_folder(
     """Write all files of a store, or of one tenant, while nobody writes them, and `originals` by their names; return how many
     files and bytes.
 
-    StoreUnavailableError where there is no store, or nothing of the tenant in it.
+    StoreUnavailableError if there is no store, or nothing of the tenant in it.
     """
     if not (folder / SIGN).is_file():
         raise StoreUnavailableError(str(folder), "there is no store in it; start a session there first")

@@ -46,7 +46,7 @@ class OpenRows:
 
 @contextmanager
 def reading(location: StoreLocation) -> Iterator[OpenRows]:
-    """Give a store as it is at this moment, while others may write to it. StoreUnavailableError where there is none."""
+    """Give a store as it is at this moment, while others may write to it. StoreUnavailableError if there is none."""
     with _opened(location, create=False) as rows:
         begin = "BEGIN" if rows.dialect == "sqlite" else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         with _transaction(rows, begin):

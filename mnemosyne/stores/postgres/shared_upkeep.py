@@ -45,7 +45,7 @@ class _Present:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Found:
+class _SharedRows:
     """What a scope has: its vectors, those of texts that no entry has, and whether its chain is to go."""
 
     vectors: Sequence[_Row]
@@ -108,7 +108,7 @@ def tidy(db: Connection, scope: str, lease: Lease | None) -> SharedScope:
     )
 
 
-def _find(db: Connection, scope: str) -> _Found:
+def _find(db: Connection, scope: str) -> _SharedRows:
     here = (db.tenant, scope)
     rows: list[_Row] = [
         (encoder, entry_id, bytes(hashed))
@@ -121,9 +121,9 @@ def _find(db: Connection, scope: str) -> _Found:
     ).fetchall()
     bodies = [bytes(body) for (body,) in chain if body is not None]
     if _is_gone(db, scope):
-        return _Found(vectors=rows, orphans=rows, segments=len(chain), is_stale=bool(chain), is_damaged=False)
+        return _SharedRows(vectors=rows, orphans=rows, segments=len(chain), is_stale=bool(chain), is_damaged=False)
     if not _is_known(scope):
-        return _Found(vectors=rows, orphans=(), segments=len(bodies), is_stale=False, is_damaged=False)
+        return _SharedRows(vectors=rows, orphans=(), segments=len(bodies), is_stale=False, is_damaged=False)
     try:
         indexed, is_damaged = [list_rows(body) for body in bodies], False
     except UnreadableError:
@@ -131,7 +131,7 @@ def _find(db: Connection, scope: str) -> _Found:
         indexed, is_damaged = [], True
     ids = {row[1] for row in rows}.union(entry_id for segment in indexed for entry_id, _ in segment)
     present = _read_present(db, scope, ids)
-    return _Found(
+    return _SharedRows(
         vectors=rows,
         orphans=[row for row in rows if not _has_text(present, row)],
         segments=len(bodies),

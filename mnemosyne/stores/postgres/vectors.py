@@ -163,14 +163,14 @@ class PostgresVectors:
 
 
 def lock_owner(db: PostgresConnection, scope: str) -> int | None:
-    """Return the number of the session that has a scope, which no erasure can change until the transaction ends; None where there
+    """Return the number of the session that has a scope, which no erasure can change until the transaction ends; None if there
     is no such session, 0 for a world.
     """
     return find_owner(db, scope, lock=" FOR SHARE")
 
 
 def find_owner(db: PostgresConnection, scope: str, *, lock: str = "") -> int | None:
-    """Return the number of the session that has a scope; None where there is none, 0 for a world."""
+    """Return the number of the session that has a scope; None if there is none, 0 for a world."""
     if not scope.startswith(_SESSION):
         return 0
     row = db.execute(

@@ -224,7 +224,7 @@ def find_turns_aside(
 def list_newest_evidences(
     connection: Connection, session: StoredSession, where: EvidenceFilter, window: SessionWindow
 ) -> tuple[Evidence, ...]:
-    """Return what `read_evidences` does, where it is kept for this version of the session without reading it again. A filter with
+    """Return what `read_evidences` does, if it is kept for this version of the session without reading it again. A filter with
     an empty branch is for that of the window.
     """
     where = where.on_branch(window.head.branch_id)

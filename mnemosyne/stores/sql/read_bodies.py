@@ -146,7 +146,7 @@ class SessionReads:
         return held
 
     def _enter(self, key: int, version: int) -> _ReadOfSession | None:
-        """Return what is kept of a session at a version, new if need be; None where a later version is kept."""
+        """Return what is kept of a session at a version, new if need be; None if a later version is kept."""
         held = self._held.get(key)
         if held is not None and held.version > version:
             return None
@@ -206,7 +206,7 @@ def _bytes_of(held: _ReadOfSession) -> int:
 def _with_written(
     where: EvidenceFilter, found: tuple[Evidence, ...], written: Sequence[Evidence], replaced: Collection[str]
 ) -> tuple[Evidence, ...] | None:
-    """Return a list of the newest items after a write; None where only the database can tell what it is now."""
+    """Return a list of the newest items after a write; None if only the database can tell what it is now."""
     if not written:
         return found
     by_id = {each.evidence_id: each for each in found}

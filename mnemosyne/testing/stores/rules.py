@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.chains.unanswered import head_after, is_unanswered
+from mnemosyne.chains.unanswered_inputs import head_after, is_unanswered
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mnemosyne.chains.unanswered import head_after
+from mnemosyne.chains.unanswered_inputs import head_after
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import (
     Actor,

@@ -1,1 +1,3 @@
-"""Activation of world info by the rules of SillyTavern: which entries of lore a chat sets off, where they stand, and why."""
+"""Activation of world info by the rules of SillyTavern: which entries of lore a chat activates, their places, and the
+reasons.
+"""

@@ -1,4 +1,6 @@
-"""Reads entries of world info from their native fields. A value of another kind than SillyTavern's counts as left out."""
+"""Reads entries of world info from their native fields. A value of another kind than SillyTavern's counts as
+missing.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookSource) -> WorldInfoEntry:
-    """Return the entry that native fields describe, with the decorators of its text apart."""
+    """Return the entry of native fields, with the decorators separated from its text."""
     decorators, content = split_decorators(_text(fields.get("content")))
     return WorldInfoEntry(
         uid=uid,
@@ -74,7 +76,7 @@ def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookS
 def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
     """Return the known decorators at the top of a text, and the text without its leading lines that begin with `@@`.
 
-    A line with `@@@` counts only where the decorator before it is not known. A text that has nothing else stays as it is.
+    A line with `@@@` counts only if the decorator before it is not known. A text of nothing else stays unchanged.
     """
     if not content.startswith("@@"):
         return (), content
@@ -94,7 +96,9 @@ def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
 
 
 def hash_entry(entry: WorldInfoEntry) -> str:
-    """Return the hash by which an effect finds its entry again: another text, key or option is another entry."""
+    """Return the hash by which an effect finds its entry again: an entry with another text, key or option has another
+    hash.
+    """
     return sha256(repr(entry).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 

@@ -1,7 +1,7 @@
-"""Inclusion groups: of the entries of one group that were set off together, one is shown. Pure.
+"""Inclusion groups: of the activated entries of one group, one is shown. Pure.
 
-Where SillyTavern has a fault that decides which entries are shown, it is kept: removing an entry that is removed already takes away
-the last one, and a group counts as shown only if its name is the whole `group` of a shown entry.
+Faults of SillyTavern that decide which entries are shown are kept: a second removal of an entry removes the last one,
+and a group counts as shown only if its name is the whole `group` of a shown entry.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ def filter_groups(
     scores_all: bool,
     roll: Roll,
 ) -> list[WorldInfoEntry]:
-    """Return the entries that stay, in order. `score` counts the keys of an entry that are found; `scores_all`: where an entry does
-    not say whether scores decide.
+    """Return the remaining entries, in order.
+
+    `score` counts the found keys of an entry; `scores_all`: the default for entries that do not state whether scores
+    decide.
     """
     groups = _group(new)
     left = list(new)

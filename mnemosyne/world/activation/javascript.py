@@ -1,6 +1,6 @@
 r"""Translates regular expressions of JavaScript into Python's. Pure.
 
-What JavaScript takes for plain characters stays plain (`\h`, `{,2}`), and what it refuses is refused (`(?i)`, `(?>…)`, `a++`).
+Plain characters of JavaScript stay plain (`\h`, `{,2}`), and its invalid expressions are refused (`(?i)`, `(?>…)`, `a++`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def translate_javascript(body: str, flags: str) -> str:
 
 
 def _escape(body: str, place: int, *, is_class: bool, is_unicode: bool) -> tuple[str, int]:
-    """Return what a backslash and what follows it become, and how many characters that was."""
+    """Return the translation of a backslash and the characters after it, and their number."""
     letter = body[place + 1 : place + 2]
     table = _INSIDE if is_class else _OUTSIDE
     if letter in table:
@@ -91,7 +91,7 @@ def _escape(body: str, place: int, *, is_class: bool, is_unicode: bool) -> tuple
 
 
 def _outside(body: str, place: int, flags: str) -> tuple[str, int]:
-    """Return what stands outside of a class at a place becomes, and how many characters that was."""
+    """Return the translation of the part outside of a class at a place, and its number of characters."""
     char = body[place]
     for written, meant in (("[^]", "(?s:.)"), ("[]", "(?!)"), ("[^", "[^")):
         if body.startswith(written, place):

@@ -1,4 +1,4 @@
-"""The order in which entries are looked at, and the random numbers and effects that last over messages. Pure."""
+"""Order in which entries are examined, and random numbers and effects that last over messages. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mnemosyne.world.activation.values import (
 
 
 def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy) -> list[WorldInfoEntry]:
-    """Return entries in the order in which they are looked at: those of the chat, then of the persona, then by the strategy; each
-    by `order`, highest first, and of equal ones in the order that they came in.
+    """Return entries in the order in which they are examined: the chat's, then the persona's, then by the strategy;
+    each by `order`, highest first, equal ones in the order of `entries`.
     """
     by_source: dict[BookSource, list[WorldInfoEntry]] = {source: [] for source in BookSource}
     for entry in entries:
@@ -33,7 +33,7 @@ def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy)
 
 
 class LastingEffects:
-    """The effects that hold for a chat of `length` messages, and those that are left for later ones."""
+    """The effects that hold for a chat of `length` messages, and those that remain for later ones."""
 
     def __init__(self, effects: TimedEffects, entries: Sequence[WorldInfoEntry], length: int) -> None:
         self._length = length
@@ -57,7 +57,7 @@ class LastingEffects:
         return bool(entry.delay) and self._length < entry.delay
 
     def after(self, active: Iterable[WorldInfoEntry]) -> TimedEffects:
-        """Return what lasts once these entries are shown. A running effect is not made longer."""
+        """Return the effects that last once these entries are shown. A running effect is not made longer."""
         for entry in active:
             for kind, messages in (("sticky", entry.sticky), ("cooldown", entry.cooldown)):
                 if messages:
@@ -80,7 +80,7 @@ class LastingEffects:
         for name, effect in {**effects, **begun}.items():
             entry = self._by_hash.get(effect.entry_hash)
             if self._length <= effect.start and not effect.is_protected:
-                continue  # The chat has not grown: the message that began it was taken back.
+                continue  # The chat has not grown: the message that began the effect was taken back.
             if entry is None:
                 if self._length < effect.end:
                     self._left[kind][name] = effect

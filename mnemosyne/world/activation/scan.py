@@ -1,7 +1,7 @@
-"""Finds which entries of world info a chat sets off, in the passes that SillyTavern makes. Pure.
+"""Finds the entries of world info that a chat activates, in the passes that SillyTavern makes. Pure.
 
-The first pass reads the newest messages; further ones read the texts of entries that were set off (recursion), more messages
-while too few entries were (least activations), and entries that wait for recursion, level by level.
+The first pass reads the newest messages; further ones read the texts of activated entries (recursion), more messages
+while too few entries are active (least activations), and entries that wait for recursion, level by level.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from mnemosyne.world.activation.groups import filter_groups
 from mnemosyne.world.activation.keys import find_key
 from mnemosyne.world.activation.order import LastingEffects, sort_entries
 from mnemosyne.world.activation.values import (
-    Activated,
+    ActivatedEntry,
     Activation,
     CountTokens,
-    Rejected,
+    RejectedEntry,
     Roll,
     ScanContext,
     SelectiveLogic,
@@ -46,12 +46,14 @@ def scan(
     count_tokens: CountTokens,
     roll: Roll,
 ) -> Activation:
-    """Return what a chat sets off. `entries` are in the order of their books; the same call gives the same result."""
+    """Return the activation of a chat. `entries` are in the order of their books; the same call gives the same
+    result.
+    """
     return _Scan(entries, context, settings, count_tokens, roll).run()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Found:
+class _FoundKey:
     why: str
     key: str = ""
     woken_by: str = ""
@@ -59,7 +61,7 @@ class _Found:
 
 @dataclass(kw_only=True, slots=True)
 class _Buffer:
-    """The texts that are scanned: messages, newest first, and the texts of entries that wake others, in one text a pass.
+    """Scanned texts: messages, newest first, and the texts of entries that activate others, in one text a pass.
 
     `woken` has the same texts each with the name of its entry.
     """
@@ -71,7 +73,7 @@ class _Buffer:
     _texts: dict[tuple[object, ...], tuple[str, str]] = field(default_factory=dict)
 
     def text(self, depth: int | None, extra: tuple[str, ...], *, with_woken: bool) -> tuple[str, str]:
-        """Return the text for an entry as it is, and in small letters."""
+        """Return the text for an entry, unchanged and in small letters."""
         depth = self.depth if depth is None else min(depth, MAX_DEPTH)
         if depth <= 0:
             return "", ""
@@ -104,8 +106,8 @@ class _Scan:
         # JavaScript rounds halves up, Python to the even number.
         budget = int(settings.budget_percent * settings.context_tokens / 100 + 0.5) or 1
         self._budget = min(budget, settings.budget_cap) if settings.budget_cap > 0 else budget
-        self._active: dict[str, Activated] = {}
-        self._rejected: dict[str, Rejected] = {}
+        self._active: dict[str, ActivatedEntry] = {}
+        self._rejected: dict[str, RejectedEntry] = {}
         self._failed: set[str] = set()
         self._woken_tokens = 0
         self._is_full = False
@@ -128,8 +130,8 @@ class _Scan:
         )
 
     def _run_pass(self, state: _Pass) -> _Pass | None:
-        """Look at every entry once; return the kind of the next pass, None for the end."""
-        found: dict[str, tuple[WorldInfoEntry, _Found]] = {}
+        """Examine every entry once; return the kind of the next pass, None for the end."""
+        found: dict[str, tuple[WorldInfoEntry, _FoundKey]] = {}
         for entry in self._entries:
             name = name_of(entry)
             if name not in self._active and name not in self._failed and (hit := self._find(entry, state)) is not None:
@@ -149,8 +151,8 @@ class _Scan:
         passed = self._admit(kept, {name: hit for name, (_, hit) in found.items()})
         return self._choose_next(state, [entry for entry in passed if not entry.prevent_recursion])
 
-    def _find(self, entry: WorldInfoEntry, state: _Pass) -> _Found | None:
-        """Return why an entry is set off in this pass, None where it is not."""
+    def _find(self, entry: WorldInfoEntry, state: _Pass) -> _FoundKey | None:
+        """Return the reason why an entry is activated in this pass, None if it is not."""
         if entry.disable or not self._is_meant(entry):
             return None
         is_sticky = self._effects.is_sticky(entry)
@@ -167,12 +169,12 @@ class _Scan:
         ):
             return None
         if ACTIVATE in entry.decorators:
-            return _Found(why="decorator")
+            return _FoundKey(why="decorator")
         if DONT_ACTIVATE in entry.decorators:
             return None
         if entry.constant:
-            return _Found(why="constant")
-        return _Found(why="sticky") if is_sticky else self._find_keys(entry, state)
+            return _FoundKey(why="constant")
+        return _FoundKey(why="sticky") if is_sticky else self._find_keys(entry, state)
 
     def _is_meant(self, entry: WorldInfoEntry) -> bool:
         """Return whether an entry is for this trigger and this character."""
@@ -191,14 +193,14 @@ class _Scan:
                 return False
         return True
 
-    def _find_keys(self, entry: WorldInfoEntry, state: _Pass) -> _Found | None:
+    def _find_keys(self, entry: WorldInfoEntry, state: _Pass) -> _FoundKey | None:
         text, lowered = self._text(entry, state)
         key = next((key for key in entry.key if self._has(key.strip(), text, lowered, entry)), None)
         if key is None:
             return None
         if entry.selective and entry.key_secondary and not self._has_secondary(entry, text, lowered):
             return None
-        return _Found(why="key", key=key, woken_by=self._find_waker(key, entry, state))
+        return _FoundKey(why="key", key=key, woken_by=self._find_waker(key, entry, state))
 
     def _text(self, entry: WorldInfoEntry, state: _Pass) -> tuple[str, str]:
         extra = tuple(text for name in entry.match_fields if (text := self._context.fields.get(name, "").strip()))
@@ -223,7 +225,7 @@ class _Scan:
                 return all(hits)
 
     def _find_waker(self, key: str, entry: WorldInfoEntry, state: _Pass) -> str:
-        """Return the name of the entry in whose text a key was found; empty where it is in a message or a field."""
+        """Return the name of the entry in whose text a key was found; empty if it is in a message or a field."""
         if state is _Pass.MORE_MESSAGES or not self._buffer.woken:
             return ""
         extra = tuple(text for name in entry.match_fields if (text := self._context.fields.get(name, "").strip()))
@@ -236,7 +238,7 @@ class _Scan:
         return ""
 
     def _score(self, entry: WorldInfoEntry, state: _Pass) -> int:
-        """Return how many keys of an entry are found; secondary ones count where the logic asks for them."""
+        """Return the number of found keys of an entry; secondary ones count if the logic needs them."""
         text, lowered = self._text(entry, state)
         first = sum(self._has(key, text, lowered, entry) for key in entry.key)
         second = sum(self._has(key, text, lowered, entry) for key in entry.key_secondary)
@@ -248,8 +250,10 @@ class _Scan:
             return first + second
         return first
 
-    def _admit(self, new: Sequence[WorldInfoEntry], hits: dict[str, _Found]) -> list[WorldInfoEntry]:
-        """Show the entries that pass chance and budget; return those that passed chance, shown or not, which may wake others."""
+    def _admit(self, new: Sequence[WorldInfoEntry], hits: dict[str, _FoundKey]) -> list[WorldInfoEntry]:
+        """Show the entries that pass chance and budget; return those that passed chance, shown or not, which may
+        activate others.
+        """
         tokens = 0
         for entry in new:
             name = name_of(entry)
@@ -266,7 +270,7 @@ class _Scan:
                 self._reject(entry, "budget", f"with it the entries have {self._budget} tokens or more")
                 continue
             hit = hits[name]
-            self._active[name] = Activated(
+            self._active[name] = ActivatedEntry(
                 entry=entry, pass_number=self._passes, reason=hit.why, key=hit.key, woken_by=hit.woken_by
             )
         return [entry for entry in new if name_of(entry) not in self._failed]
@@ -299,9 +303,9 @@ class _Scan:
         return following
 
     def _reject_hit(self, entry: WorldInfoEntry, state: _Pass, reason: str, detail: str) -> None:
-        """Note an entry that an effect holds back, where it would have been set off."""
+        """Note an entry that an effect holds back and that would otherwise be activated."""
         if entry.constant or (entry.key and self._find_keys(entry, state) is not None):
             self._reject(entry, reason, detail)
 
     def _reject(self, entry: WorldInfoEntry, reason: str, detail: str) -> None:
-        self._rejected.setdefault(name_of(entry), Rejected(entry=entry, reason=reason, detail=detail))
+        self._rejected.setdefault(name_of(entry), RejectedEntry(entry=entry, reason=reason, detail=detail))

@@ -1,6 +1,6 @@
-"""Values of the activation of world info: entries, settings, what is scanned, what lasts over messages, and what is set off.
+"""Values of the activation of world info: entries, settings, scanned texts, lasting effects, and results.
 
-Values only. The names are those of SillyTavern's files in snake case; units are messages, passes and tokens.
+The names are those of SillyTavern's files in snake case; units are messages, passes and tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class SelectiveLogic(IntEnum):
-    """How secondary keys decide once a primary key was found."""
+    """Logic of secondary keys once a primary key was found."""
 
     AND_ANY = 0
     NOT_ALL = 1
@@ -23,7 +23,7 @@ class SelectiveLogic(IntEnum):
 
 
 class WorldInfoPosition(IntEnum):
-    """Where the text of an entry stands."""
+    """Place for the text of an entry."""
 
     BEFORE_CHAR = 0
     AFTER_CHAR = 1
@@ -36,7 +36,7 @@ class WorldInfoPosition(IntEnum):
 
 
 class BookSource(StrEnum):
-    """From where a book comes into a chat; it decides the order of its entries."""
+    """Source of a book in a chat; it decides the order of its entries."""
 
     CHAT = "chat"
     PERSONA = "persona"
@@ -45,7 +45,7 @@ class BookSource(StrEnum):
 
 
 class InsertionStrategy(IntEnum):
-    """How the entries of global books and of the character's are put in order."""
+    """Order of the entries of global books and of the character's."""
 
     EVENLY = 0
     CHARACTER_FIRST = 1
@@ -54,7 +54,7 @@ class InsertionStrategy(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CharacterFilter:
-    """For which characters an entry is: by the name of the card's file, or by a tag. `is_exclude` turns it round."""
+    """Characters that an entry is for: by the name of the card's file, or by a tag. `is_exclude` inverts it."""
 
     names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -63,20 +63,19 @@ class CharacterFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoEntry:
-    """One entry, with SillyTavern's defaults. `world` is the name of its book; `world` and `uid` together are unique.
+    """One entry, with SillyTavern's defaults; `world` and `uid` together are unique.
 
-    None in `scan_depth`, `case_sensitive`, `match_whole_words` and `use_group_scoring` means the setting. `sticky`, `cooldown` and
-    `delay` count messages. `delay_until_recursion` is a level (0: none). `match_fields` are names in
-    `ScanContext.fields` whose texts are scanned with the messages. `decorators` are the first lines of the text that begin with
-    `@@`; `content` is without them.
+    None in `scan_depth`, `case_sensitive`, `match_whole_words` and `use_group_scoring` means the setting.
     """
 
     uid: str
     world: str
+    """Name of its book."""
     source: BookSource = BookSource.CHARACTER
     key: tuple[str, ...] = ()
     key_secondary: tuple[str, ...] = ()
     content: str = ""
+    """Text without the decorators."""
     comment: str = ""
     selective: bool = True
     selective_logic: SelectiveLogic = SelectiveLogic.AND_ANY
@@ -92,6 +91,7 @@ class WorldInfoEntry:
     exclude_recursion: bool = False
     prevent_recursion: bool = False
     delay_until_recursion: int = 0
+    """A level (0: none)."""
     group: str = ""
     group_override: bool = False
     group_weight: int = 100
@@ -100,26 +100,28 @@ class WorldInfoEntry:
     case_sensitive: bool | None = None
     match_whole_words: bool | None = None
     sticky: int = 0
+    """Number of messages, as `cooldown` and `delay`."""
     cooldown: int = 0
     delay: int = 0
     ignore_budget: bool = False
     triggers: tuple[str, ...] = ()
     match_fields: tuple[str, ...] = ()
+    """Names in `ScanContext.fields` whose texts are scanned with the messages."""
     character_filter: CharacterFilter | None = None
     decorators: tuple[str, ...] = ()
+    """The first lines of the text that begin with `@@`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoSettings:
-    """The global settings of world info, with the defaults that SillyTavern ships.
-
-    `budget_percent` is of `context_tokens`; `budget_cap` is an upper limit in tokens (0: none).
-    """
+    """Global settings of world info, with SillyTavern's defaults."""
 
     scan_depth: int = 2
     context_tokens: int = 8192
     budget_percent: int = 25
+    """Percentage of `context_tokens`."""
     budget_cap: int = 0
+    """Upper limit in tokens (0: none)."""
     include_names: bool = True
     recursive: bool = True
     case_sensitive: bool = False
@@ -133,7 +135,7 @@ class WorldInfoSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScannedMessage:
-    """A message of the chat as it is scanned: who spoke, and what."""
+    """A message of the chat for the scan: speaker and text."""
 
     name: str
     text: str
@@ -141,14 +143,16 @@ class ScannedMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedEffect:
-    """An effect that lasts: from `start` (the length of the chat at activation) up to and including `end`. `entry_hash` is that of
-    the entry then; `is_protected` effects outlive a chat that has not grown.
-    """
+    """An effect that lasts over messages."""
 
     entry_hash: str
+    """Hash of the entry at its activation."""
     start: int
+    """Length of the chat at activation."""
     end: int
+    """Last length of the chat at which it holds."""
     is_protected: bool = False
+    """Whether it outlives a chat that has not grown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,20 +165,21 @@ class TimedEffects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanContext:
-    """What a scan reads beside entries and settings.
-
-    `messages` are newest first. `character_file` and `character_tags` are what character filters look at. `fields` are the texts
-    that entries may have scanned too, by name (`persona_description`, `character_description`, `character_personality`,
-    `character_depth_prompt`, `scenario`, `creator_notes`). `trigger` is why a reply is made: `normal`, `swipe`, `regenerate`,
-    `continue`, `impersonate` or `quiet`. `chat_length` counts all messages (None: `messages`).
-    """
+    """Input of a scan in addition to entries and settings."""
 
     messages: tuple[ScannedMessage, ...]
+    """Newest first."""
     character_file: str = ""
+    """Name for character filters, with `character_tags`."""
     character_tags: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Texts that entries may have scanned too, by name (`persona_description`, `character_description`,
+    `character_personality`, `character_depth_prompt`, `scenario`, `creator_notes`).
+    """
     trigger: str = "normal"
+    """Reason for the reply: `normal`, `swipe`, `regenerate`, `continue`, `impersonate` or `quiet`."""
     chat_length: int | None = None
+    """Number of all messages (None: of `messages`)."""
     effects: TimedEffects = TimedEffects()
 
 
@@ -187,41 +192,42 @@ class Roll(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Activated:
-    """An entry that was set off: in which `pass_number` (from 1) and why.
-
-    `reason` is `constant`, `key`, `sticky`, `decorator` or `vector`; `key` is the key that was found, and `woken_by` the
-    `world.uid` of the entry whose text it was found in (empty: in a message or a field).
-    """
+class ActivatedEntry:
+    """An activated entry."""
 
     entry: WorldInfoEntry
     pass_number: int
+    """From 1."""
     reason: str
+    """`constant`, `key`, `sticky`, `decorator` or `vector`."""
     key: str = ""
+    """The found key."""
     woken_by: str = ""
+    """`world.uid` of the entry whose text has the key (empty: it is in a message or a field)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rejected:
-    """An entry that was set off and is not shown, or that could not be: `reason` is a code (`group`, `probability`, `budget`,
-    `cooldown`, `delay`, `filter`, `trigger`), `detail` a sentence on it.
-    """
+class RejectedEntry:
+    """An entry that was activated and is not shown, or that could not be activated."""
 
     entry: WorldInfoEntry
     reason: str
+    """Code: `group`, `probability`, `budget`, `cooldown`, `delay`, `filter` or `trigger`."""
     detail: str = ""
+    """Sentence on the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Activation:
-    """The result of a scan: entries in the order of their activation, those that were rejected, the effects that last from here on,
-    and the tokens of the texts.
-    """
+    """Result of a scan."""
 
-    active: tuple[Activated, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
+    active: tuple[ActivatedEntry, ...] = ()
+    """Entries in the order of their activation."""
+    rejected: tuple[RejectedEntry, ...] = ()
     effects: TimedEffects = TimedEffects()
+    """Effects that last from here on."""
     tokens: int = 0
+    """Tokens of the texts."""
     passes: int = 0
 
 

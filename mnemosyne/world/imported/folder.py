@@ -1,7 +1,7 @@
-"""Writes what was imported into the folder of a pack. All functions block.
+"""Writes imported cards and books into the folder of a pack. All functions block.
 
-A folder that holds no pack becomes one. Into the pack of an author go only files of lore (`lore/imported/`) and `imported.json`:
-what the author wrote is never changed, and a book that was edited since it was imported is not written over.
+A folder without a pack becomes one. Into an author's pack go only files of lore (`lore/imported/`) and `imported.json`:
+the author's own files are never changed, and a book that was edited since it was imported is not overwritten.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from mnemosyne.world.imported.pack import (
 from mnemosyne.world.reading.files import IMPORTED_FILE, WORLD_FILE
 
 WRITTEN = "written"
-"""The field of a book in `imported.json` that has the SHA-256 of its file of lore as the import wrote it."""
+"""Field of a book in `imported.json`: SHA-256 of its file of lore as the import wrote it."""
 IN_FOLDER = "in_folder"
-"""The field of `imported.json` that says that an author may edit the pack in a folder."""
+"""Field of `imported.json`: true if an author may edit the pack in a folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderChange:
-    """What has to be written into a folder: `files` by relative name, only those that differ from what is there."""
+    """Files to write into a folder: `files` by relative name, only those that differ from the present ones."""
 
     folder: Path
     files: Mapping[str, bytes]
 
     def write(self) -> tuple[Path, ...]:
-        """Write the files, each whole or not at all, and return them; WorldPackError where one cannot be written."""
+        """Write the files, each whole or not at all, and return them; WorldPackError if one cannot be written."""
         done = []
         for name, data in self.files.items():
             path = self.folder / name
@@ -64,7 +64,7 @@ def holds_pack(folder: Path) -> bool:
 
 
 def plan_new_pack(folder: Path, files: Mapping[str, bytes]) -> FolderChange:
-    """Return how a folder becomes the pack of these files; WorldPackError where it holds something else."""
+    """Return how a folder becomes the pack of these files; WorldPackError if it has other content."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WorldPackError(
             (f"{folder}: holds no pack and is not empty; name a new folder, or one with a {WORLD_FILE}",)
@@ -75,10 +75,10 @@ def plan_new_pack(folder: Path, files: Mapping[str, bytes]) -> FolderChange:
 def plan_additions(
     folder: Path, world: WorldPack, cards: Sequence[CharacterCard], books: Sequence[WorldBook]
 ) -> FolderChange:
-    """Return how cards and books come into the pack in a folder, which `world` was read from.
+    """Return the change that adds cards and books to the pack in a folder; `world` is the pack's present content.
 
-    A card that is new becomes lore about its character, since the persona is the author's. WorldPackError for a book whose file was
-    edited since it was imported.
+    A new card becomes lore about its character, since the persona is the author's. WorldPackError for a book whose file
+    was edited since it was imported.
     """
     told = {str(each.get("name")): each for each in world.imported.get("books") or () if isinstance(each, Mapping)}
     known = {each.get("name") for each in world.imported.get("cards") or () if isinstance(each, Mapping)}
@@ -113,7 +113,7 @@ def _value_of(
     new: set[str],
     told: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the content of `imported.json`: what it said, with the new cards and books."""
+    """Return the content of `imported.json`: the present one with the new cards and books."""
     value = imported_value(joined)
     if "names" in world.imported:
         value["names"] = world.imported["names"]
@@ -137,7 +137,9 @@ def _check_unedited(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def _note_written(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a pack whose `imported.json` says how each file of a book was written, and that it is in a folder."""
+    """Return the files of a pack whose `imported.json` records the hash of each file of a book, and that it is in a
+    folder.
+    """
     if IMPORTED_FILE not in files:
         return dict(files)
     value = {**json.loads(files[IMPORTED_FILE]), IN_FOLDER: True}

@@ -1,7 +1,7 @@
-"""Entries of books as lore of a pack, and back. Pure.
+"""Converts entries of books to lore of a pack, and back. Pure.
 
-What an entry says is in the lore entry, where an author can edit it; the fields that only its own program knows lie beside it in
-`world_info`. A book that is taken out of a pack has the author's edits.
+The text of an entry is in the lore entry, in which an author can edit it; the fields that only its own program knows
+are in its `world_info`. A book that is exported from a pack has the author's edits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mnemosyne.schema.world import WorldPack
 
 WORLD_INFO = "world_info"
 CARD_IDS = "card-"
-"""How the ids of lore begin that was made of the texts of a card."""
+"""Prefix of the ids of lore that was made of the texts of a card."""
 AT_DEPTH = 4
 MOST_KEYS = 200
 _MOST_NAME_CHARS = 200
@@ -30,13 +30,14 @@ _NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """Whom the texts of cards and books mean: the names for `{{char}}` and `{{user}}`, and the characters by the name of their
-    card's file and by tag (none: every character filter admits them).
-    """
+    """Names in the texts of cards and books."""
 
     char: str = ""
+    """Name for `{{char}}`."""
     user: str = ""
+    """Name for `{{user}}`."""
     files: tuple[str, ...] = ()
+    """Characters by the name of their card's file, with `tags` (both empty: every character filter admits them)."""
     tags: tuple[str, ...] = ()
 
     def fill(self, text: str) -> str:
@@ -68,7 +69,9 @@ def names_of(imported: Mapping[str, Any]) -> Names:
 
 
 def slug_of(name: str, *, most: int = 40) -> str:
-    """Return a name in small letters, digits and `-`, with a hash where a letter was lost; the same name has the same slug."""
+    """Return a name in small letters, digits and `-`, with a hash if a letter was lost; the same name has the same
+    slug.
+    """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = _NOT_IN_SLUG.sub("-", plain).strip("-")[:most].strip("-")
     if slug and slug == name.lower().replace(" ", "-"):
@@ -82,11 +85,11 @@ def is_pattern(key: str) -> bool:
 
 
 def list_lore(book: WorldBook, names: Names) -> Iterator[dict[str, Any]]:
-    """Yield the lore entries of a book as a pack writes them, in the order of the book; entries without text are left out
-    (`list_empty`).
+    """Yield the lore entries of a book in the form of a pack, in the order of the book; entries without text are left
+    out (`list_empty`).
 
-    A constant entry is shown in every turn: as an axiom, or before the input if its place is at a depth of the chat. All others are
-    recalled by relevance. One that is switched off, or is for other characters, is not used.
+    A constant entry is shown in every turn: as an axiom, or before the input if its place is at a depth of the chat.
+    All others are recalled by relevance. An entry that is switched off, or is for other characters, is not used.
     """
     for entry in book.entries:
         lore = _to_lore(entry, book.name, names)
@@ -116,7 +119,7 @@ def _to_lore(entry: BookEntry, book: str, names: Names) -> dict[str, Any]:
 
 
 def list_empty(book: WorldBook) -> list[dict[str, Any]]:
-    """Return the entries of a book that have no text, which cannot be lore: `uid` and `fields`."""
+    """Return the entries of a book without text, which cannot be lore: `uid` and `fields`."""
     return [
         {"uid": entry.uid, "fields": dict(entry.fields)}
         for entry in book.entries
@@ -125,10 +128,10 @@ def list_empty(book: WorldBook) -> list[dict[str, Any]]:
 
 
 def books_of(world: WorldPack) -> tuple[WorldBook, ...]:
-    """Return the books of a world: those that were imported, with what their authors changed since, and one of all other lore,
-    which has the title of the world.
+    """Return the books of a world: the imported ones, with the edits of their authors, and one of all other lore, with
+    the title of the world.
 
-    Entries are in the order that they had in their file; those that were added since come last.
+    Entries are in the order of their file; later ones come last.
     """
     names = names_of(world.imported)
     told = {_text(each.get("name")): each for each in _list(world.imported.get("books")) if isinstance(each, Mapping)}
@@ -165,7 +168,7 @@ def _join(name: str, entries: list[BookEntry], told: Mapping[str, Any]) -> World
 
 
 def _restore(entry: MemoryEntry, kept: Mapping[str, Any], names: Names, *, is_off: bool) -> BookEntry:
-    """Return the entry of a book, with what was changed in the lore entry since it was imported."""
+    """Return the entry of a book, with the changes of its lore entry since the import."""
     uid, fields = _text(kept.get("uid")), dict(kept["fields"])
     fields["content"] = _text(kept.get("content"), entry.text)
     was = _to_lore(BookEntry(uid=uid, fields=fields), _text(kept.get("world")), names)
@@ -223,5 +226,5 @@ def _text(value: Any, default: str = "") -> str:
 
 
 def joined_texts(books: Iterable[WorldBook]) -> str:
-    """Return the beginnings of the texts of books, to tell their language by."""
+    """Return the beginnings of the texts of books, to detect their language."""
     return "\n".join(_text(entry.fields.get("content"))[:500] for book in books for entry in book.entries[:50])

@@ -1,7 +1,7 @@
-"""The files of a pack that is made of cards and books, and what they were made of. Pure.
+"""Files of a pack that is made of cards and books, and back. Pure.
 
-A pack of this kind is a function of what was imported: the same cards and books give the same files, whatever was imported first.
-`imported.json` keeps what the other files have no place for, so that an export gives it back.
+Such a pack is a function of the imports: the same cards and books give the same files, whatever was imported first.
+`imported.json` keeps the data that the other files have no place for, so that an export returns it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOBODY = {"en": "the narrator", "zh": "旁白"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedWorld:
-    """What a world is made of. `title` and `locale` may be empty: then they are those of the first card or book."""
+    """Sources of a world. Empty `title` and `locale`: those of the first card or book."""
 
     world_id: str
     title: str = ""
@@ -48,7 +48,7 @@ class ImportedWorld:
 
 
 def join_imports(world: ImportedWorld, cards: Sequence[CharacterCard], books: Sequence[WorldBook]) -> ImportedWorld:
-    """Return a world with more cards and books; one of a name that it has takes the place of the former one.
+    """Return a world with more cards and books; one with an existing name replaces the former one.
 
     The book of a card is a book like any other.
     """
@@ -59,7 +59,7 @@ def join_imports(world: ImportedWorld, cards: Sequence[CharacterCard], books: Se
 
 
 def names_for(world: ImportedWorld) -> Names:
-    """Return the names that the texts of a world mean."""
+    """Return the names in the texts of a world."""
     language = _language(world)
     return Names(
         char=", ".join(card.nickname or card.name for card in world.cards) or _NOBODY[language],
@@ -89,30 +89,32 @@ def pack_files(world: ImportedWorld, *, has_greeting: bool = True) -> dict[str, 
 
 
 def lore_files(world: ImportedWorld, names: Names) -> dict[str, bytes]:
-    """Return the files of lore: one for each book that has a text, and one for what cards say beside their persona."""
+    """Return the files of lore: one for each book that has a text, and one for the texts of cards outside of their
+    persona.
+    """
     made = {f"{LORE_FOLDER}/{slug_of(book.name)}.yaml": lore_of_book(book, names) for book in world.books}
     made[f"{LORE_FOLDER}/cards.yaml"] = lore_of_cards(world.cards, names)
     return {name: data for name, data in made.items() if data}
 
 
 def lore_of_book(book: WorldBook, names: Names) -> bytes:
-    """Return the file of lore of a book; empty where none of its entries has a text."""
+    """Return the file of lore of a book; empty if none of its entries has a text."""
     lore = list(list_lore(book, names))
     return _yaml(lore) if lore else b""
 
 
 def lore_of_cards(cards: Sequence[CharacterCard], names: Names, guests: Collection[str] = ()) -> bytes:
-    """Return the file of lore of cards; empty where there is none.
+    """Return the file of lore of cards; empty if there is none.
 
-    What a card wants said right before the input is a directive: its note, and its instructions after the history. Cards whose
-    names are in `guests` are not the persona of the world: what they say of their character is lore about it.
+    Texts of a card for the place before the input are directives: its note, and its instructions after the history.
+    Cards whose names are in `guests` are not the persona of the world: their descriptions are lore about them.
     """
     lore = [entry for card in cards for entry in _card_lore(card, names, is_guest=card.name in guests)]
     return _yaml(lore) if lore else b""
 
 
 def imported_value(world: ImportedWorld) -> dict[str, Any]:
-    """Return the content of `imported.json`: what the other files of a pack have no place for."""
+    """Return the content of `imported.json`: the data that the other files of a pack have no place for."""
     names = names_for(world)
     value: dict[str, Any] = {
         "version": _VERSION,
@@ -147,7 +149,7 @@ def imported_value(world: ImportedWorld) -> dict[str, Any]:
 
 
 def imported_world_of(world: WorldPack) -> ImportedWorld:
-    """Return what a pack was imported from, with its books as they are now; a pack of an author has books and no cards."""
+    """Return the imports of a pack, with its present books; a pack of an author has books and no cards."""
     imported = world.imported
     return ImportedWorld(
         world_id=world.world_id,
@@ -209,7 +211,9 @@ def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
 
 
 def _instruction(world: ImportedWorld, names: Names, usual: str) -> str:
-    """Return the instruction of a world: a single card's system prompt in place of the usual one, those of several after it."""
+    """Return the instruction of a world: a single card's system prompt in place of the usual one, those of several
+    after it.
+    """
     is_single = len(world.cards) == 1
     original = usual if is_single else ""
     own = [instructions_of(card, user=names.user, original=original)[0].strip() for card in world.cards]
@@ -245,7 +249,7 @@ def _card_lore(card: CharacterCard, names: Names, *, is_guest: bool) -> list[dic
 
 
 def _language(world: ImportedWorld) -> str:
-    """Return `zh` or `en`: that of the locale, else that of most letters in the texts."""
+    """Return `zh` or `en`: the language of the locale, else of most letters in the texts."""
     if world.locale:
         return "zh" if world.locale.lower().startswith("zh") else "en"
     text = "\n".join(
@@ -261,5 +265,5 @@ def _yaml(value: Any) -> bytes:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a JSON value as a pack keeps it: indented, keys in their order, with a line break at the end."""
+    """Return a JSON value in the form of a pack: indented, keys in their order, with a line break at the end."""
     return f"{json.dumps(value, ensure_ascii=False, indent=1)}\n".encode()

@@ -45,11 +45,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackDraft:
-    """All parts of a pack. Items without a valid part are left out; an absent file is an empty part.
-
-    `quests_known` and `entities_known` say whether all their ids could be read: if not, an unknown reference may not be
-    a fault.
-    """
+    """All parts of a pack. Items without a valid part are left out; a missing file is an empty part."""
 
     world: Part
     planner: Part
@@ -60,6 +56,7 @@ class PackDraft:
     injections: tuple[Item, ...]
     imported: dict[str, Any]
     quests_known: bool
+    """Whether all ids of quests could be read: if not, an unknown reference may not be a fault. So `entities_known`."""
     entities_known: bool
 
 
@@ -109,7 +106,7 @@ def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) ->
 
 
 def _imported(pack: PackFolder, faults: FaultList) -> dict[str, Any]:
-    """Return what the pack was imported from; empty where there is no such file, or it has a fault."""
+    """Return the content of `imported.json`; empty if there is no such file, or it has a fault."""
     place = SourceLocation(file=IMPORTED_FILE)
     text = decode(pack.files[IMPORTED_FILE], place, faults) if IMPORTED_FILE in pack.files else None
     if text is None:

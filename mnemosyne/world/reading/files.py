@@ -1,4 +1,4 @@
-"""Reads the files of a pack as bytes: which files there are, which are allowed, and the digest of all of them."""
+"""Reads the files of a pack as bytes: finds them, checks which are allowed, and computes the digest of all."""
 
 from __future__ import annotations
 
@@ -34,16 +34,15 @@ MAX_FILES = 20_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackFolder:
-    """The contents of a pack folder: `files` maps relative names to bytes, sorted; `template_root` is None without
-    overrides.
-
-    `templates` are the texts of its templates, manifests and layouts by their names below `templates/`.
-    """
+    """Contents of a pack folder."""
 
     files: dict[str, bytes]
+    """Bytes by relative name, sorted."""
     digest: str
     template_root: str | None
+    """None without overrides."""
     templates: dict[str, str] = field(default_factory=dict)
+    """Texts of its templates, manifests and layouts by their names below `templates/`."""
 
 
 def read_folder(folder: Path, faults: FaultList) -> PackFolder:
@@ -92,7 +91,7 @@ def pack_of_files(files: Mapping[str, bytes]) -> PackFolder:
 
 
 def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:
-    """Return the text of a UTF-8 file (without a byte order mark), or None after recording what it is instead."""
+    """Return the text of a UTF-8 file (without a byte order mark), or None after recording its actual encoding."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

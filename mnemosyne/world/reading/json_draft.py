@@ -1,6 +1,6 @@
-"""The draft of a pack that is given as a JSON value, so that the rules of a pack in files check it.
+"""Draft of a pack in a JSON value, so that the rules of a pack in files check it.
 
-The value has the fields of `WorldPack`, and a place is named by them: `lore[3].entry_id`, where a file has `id`.
+The value has the fields of `WorldPack`, and places are named by them: `lore[3].entry_id` for the `id` in a file.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _read_items(pack: Mapping[str, Any], form: _Form, root: SourceLocation, faul
 
 
 def _author(raw: Any, form: _Form, place: SourceLocation, faults: FaultList) -> Any:
-    """Return a record with the names that it has in a file, without what no author writes; any other value as it is."""
+    """Return a record with its names in a file, without the fields that no author writes; any other value unchanged."""
     if not isinstance(raw, Mapping):
         return raw
     authored = {
@@ -176,7 +176,7 @@ def _check_fields(
     place: SourceLocation,
     faults: FaultList,
 ) -> None:
-    """Note fields that the value does not have, and that it lacks: those alone that the shape of the record does not ask for."""
+    """Note unknown fields of the value, and missing ones that the shape of the record does not report."""
     known = {each.name: each.default is each.default_factory is MISSING for each in fields(kind)}
     asked = {authored[each.name] for each in record.fields if each.required}
     for name in raw:

@@ -19,7 +19,7 @@ class MarkdownLore:
 
 
 def split_markdown(text: str) -> MarkdownLore:
-    """Return the two parts of a lore file; ValueError says what is missing."""
+    """Return the two parts of a lore file; ValueError names the missing part."""
     if not re.match(r"---[ \t]*\r?\n", text):
         raise ValueError("does not begin with a line '---'; put front matter with id, name and category there")
     match = _FRONT.match(text)

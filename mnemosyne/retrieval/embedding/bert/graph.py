@@ -3,7 +3,7 @@
 The graph has standard operators alone, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8 with one
 scale per output (of the vocabulary: per row), and the input of a linear layer is rounded to 8 bits with one scale per token.
 `onnxruntime.quantization` has one scale per forward pass: a text's vector then depends on the texts that share its pass, and its
-cosine to the float32 one is 0.996, where it is 0.999 here. Processors without VNNI add two products in 16 bits, which overflow only
+cosine to the float32 one is 0.996, if it is 0.999 here. Processors without VNNI add two products in 16 bits, which overflow only
 where two neighbouring weights and both their inputs are near the largest of their rows.
 """
 

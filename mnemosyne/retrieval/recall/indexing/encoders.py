@@ -26,7 +26,7 @@ _log = open_log(__name__)
 _MOST_SETTLED = 10_000
 
 OpenEncoder = Callable[[str], Embedder | None]
-"""Returns the embedder that an index names, without loading its model; None where it is not available. It may read files."""
+"""Returns the embedder that an index names, without loading its model; None if it is not available. It may read files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -82,7 +82,7 @@ def read_chosen_inputs(
 
 
 def _read_state(connection: Connection, session: StoredSession, turn_id: str) -> Mapping[str, Any]:
-    """Return the state after a committed turn, where it is kept for this version of the session without rebuilding it."""
+    """Return the state after a committed turn, if it is kept for this version of the session without rebuilding it."""
     kept = connection.bodies.sessions
     state = kept.find_state(session.key, session.version, turn_id)
     if state is None:

@@ -1,7 +1,7 @@
 """Archives sessions and opens them again, each in one transaction.
 
 The row of a session stays, with its number, which the checksums of its bodies include; its empty `active_branch` says that it is
-archived. All its other rows are in the archive as they were, numbers included, so that an index of another host still fits when it
+archived. All its other rows are in the archive unchanged, numbers included, so that an index of another host still fits when it
 is opened. Each function runs inside a write transaction that its caller has opened.
 """
 
@@ -41,7 +41,7 @@ _COLUMNS = (
 def archive(
     connection: Connection, session_id: str, at: datetime, expected_version: int | None, lease: Lease | None
 ) -> ArchivedSession | None:
-    """Pack the rows of a session; None where it is archived already, or holds evidence that will expire.
+    """Pack the rows of a session; None if it is archived already, or holds evidence that will expire.
     VersionConflictError for another version than expected, LeaseLostError.
     """
     leases.check(connection, lease)
@@ -92,7 +92,7 @@ def open_archived(connection: Connection, session_id: str) -> bool:
 def erase_archived(
     connection: Connection, erasure: Erasure, archived_before: datetime, lease: Lease | None
 ) -> ErasureOutcome | None:
-    """Erase a session that was archived before a time; None where there is none, or none that is archived so long.
+    """Erase a session that was archived before a time; None if there is none, or none that is archived so long.
     ValueError unless the erasure names a session; LeaseLostError.
     """
     if erasure.session_id is None or erasure.evidence_ids:

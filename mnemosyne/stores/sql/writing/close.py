@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from mnemosyne.chains.unanswered import head_after, mark_unanswered
+from mnemosyne.chains.unanswered_inputs import head_after, mark_unanswered
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn

@@ -21,7 +21,7 @@ from mnemosyne.chains.turn_tree import (
     is_same,
     place_at_turn,
 )
-from mnemosyne.chains.unanswered import is_closed_unanswered
+from mnemosyne.chains.unanswered_inputs import is_closed_unanswered
 from mnemosyne.core.codec import check_times, encode, encode_tree, format_time
 from mnemosyne.core.errors import (
     BranchExistsError,
@@ -282,7 +282,7 @@ def commit_numerical(
 
 
 def _close_parent(connection: Connection, session: StoredSession, head: SessionHead, record: TurnRecord) -> SessionHead:
-    """Return the head that a turn follows: after the pending turn, which is committed without a reply, where it is the
+    """Return the head that a turn follows: after the pending turn, which is committed without a reply, if it is the
     parent.
     """
     if record.parent_id is None or record.parent_id != pending_id(connection, session, record.branch_id):

@@ -3,9 +3,9 @@
 A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would later be recalled
 as further evidence for the same text. It must not import a store.
 
-A shown text is recognised where WINDOW of its characters occur in a row (WINDOW_CJK for Chinese and the like), with
-runs of white space counted as one blank, or where a shorter one occurs completely. Common words, names and numbers are
-shorter than that and stay.
+A shown text is recognised if WINDOW of its characters occur in a row (WINDOW_CJK for Chinese and the like), with runs
+of white space counted as one blank, or if a shorter one occurs completely. Common words, names and numbers are shorter
+than that and stay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mnemosyne.schema.ingest import ShownText
 WINDOW = 48
 WINDOW_CJK = 16
 ALL_OF_IT = 0.9
-"""Share of a text's weight from which on it counts as an echo as a whole."""
+"""Share of a text's weight from which it counts as an echo as a whole."""
 
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
@@ -32,8 +32,8 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewText:
-    """A text without what the prompt had shown. `text` is empty if nothing is left; `sources` are in the order of
-    `shown`.
+    """A text without the parts that the prompt had shown. `text` is empty if nothing is left; `sources` are in the
+    order of `shown`.
     """
 
     text: str
@@ -77,7 +77,7 @@ Found = tuple[int, int, str]
 
 
 class _Search:
-    """Searches for shown texts, and records which were found."""
+    """Searches for shown texts, and records the found ones."""
 
     def __init__(self, shown: Sequence[ShownText]) -> None:
         self.sources = [(each.source_id, text) for each in shown if is_distinctive(text := _flatten(each.text)[0])]
@@ -123,7 +123,7 @@ class _Search:
                 place = flat.find(text, place + 1)
 
     def tree(self, tree: Any) -> tuple[Any, int, int]:
-        """Return a JSON tree without the values that were shown, its weight, and the weight of what was shown."""
+        """Return a JSON tree without the shown values, its weight, and the weight of the shown values."""
         if isinstance(tree, str):
             spans = self.spans(tree)
             total_weight = _weigh_text(tree)

@@ -1,7 +1,7 @@
-"""Messages that got no reply: a user's message belongs to the session from `prepare_turn` on.
+"""User messages without a reply: they belong to the session from `prepare_turn` on.
 
-While its turn waits, the message is a draft of that turn. When the next turn follows it, the store commits the waiting turn
-without a reply, and its messages are marked. Every store and the engine use these functions. Pure.
+While its turn waits, the message is a draft of that turn. When the next turn follows it, the store commits the waiting
+turn without a reply, and its messages are marked. Every store and the engine use these functions. Pure.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatus, WindowMessage
 
 UNANSWERED = "unanswered"
-"""The field of a message (in `extra`, so that documents have it too) that says that it got no reply."""
+"""Field of a message without a reply (in `extra`, so that documents have it too)."""
 
 
 def is_unanswered(message: Message) -> bool:
-    """Return whether a message is marked as one that got no reply."""
+    """Return whether a message is marked as unanswered."""
     return message.extra.get(UNANSWERED) is True
 
 
@@ -33,7 +33,7 @@ def is_closed_unanswered(record: TurnRecord) -> bool:
 
 
 def head_after(head: SessionHead, pending: TurnRecord) -> SessionHead:
-    """Return the head as it is once the pending turn is committed; the version is that of now."""
+    """Return the head once the pending turn is committed, with the present version."""
     depth = head.depth + 1
     own = BranchSpan(branch_id=head.branch_id, upto_depth=depth)
     return replace(head, turn_id=pending.turn_id, depth=depth, lineage=(own, *head.lineage[1:]))
@@ -42,7 +42,7 @@ def head_after(head: SessionHead, pending: TurnRecord) -> SessionHead:
 def with_unanswered(window: SessionWindow) -> SessionWindow:
     """Return a window that shows the messages of its pending turn as unanswered, and that turn as the previous one.
 
-    The head stays where the store has it. A window without a pending turn is returned as it is.
+    The head stays at the stored place. A window without a pending turn is returned unchanged.
     """
     pending = window.pending
     if pending is None:
