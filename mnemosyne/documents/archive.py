@@ -29,7 +29,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.damage import note_of, without_lost
 from mnemosyne.documents.brought import lower_claims
-from mnemosyne.documents.faults import Fault, raise_errors
+from mnemosyne.documents.shapes import raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Session, SessionDocument, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -37,6 +37,7 @@ from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import HiddenRecords, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import BARE_DIGEST
+from mnemosyne.shapes import Fault
 
 TREE = "turn_tree"
 """The field of a document that holds the tree."""

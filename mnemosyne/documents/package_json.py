@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
-from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
+from mnemosyne.documents.shapes import json_kind_name, open_reading, raise_errors, read_object, write_object
 from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
+from mnemosyne.shapes import Fault, Reading, Severity, child
 
 _SESSION_ONLY = frozenset({"schema_version", "session", "evidences", "context_blocks"})
 _PACKAGE_ONLY = frozenset(
@@ -38,12 +38,12 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
     The lines (`evidence[0].colour: is not known`) also end the package's `debug.ignored`. SchemaValidationError with
     every error; a version other than 0.x is an error, because its fields may mean something else.
     """
-    notes = Notes()
-    made = _read_field(data, notes)
-    raise_errors(notes.faults)
+    reading = open_reading()
+    made = _read_package(data, reading)
+    raise_errors(reading.faults.found)
     ignored = (
-        *(f"{path}: is not known, ignored" for path in notes.ignored),
-        *(str(fault) for fault in notes.faults),
+        *(f"{path}: is not known, ignored" for path in reading.ignored),
+        *(str(fault) for fault in reading.faults.found),
         *(_list_unusual(made) if isinstance(made, ContextPackage) else ()),
     )
     return _with_ignored(made, ignored), ignored
@@ -53,19 +53,20 @@ def package_faults(data: Any) -> tuple[Fault, ...]:
     """Return all faults of a package's JSON, errors and warnings, in the order of reading; fields that are ignored and values
     out of the published lists are warnings.
     """
-    notes = Notes()
-    made = _read_field(data, notes)
+    reading = open_reading()
+    made = _read_package(data, reading)
+    faults = reading.faults.found
     ignored = [
         Fault(path=path, what="is not known, ignored", code="unknown", severity=Severity.WARNING)
-        for path in notes.ignored
+        for path in reading.ignored
     ]
-    if any(fault.severity is Severity.ERROR for fault in notes.faults) or not isinstance(made, ContextPackage):
-        return (*notes.faults, *ignored)
+    if any(fault.severity is Severity.ERROR for fault in faults) or not isinstance(made, ContextPackage):
+        return (*faults, *ignored)
     unusual = [
         Fault(path=path, what=what, code="unusual", severity=Severity.WARNING)
         for path, what in (line.split(": ", 1) for line in _list_unusual(made))
     ]
-    return (*notes.faults, *ignored, *unusual)
+    return (*faults, *ignored, *unusual)
 
 
 def is_package(data: Any) -> bool:
@@ -73,24 +74,20 @@ def is_package(data: Any) -> bool:
     return isinstance(data, Mapping) and not _SESSION_ONLY & set(data) and bool(_PACKAGE_ONLY & set(data))
 
 
-def _read_field(data: Any, notes: Notes) -> Any:
+def _read_package(data: Any, reading: Reading) -> Any:
     if not isinstance(data, Mapping):
-        return notes.error("", "kind", f"The package is {json_kind_name(data)}, not an object.")
+        return reading.refuse((), f"The package is {json_kind_name(data)}, not an object.", "kind")
     raw = data if isinstance(data, dict) else dict(data)
     for path, what in plain_faults(raw, any_text=True):
-        where = ""
-        for step in path:
-            where = child(where, step)
-        notes.error(where, "plain", what)
-    if notes.faults:
+        reading.refuse(path, what, "plain")
+    if len(reading.faults):
         return None
     version = raw.get("version")
     if isinstance(version, str) and _READABLE.fullmatch(version) is None:
-        notes.error("version", "version", f"{version!r} cannot be read here; this reads {PACKAGE_VERSION}")
-    made = read_object(ContextPackage, raw, "", notes)
+        reading.refuse(("version",), f"{version!r} cannot be read here; this reads {PACKAGE_VERSION}", "version")
+    made = read_object(ContextPackage, raw, reading)
     if isinstance(version, str) and version != PACKAGE_VERSION and isinstance(made, ContextPackage):
-        what = f"{version!r} is read as {PACKAGE_VERSION}: what it added is ignored"
-        notes.faults.append(Fault(path="version", what=what, code="version", severity=Severity.WARNING))
+        reading.warn(("version",), f"{version!r} is read as {PACKAGE_VERSION}: what it added is ignored", "version")
         return replace(made, version=PACKAGE_VERSION)
     return made
 

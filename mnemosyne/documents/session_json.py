@@ -1,7 +1,7 @@
 """The session document 1.0 as JSON and back, with the names of its JSON Schema.
 
 Nothing is lost in either direction: unknown fields of every level are kept in `extra`, and so is a spelling that is not
-canonical (see `documents.read`). A document with an error is refused, with all its errors at once.
+canonical (see `documents.shapes`). A document with an error is refused, with all its errors at once.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ from typing import Any
 
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.check import invariant_faults
-from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
-from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
+from mnemosyne.documents.shapes import (
+    json_kind_name,
+    open_reading,
+    raise_errors,
+    read_object,
+    shown_path,
+    write_object,
+)
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
+from mnemosyne.shapes import Fault, Severity
 
 
 def document_to_json(doc: SessionDocument) -> dict[str, Any]:
@@ -45,12 +52,14 @@ def read_document(data: Any) -> tuple[SessionDocument | None, tuple[Fault, ...]]
     if not isinstance(data, Mapping):
         return None, (Fault(path="", what=f"The document is {json_kind_name(data)}, not an object.", code="kind"),)
     raw = data if isinstance(data, dict) else dict(data)
-    unfit = tuple(Fault(path=_path(path), what=what, code="plain") for path, what in plain_faults(raw, any_text=True))
+    unfit = tuple(
+        Fault(path=shown_path(path), what=what, code="plain") for path, what in plain_faults(raw, any_text=True)
+    )
     if unfit:
         return None, unfit
-    notes = Notes()
-    doc = read_object(SessionDocument, raw, "", notes)
-    faults = (*_version_faults(raw), *notes.faults, *invariant_faults(raw))
+    reading = open_reading()
+    doc = read_object(SessionDocument, raw, reading)
+    faults = (*_version_faults(raw), *reading.faults.found, *invariant_faults(raw))
     broken = any(fault.severity is Severity.ERROR for fault in faults)
     return (None if broken else doc), faults
 
@@ -71,10 +80,3 @@ def _is_newer(version: str) -> bool:
         return [int(part) for part in version.split(".")] > [int(part) for part in SCHEMA_VERSION.split(".")]
     except ValueError:
         return False
-
-
-def _path(steps: tuple[str | int, ...]) -> str:
-    path = ""
-    for step in steps:
-        path = child(path, step)
-    return path

@@ -1,80 +1,50 @@
-"""What a schema value looks like as JSON: one table per type, derived from the type itself.
+"""Tables of the session document and the context package, and both directions between their JSON and their values.
 
-Reading, writing and the published JSON Schema use the same tables and so cannot disagree. Names, kinds and defaults
-come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (required
-fields; ranges of numbers) are given here by the name of the field. It imports no store, chain or codec.
+Names, kinds and defaults come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express are given here
+by the name of the field. A value has one canonical spelling. If the JSON spells it differently (a default that is written out,
+another time zone notation, `success|error` for an open choice), that spelling is kept in `extra` under the field's own name. It is
+written back as long as it still reads as the value; a value that has changed is written canonically.
 """
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from datetime import datetime
-from enum import Enum, StrEnum
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import Field as ClassField
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import reduce
 from typing import Any
 
+from mnemosyne.core.errors import SchemaValidationError
+from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.document import Session, SessionDocument, TaskState, TodoList
-from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.evidence import Evidence, trust_in_document
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.session import Message, Role
-
-
-class Form(Enum):
-    """The forms that a JSON value can have here."""
-
-    TEXT = "text"
-    WHOLE = "whole"
-    NUMBER = "number"
-    FLAG = "flag"
-    TIME = "time"
-    CHOICE = "choice"
-    TREE = "tree"
-    OBJECT = "object"
-    MANY = "many"
-    KEYED = "keyed"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
-    """One kind of JSON value.
-
-    `minimum` and `maximum` bound a number. `filled`: a text or list that may not be empty. `nullable`: null is read as
-    the field's default. `of` is the type of an OBJECT or the enum of a CHOICE; `item` is the kind within MANY and
-    KEYED. `aliases` are foreign words of a CHOICE with their meaning.
-    """
-
-    form: Form
-    of: Any = None
-    item: Kind | None = None
-    nullable: bool = False
-    filled: bool = False
-    minimum: float | None = None
-    maximum: float | None = None
-    aliases: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FieldShape:
-    """One field: its name in Python and in JSON. A field that is not `required` is left out where it has its default."""
-
-    name: str
-    json: str
-    kind: Kind
-    required: bool
-    default: Any = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
-    """A type as a JSON object, fields in the order of the type; `open` types keep unknown fields in `extra`."""
-
-    of: type
-    fields: tuple[FieldShape, ...]
-    open: bool
-
+from mnemosyne.shapes import (
+    BROKEN,
+    Anything,
+    Choice,
+    Definitions,
+    Fault,
+    Field,
+    Keyed,
+    Many,
+    Reading,
+    Record,
+    Rules,
+    Severity,
+    Shape,
+    SourceLocation,
+    Trouble,
+    TypeTables,
+    Wording,
+    child,
+    did_you_mean,
+    kind_name,
+)
 
 ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
 """Roles of other frameworks (further roles are allowed if they can be mapped)."""
@@ -95,81 +65,303 @@ _OF_THE_STORE = {(SessionDocument, "version")}
 _FILLED = {(Session, "messages")}
 _NULLABLE = {(Message, "refs")}
 _BOUNDS: dict[tuple[type, str], tuple[float | None, float | None]] = {(Evidence, "confidence"): (0, 1)}
-_FREE_NUMBERS = frozenset({"score"})
-_SCALARS = {str: Form.TEXT, int: Form.WHOLE, float: Form.NUMBER, bool: Form.FLAG, datetime: Form.TIME}
+_FREE_NUMBERS = frozenset({"score", "signals"})
+_KINDS = {dict: "an object", type(None): "null"}
 
 
-_SHAPES: dict[type, Shape] = {}
+class DocumentWording(Wording):
+    """Sentences of the faults of a document, in the words of JSON."""
+
+    def wrong_kind(self, value: Any, wanted: str) -> str:
+        """Return `is A, not B`; a hint for what is nearly right."""
+        name = json_kind_name(value)
+        if wanted == "a whole number":
+            return f"is {value!r}, not {wanted}; round it" if isinstance(value, float) else f"is {name}, not a number"
+        hint = {"text": "; write it in quotes", "a time": "; write ISO 8601 text"}.get(wanted, "")
+        return f"is {name}, not {wanted.replace('a mapping', 'an object')}{hint}"
+
+    def outside(self, value: float, low: float | None, high: float | None) -> str:
+        """Return the bound that a number breaks."""
+        shown = f"{value:g}" if isinstance(value, float) else value
+        return f"is {shown}, {f'less than {low:g}' if low is not None and value < low else f'more than {high:g}'}"
+
+    def no_choice(self, value: str, words: tuple[str, ...]) -> str:
+        """Return all words that there are."""
+        return f"{value!r} is none of {', '.join(words)}"
+
+    def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
+        """Return the key that is similar, because unknown keys of a document are no faults."""
+        near = did_you_mean(name, unknown).replace("did you mean", "is it written as")
+        return f"is missing; add it{near}"
+
+    def empty(self) -> str:
+        """Return the sentence for an empty id."""
+        return "is empty; it must name something"
+
+    def too_few(self, count: int, least: int) -> str:
+        """Return the sentence for an empty list."""
+        return "is empty; it must hold at least one"
 
 
-def shape_of(cls: type) -> Shape:
-    """Return the table of a dataclass of the schema."""
-    if cls not in _SHAPES:
-        _SHAPES[cls] = _shape_of(cls)
-    return _SHAPES[cls]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentLocation(SourceLocation):
+    """A place in a document."""
+
+    @property
+    def key(self) -> str:
+        """The place with keys that are not words in brackets: `evidences["a.b"].confidence`."""
+        return shown_path(self.path)
 
 
-def _shape_of(cls: type) -> Shape:
-    hints = typing.get_type_hints(cls)
-    made = []
-    for each in fields(cls):
-        if each.name == "extra" or (cls, each.name) in _OF_THE_STORE:
-            continue
-        default = each.default
-        if each.default_factory is not MISSING:
-            default = each.default_factory()
-        kind = _kind_of(hints[each.name])
-        made.append(
-            FieldShape(
-                name=each.name,
-                json=_JSON_NAMES.get(each.name, each.name),
-                kind=_refine_kind(cls, each.name, kind, required=default is MISSING),
-                required=default is MISSING or (cls, each.name) in _ALWAYS,
-                default=None if default is MISSING else default,
+def shown_path(steps: Iterable[str | int]) -> str:
+    """Return the path of a place in a document as people write it."""
+    return reduce(child, steps, "")
+
+
+def open_reading() -> Reading:
+    """Return a check of a document whose values were all found plain."""
+    return Reading(root=DocumentLocation(), wording=DocumentWording(), is_plain=True)
+
+
+def raise_errors(faults: Iterable[Fault]) -> None:
+    """Raise SchemaValidationError with every fault that is an error, if there is any."""
+    errors = tuple(str(fault) for fault in faults if fault.severity is Severity.ERROR)
+    if errors:
+        raise SchemaValidationError(errors)
+
+
+def json_kind_name(value: Any) -> str:
+    """Return the kind of a JSON value in words (`a list`, `text`)."""
+    return _KINDS.get(type(value)) or kind_name(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Time(Shape):
+    """A time as ISO 8601 text. What is not one is kept as it is written and read as None: unknown."""
+
+    def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
+        if not isinstance(value, str):
+            return reading.refuse(path, reading.wording.wrong_kind(value, "a time"), "kind")
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            reading.warn(
+                path, f"{value!r} is not an ISO 8601 time; it is kept as it is and read as unknown", "placeholder"
             )
-        )
-    return Shape(of=cls, fields=tuple(made), open="extra" in hints)
+            return None
+        if at.utcoffset() is None:
+            reading.warn(path, f"{value!r} has no time zone; it is kept as it is and read as unknown", "placeholder")
+            return None
+        return at
+
+    def schema(self, defs: Definitions | None = None) -> dict[str, Any]:
+        return {"type": "string", "format": "date-time"}
+
+    def describe(self) -> str:
+        return "time"
+
+    def control(self) -> dict[str, Any]:
+        return {"control": "datetime"}
 
 
-def choices(kind: Kind) -> tuple[str, ...]:
-    """Return the legal words of a CHOICE."""
-    members: type[StrEnum] = kind.of
-    return tuple(member.value for member in members)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenChoice(Choice):
+    """A member of an enum, by its word or by one of `aliases`; alternatives (`success|error`) are read as the first of them."""
+
+    of: type[StrEnum]
+    aliases: Mapping[str, str]
+
+    def find_fault(self, value: Any, wording: Wording) -> Trouble | None:
+        if isinstance(value, str) and (value in self.aliases or self._is_open(value)):
+            return None
+        return super(OpenChoice, self).find_fault(value, wording)
+
+    def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
+        word = super(OpenChoice, self).read(value, path, reading)
+        if word is BROKEN:
+            return word
+        if word in self.aliases:
+            word = self.aliases[value]
+            reading.warn(path, f"{value!r} is read as {word}", "alias")
+        elif word not in self.words:
+            word = word.split("|")[0]
+            reading.warn(path, f"{value!r} is an open choice; it is kept and read as {word}", "placeholder")
+        return self.of(word)
+
+    def schema(self, defs: Definitions | None = None) -> dict[str, Any]:
+        one = f"(?:{'|'.join(self.words)})"
+        made: list[dict[str, Any]] = [{"enum": list(self.words)}]
+        if self.aliases:
+            made.append({"enum": list(self.aliases), "description": "Words of other frameworks, read as one of these."})
+        made.append({"pattern": rf"^{one}(?:\|{one})+$", "description": "Alternatives, not yet chosen."})
+        return {"type": "string", "anyOf": made}
+
+    def _is_open(self, value: str) -> bool:
+        parts = value.split("|")
+        return len(parts) > 1 and all(part in self.words for part in parts)
 
 
-def _refine_kind(cls: type, name: str, kind: Kind, *, required: bool) -> Kind:
-    place = (cls, name)
-    low, high = _BOUNDS.get(place, (None, None))
-    if kind.form in (Form.WHOLE, Form.NUMBER) and low is None and name not in _FREE_NUMBERS:
-        low = 0
-    names_something = required and kind.form is Form.TEXT and name.endswith("_id")
-    return Kind(
-        form=kind.form,
-        of=kind.of,
-        item=kind.item,
-        nullable=kind.nullable or place in _NULLABLE,
-        filled=names_something or place in _FILLED,
-        minimum=low,
-        maximum=high,
-        aliases=ROLE_ALIASES if kind.of is Role else EMPTY,
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JsonTree(Anything):
+    """Any JSON value, of which a copy is read."""
+
+    def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
+        return copy_tree(value)
 
 
-def _kind_of(hint: Any) -> Kind:
-    if hint in _SCALARS:
-        return Kind(form=_SCALARS[hint])
-    if hint is Any:
-        return Kind(form=Form.TREE)
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        inner = _kind_of(next(arg for arg in args if arg is not type(None)))
-        return Kind(form=inner.form, of=inner.of, item=inner.item, nullable=True)
-    if origin is tuple:
-        return Kind(form=Form.MANY, item=_kind_of(args[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return Kind(form=Form.KEYED, item=_kind_of(args[1]))
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return Kind(form=Form.CHOICE, of=hint)
-    if is_dataclass(hint):
-        return Kind(form=Form.OBJECT, of=hint)
-    raise TypeError(f"{hint!r} has no JSON form in the schema")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentRecord(Record):
+    """An object of a document. Unknown keys are no faults: a class with a field `extra` keeps them there, others ignore them."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether unknown keys, and other spellings, are kept."""
+        assert self.of is not None
+        return any(each.name == "extra" for each in fields(self.of))
+
+    def pass_unknown(self, unknown: tuple[Any, ...], value: Mapping[Any, Any], path: KeyPath, reading: Reading) -> None:
+        pass
+
+    def build(self, made: dict[str, Any], value: Mapping[Any, Any], path: KeyPath, reading: Reading) -> Any:
+        for each in self.fields:
+            if made[each.name] is None and isinstance(each.shape, Time) and not each.takes_null:
+                what = "must be a time, as in 2026-01-31T12:00:00Z"
+                made[each.name] = reading.refuse((*path, each.name), what)
+        if any(item is BROKEN for item in made.values()):
+            return BROKEN
+        values = {each.attribute: made[each.name] for each in self.fields if each.name in value}
+        if self.of is Evidence and "trust" not in value:
+            values["trust"] = trust_in_document(values["source"], values["type"])
+        assert self.of is not None
+        built = self.of(**values)
+        unknown = {name: copy_tree(item) for name, item in value.items() if name not in made}
+        if not self.is_open:
+            reading.ignored += [shown_path((*path, name)) for name in unknown]
+            return built
+        kept = {
+            each.name: copy_tree(value[each.name])
+            for each in self.fields
+            if each.name in value and _is_spelled_otherwise(each, value[each.name], built)
+        }
+        return replace(built, extra={**kept, **unknown}) if kept or unknown else built
+
+    def object_schema(self, defs: Definitions | None = None) -> dict[str, Any]:
+        made = super(DocumentRecord, self).object_schema(defs)
+        del made["additionalProperties"]
+        if self.of is Evidence:  # its default depends on its source
+            del made["properties"]["trust"]["default"]
+        return made
+
+
+def record_of(cls: type) -> Record:
+    """Return the table of a dataclass of the schema."""
+    return _TABLES.record_of(cls)
+
+
+def read_object(cls: type, raw: Any, reading: Reading) -> Any:
+    """Return `raw` as a value of `cls`; the result is meaningless if `reading` holds an error afterwards."""
+    return record_of(cls).read(raw, (), reading)
+
+
+def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
+    """Return a value as a JSON object; `whole` writes even those of its own fields that have their default."""
+    table = record_of(type(value))
+    extra: Mapping[str, Any] = getattr(value, "extra", EMPTY)
+    made: dict[str, Any] = {}
+    for each in table.fields:
+        own = getattr(value, each.attribute)
+        if each.name in extra and _reads_as(each, extra[each.name], own):
+            made[each.name] = copy_tree(extra[each.name])
+        elif each.required or own != _default_of(each, value) or (whole and own is not None):
+            made[each.name] = _write_value(each.shape, own)
+    known = {each.name for each in table.fields}
+    made.update((name, copy_tree(raw)) for name, raw in extra.items() if name not in known)
+    return made
+
+
+def copy_tree(tree: Any) -> Any:
+    """Return a copy of a JSON tree that shares no mutable part with it."""
+    if isinstance(tree, Mapping):
+        return {key: copy_tree(each) for key, each in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [copy_tree(each) for each in tree]
+    return tree
+
+
+def _write_value(shape: Shape, value: Any) -> Any:
+    """Return a value of this shape as JSON."""
+    if value is None:
+        return None
+    match shape:
+        case Record():
+            return write_object(value)
+        case Many():
+            return [_write_value(shape.item, each) for each in value]
+        case Keyed():
+            return {key: _write_value(shape.item, each) for key, each in value.items()}
+        case JsonTree():
+            return copy_tree(value)
+        case Time():
+            return _write_time(value)
+        case _:
+            return value.value if isinstance(value, StrEnum) else value
+
+
+def _write_time(at: datetime) -> str:
+    """Return a time as ISO 8601 text, UTC as `Z`; ValueError for a naive one, whose hour is ambiguous."""
+    offset = at.utcoffset()
+    if offset is None:
+        raise ValueError(f"{at.isoformat()} has no time zone; give an aware datetime")
+    text = at.isoformat()
+    return text.removesuffix("+00:00") + "Z" if offset == timedelta() else text
+
+
+def _default_of(each: Field, owner: Any) -> Any:
+    if each.name == "trust" and isinstance(owner, Evidence):
+        return trust_in_document(owner.source, owner.type)
+    return each.fallback
+
+
+def _is_spelled_otherwise(each: Field, raw: Any, owner: Any) -> bool:
+    """Return whether writing the field of `owner` would give other JSON than `raw`; nested objects keep their own spellings."""
+    value = getattr(owner, each.attribute)
+    if raw is None or (not each.required and value == _default_of(each, owner)):
+        return True
+    if isinstance(getattr(each.shape, "item", each.shape), Record | JsonTree):
+        return False
+    written: Any = _write_value(each.shape, value)
+    return type(written) is not type(raw) or bool(written != raw)
+
+
+def _reads_as(each: Field, raw: Any, value: Any) -> bool:
+    """Return whether a kept spelling still means `value`."""
+    if raw is None and each.takes_null:
+        return bool(value == each.fallback)
+    read = each.shape.read(raw, (), open_reading())
+    return read is not BROKEN and bool(read == value)
+
+
+def _rules(cls: type, each: ClassField[Any]) -> Rules | None:
+    place = (cls, each.name)
+    if each.name == "extra" or place in _OF_THE_STORE:
+        return None
+    is_required = each.default is MISSING and each.default_factory is MISSING
+    low, high = _BOUNDS.get(place, (None if each.name in _FREE_NUMBERS else 0, None))
+    return {
+        "name": _JSON_NAMES.get(each.name, each.name),
+        "low": low,
+        "high": high,
+        "filled": place in _FILLED or (is_required and each.name.endswith("_id")),
+        "required": place in _ALWAYS,
+        "nullable": place in _NULLABLE,
+    }
+
+
+def _choice(of: type[StrEnum]) -> Shape:
+    aliases = ROLE_ALIASES if of is Role else EMPTY
+    return OpenChoice(words=tuple(member.value for member in of), of=of, aliases=aliases)
+
+
+_TABLES = TypeTables(
+    rules=_rules, record=DocumentRecord, choice=_choice, shapes={Any: JsonTree(), datetime: Time()}, made={}
+)

@@ -16,7 +16,7 @@ from mnemosyne.world.build import build_world
 from mnemosyne.world.checking.doubts import find_doubts
 from mnemosyne.world.checking.links import check_links
 from mnemosyne.world.describe import describe
-from mnemosyne.world.format.faults import FaultList
+from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.pack_json import check_format, pack_from_json, pack_to_json
 from mnemosyne.world.reading.draft import read_draft
 from mnemosyne.world.reading.files import PackFolder, pack_of_files, read_folder
@@ -51,20 +51,20 @@ def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[Wo
     """Return the world in a pack as `load_world` does, with warnings of the same form about legal content that is
     probably a mistake.
     """
-    faults = FaultList()
+    faults = PackFaults()
     return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)
 
 
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
     """Return the world of a pack whose files are given by relative name, checked as one in a folder; WorldPackError as for that."""
-    return _load(pack_of_files(files), FaultList(), try_patterns=False)[0]
+    return _load(pack_of_files(files), PackFaults(), try_patterns=False)[0]
 
 
 def load_world_json(value: Mapping[str, Any], *, most_faults: int = 0) -> WorldPack:
     """Return the world of a pack in the JSON of `pack_to_json`, checked like a folder; WorldPackError with the names of
     fields in place of files and lines. `most_faults`: stop at so many (0: find all).
     """
-    faults, pack = FaultList(most=most_faults), value.get("pack")
+    faults, pack = PackFaults(last=most_faults), value.get("pack")
     if not isinstance(pack, Mapping):
         raise WorldPackError(("pack: must be an object that has the fields of a world pack",))
     try:
@@ -76,7 +76,7 @@ def load_world_json(value: Mapping[str, Any], *, most_faults: int = 0) -> WorldP
         raise WorldPackError((f"pack: {error}",)) from None
 
 
-def _load(pack: PackFolder, faults: FaultList, *, try_patterns: bool) -> tuple[WorldPack, tuple[str, ...]]:
+def _load(pack: PackFolder, faults: PackFaults, *, try_patterns: bool) -> tuple[WorldPack, tuple[str, ...]]:
     draft = read_draft(pack, faults)
     tree = check_links(draft, faults, try_patterns=try_patterns)
     faults.close()

@@ -11,7 +11,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mnemosyne import Ref, SessionDocument
-from mnemosyne.documents.shapes import Form, Kind, choices, shape_of
+from mnemosyne.documents.shapes import JsonTree, OpenChoice, Time, record_of
+from mnemosyne.shapes import Field, Flag, Keyed, Many, Number, Record, Shape, Text
+
+STRUCTURE = frozenset({"missing", "kind", "value", "empty", "plain", "version"})
+"""Codes of the faults that a JSON Schema finds too (except `plain`: infinite numbers, text that UTF-8 cannot write)."""
 
 FOLDER = Path(__file__).parent / "session_documents"
 """Two whole session documents, character by character."""
@@ -45,37 +49,43 @@ zones = st.sampled_from([UTC, timezone(timedelta(hours=8)), timezone(timedelta(h
 times = st.datetimes(min_value=datetime(1000, 1, 1), max_value=datetime(9000, 1, 1), timezones=zones)
 
 
-def values(kind: Kind) -> st.SearchStrategy[Any]:
-    """Return values of one kind."""
-    low, high = kind.minimum, kind.maximum
-    scalars: dict[Form, st.SearchStrategy[Any]] = {
-        Form.TEXT: st.text(min_size=1 if kind.filled else 0, max_size=6),
-        Form.WHOLE: st.integers(0, 2**40),
-        Form.NUMBER: st.floats(low, high, allow_nan=False, allow_infinity=False),
-        Form.FLAG: st.booleans(),
-        Form.TIME: times,
-        Form.TREE: trees,
-    }
-    if kind.form in scalars:
-        made = scalars[kind.form]
-    elif kind.form is Form.CHOICE:
-        made = st.sampled_from(list(kind.of))
-    elif kind.form is Form.OBJECT:
-        made = objects(kind.of)
-    elif kind.form is Form.MANY:
-        assert kind.item is not None
-        made = st.lists(values(kind.item), min_size=1 if kind.filled else 0, max_size=3).map(tuple)
-    else:
-        assert kind.item is not None
-        made = st.dictionaries(texts, values(kind.item), max_size=2)
-    return st.none() | made if kind.nullable and kind.form is not Form.MANY else made
+def values(shape: Shape) -> st.SearchStrategy[Any]:
+    """Return values of one shape."""
+    match shape:
+        case Text():
+            return st.text(min_size=int(shape.filled), max_size=6)
+        case Number(whole=True):
+            return st.integers(0, 2**40)
+        case Number():
+            return st.floats(shape.low, shape.high, allow_nan=False, allow_infinity=False)
+        case Flag():
+            return st.booleans()
+        case Time():
+            return times
+        case JsonTree():
+            return trees
+        case OpenChoice():
+            return st.sampled_from(list(shape.of))
+        case Record():
+            return objects(shape.of)
+        case Many():
+            return st.lists(values(shape.item), min_size=shape.least, max_size=3).map(tuple)
+        case Keyed():
+            return st.dictionaries(texts, values(shape.item), max_size=2)
+    raise TypeError(shape)
+
+
+def field_values(each: Field) -> st.SearchStrategy[Any]:
+    """Return values of one field."""
+    made = values(each.shape)
+    return st.none() | made if each.takes_null and not isinstance(each.shape, Many) else made
 
 
 def objects(cls: type) -> st.SearchStrategy[Any]:
     """Return values of a type of the schema, with unknown fields where it is open."""
-    shape = shape_of(cls)
-    parts = {each.name: values(each.kind) for each in shape.fields}
-    return st.builds(cls, **parts, **({"extra": unknown} if shape.open else {}))
+    table = record_of(cls)
+    parts = {each.attribute: field_values(each) for each in table.fields}
+    return st.builds(cls, **parts, **({"extra": unknown} if table.is_open else {}))
 
 
 def sound(doc: SessionDocument) -> SessionDocument:
@@ -115,38 +125,46 @@ def sound(doc: SessionDocument) -> SessionDocument:
 documents = objects(SessionDocument).map(sound)
 
 
-def raw_values(kind: Kind) -> st.SearchStrategy[Any]:
-    """Return JSON of one kind, in any spelling that is no error."""
-    if kind.form is Form.CHOICE:
-        words = list(choices(kind))
-        made: st.SearchStrategy[Any] = st.sampled_from(
-            [*words, *kind.aliases, "|".join(words), f"{words[-1]}|{words[0]}"]
-        )
-    elif kind.form is Form.TIME:
-        stamps = ["2026-01-20T10:00:00Z", "2026-01-20T10:00:00+00:00", "20260120T100000+0800", "2026-01-20", "…", ""]
-        made = st.sampled_from(stamps) | times.map(datetime.isoformat)
-    elif kind.form is Form.OBJECT:
-        made = raw_objects(kind.of)
-    elif kind.form is Form.MANY:
-        assert kind.item is not None
-        made = st.lists(raw_values(kind.item), min_size=1 if kind.filled else 0, max_size=3)
-    elif kind.form is Form.KEYED:
-        assert kind.item is not None
-        made = st.dictionaries(texts, raw_values(kind.item), max_size=2)
-    elif kind.form is Form.NUMBER:
-        made = st.sampled_from([0, 1]) | st.floats(kind.minimum, kind.maximum, allow_nan=False, allow_infinity=False)
-    elif kind.form is Form.WHOLE:
-        made = st.integers(0, 2**40) | st.integers(0, 9).map(float)
-    else:
-        return values(kind)
-    return st.none() | made if kind.nullable else made
+def raw_values(shape: Shape) -> st.SearchStrategy[Any]:
+    """Return JSON of one shape, in any spelling that is no error."""
+    match shape:
+        case OpenChoice():
+            words = shape.words
+            return st.sampled_from([*words, *shape.aliases, "|".join(words), f"{words[-1]}|{words[0]}"])
+        case Time():
+            stamps = [
+                "2026-01-20T10:00:00Z",
+                "2026-01-20T10:00:00+00:00",
+                "20260120T100000+0800",
+                "2026-01-20",
+                "…",
+                "",
+            ]
+            return st.sampled_from(stamps) | times.map(datetime.isoformat)
+        case Record():
+            return raw_objects(shape.of)
+        case Many():
+            return st.lists(raw_values(shape.item), min_size=shape.least, max_size=3)
+        case Keyed():
+            return st.dictionaries(texts, raw_values(shape.item), max_size=2)
+        case Number(whole=True):
+            return st.integers(0, 2**40) | st.integers(0, 9).map(float)
+        case Number():
+            return st.sampled_from([0, 1]) | st.floats(shape.low, shape.high, allow_nan=False, allow_infinity=False)
+    return values(shape)
+
+
+def raw_field_values(each: Field) -> st.SearchStrategy[Any]:
+    """Return JSON of one field."""
+    made = raw_values(each.shape)
+    return st.none() | made if each.takes_null else made
 
 
 def raw_objects(cls: type) -> st.SearchStrategy[dict[str, Any]]:
     """Return the JSON of a type: what is required, any of the rest, and unknown fields."""
-    shape = shape_of(cls)
-    required = {each.json: raw_values(each.kind) for each in shape.fields if each.required}
-    optional = {each.json: raw_values(each.kind) for each in shape.fields if not each.required}
+    table = record_of(cls)
+    required = {each.name: raw_field_values(each) for each in table.fields if each.required}
+    optional = {each.name: raw_field_values(each) for each in table.fields if not each.required}
     known = st.fixed_dictionaries(required, optional=optional)
     return st.tuples(unknown, known).map(lambda both: {**both[0], **both[1]})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from document_parts import EXAMPLES, documents, raw_documents, smallest, trees
+from document_parts import EXAMPLES, STRUCTURE, documents, raw_documents, smallest, trees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -29,15 +29,14 @@ from mnemosyne import (
     document_to_json,
 )
 from mnemosyne.core import codec
-from mnemosyne.documents.faults import STRUCTURE, Severity
 from mnemosyne.documents.json_schema import (
     PACKAGE_FILE,
     SESSION_FILE,
     package_schema,
     publish,
-    schema_text,
     session_schema,
 )
+from mnemosyne.shapes import Severity, schema_document
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema"
 RENEW = "run `python -m mnemosyne.documents.json_schema docs/schema`"
@@ -520,10 +519,10 @@ def test_check_and_schema_agree_on_every_broken_structure(name: str, data: st.Da
 
 def test_the_published_schemas_are_current_and_are_schemas(tmp_path: Path) -> None:
     for name, schema in ((SESSION_FILE, session_schema()), (PACKAGE_FILE, package_schema())):
-        assert (DOCS / name).read_text(encoding="utf-8") == schema_text(schema), RENEW
+        assert (DOCS / name).read_text(encoding="utf-8") == schema_document(schema), RENEW
         Draft202012Validator.check_schema(schema)
     publish(tmp_path / "new")
-    assert (tmp_path / "new" / SESSION_FILE).read_text(encoding="utf-8") == schema_text(session_schema())
+    assert (tmp_path / "new" / SESSION_FILE).read_text(encoding="utf-8") == schema_document(session_schema())
 
 
 def test_the_schema_names_what_the_specification_names() -> None:

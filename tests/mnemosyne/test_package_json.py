@@ -7,15 +7,15 @@ import json
 from typing import Any
 
 import pytest
-from document_parts import objects, trees
+from document_parts import STRUCTURE, objects, trees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mnemosyne import ContextPackage, SchemaValidationError, package_from_json, package_to_json
-from mnemosyne.documents.faults import STRUCTURE, Severity
 from mnemosyne.documents.json_schema import package_schema
 from mnemosyne.documents.package_json import package_faults
+from mnemosyne.shapes import Severity
 
 VALIDATOR = Draft202012Validator(package_schema())
 slow = settings(

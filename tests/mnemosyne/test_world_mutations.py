@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator
 
 from filament import dump_yaml, load_yaml
 from mnemosyne import WorldPack, WorldPackError, load_world
-from mnemosyne.world.format.check import check
-from mnemosyne.world.format.faults import FaultList, SourceLocation
-from mnemosyne.world.publish import FILES, schema_of
+from mnemosyne.shapes import SourceLocation
+from mnemosyne.world.format.check import PackFaults, check
+from mnemosyne.world.format.fields import FILES
 from mnemosyne.world.scaffold import starter_files
 
 BASE = {language: starter_files(language) for language in ("en", "zh")}
@@ -136,7 +136,7 @@ def test_lines_lost_or_doubled_never_crash(data: st.DataObject) -> None:
 def test_the_schema_takes_what_loads(language: str) -> None:
     for name in YAML_NAMES:
         shape = FILES[name.partition("/")[0].removesuffix(".yaml")]
-        Draft202012Validator(schema_of(shape)).validate(load_yaml(BASE[language][name].decode()))
+        Draft202012Validator(shape.schema()).validate(load_yaml(BASE[language][name].decode()))
 
 
 @MANY
@@ -150,9 +150,9 @@ def test_check_and_schema_agree_on_shapes(data: st.DataObject) -> None:
     )
     tree = changed(tree, path, lambda _old: new)
     shape = FILES[name.partition("/")[0].removesuffix(".yaml")]
-    faults = FaultList()
+    faults = PackFaults()
     check(shape, tree, SourceLocation(file=name), faults)
-    told = [error.message for error in Draft202012Validator(schema_of(shape)).iter_errors(tree)]
+    told = [error.message for error in Draft202012Validator(shape.schema()).iter_errors(tree)]
     if told:
         assert len(faults), (json.dumps(tree, ensure_ascii=False), told)
     elif not _beyond_shape(name, path):

@@ -31,13 +31,13 @@ from mnemosyne.core.errors import CodecError, SchemaValidationError
 from mnemosyne.core.json_text import json_text, parse_json
 from mnemosyne.core.masking.controls import escape_json_controls
 from mnemosyne.documents.archive import describe_tree, export_session, import_session, read_tree, tree_faults
-from mnemosyne.documents.faults import Severity
-from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
+from mnemosyne.documents.json_schema import package_schema, session_schema
 from mnemosyne.documents.package_json import is_package, package_faults
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
 from mnemosyne.evidence.documents import index_documents
 from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
+from mnemosyne.shapes import Severity, schema_document
 from mnemosyne.world import publish
 
 doc = typer.Typer(
@@ -63,8 +63,8 @@ class SchemaName(StrEnum):
 
 
 _SCHEMAS: Mapping[SchemaName, Callable[[], str]] = {
-    SchemaName.SESSION: lambda: schema_text(session_schema()),
-    SchemaName.PACKAGE: lambda: schema_text(package_schema()),
+    SchemaName.SESSION: lambda: schema_document(session_schema()),
+    SchemaName.PACKAGE: lambda: schema_document(package_schema()),
     SchemaName.WORLD: publish.schema_text,
     SchemaName.SETTINGS: reference.schema_text,
 }

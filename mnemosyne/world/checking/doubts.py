@@ -8,8 +8,9 @@ from typing import Any
 
 from filament.state.conventions import META, is_pair, meta_of
 from filament.state.rules import EXTENSIBLE, TEMPLATE, Rules, is_group
+from mnemosyne.shapes import FaultList, SourceLocation
 from mnemosyne.world.checking.state import StateTree, Where, walk_nodes
-from mnemosyne.world.format.faults import FaultList, SourceLocation
+from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.reading.draft import Part
 
 LARGE_PERSONA_CHARS = 20_000
@@ -23,7 +24,7 @@ _WORDS, _CHARS_CJK = 3, 5
 
 def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
     """Return the doubts about the state of a pack without faults and about its persona (in the file `world`), as sentences."""
-    doubts, persona, place = FaultList(), world.value["persona"], world.place.at("persona")
+    doubts, persona, place = PackFaults(), world.value["persona"], world.place.at("persona")
     _find_pairs(tree.root, tree.where, doubts)
     for path, node, rules, _ in walk_nodes(tree.root):
         if isinstance(node, dict):

@@ -10,10 +10,10 @@ from filament import Authority, Remark, judge_ops
 from mnemosyne.chains.quantities import calculate, expand_pattern, is_expression
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import QUEST_UPDATE, Comparison, Condition
+from mnemosyne.shapes import BROKEN, FaultList, SourceLocation, did_you_mean
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree, with_types
-from mnemosyne.world.format.check import BROKEN, iterate_sound
-from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
+from mnemosyne.world.format.check import iterate_sound
 from mnemosyne.world.format.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
 from mnemosyne.world.reading.draft import Item, PackDraft, Part
 

@@ -1,6 +1,6 @@
 """The pack format as tables: every file, every key, its shape, its default and a sentence about it.
 
-`check` checks packs by these tables; `publish` generates the JSON Schema and the tables of the authors' page from them.
+Packs are checked by these tables; `publish` generates the JSON Schema and the tables of the authors' page from them.
 """
 
 from __future__ import annotations
@@ -9,22 +9,8 @@ from filament.state.quests import OBJECTIVE_STATUSES as OBJECTIVE_STATUSES
 from filament.state.quests import QUEST_STATUSES as QUEST_STATUSES
 from mnemosyne.schema.memory import Comparison, LoreCategory
 from mnemosyne.schema.world import ACTIVATIONS, INTENTS, RECALL
-from mnemosyne.world.format.shapes import (
-    SLUG,
-    Anything,
-    Choice,
-    Described,
-    Field,
-    Flag,
-    Many,
-    Number,
-    OpList,
-    Record,
-    ShortCondition,
-    Text,
-    Tree,
-    identifier,
-)
+from mnemosyne.shapes import Anything, Choice, Field, Flag, Many, Number, Record, Shape, Text
+from mnemosyne.world.format.shapes import SLUG, Described, OpList, ShortCondition, Tree, identifier
 
 VERBS = ("SET", "PUSH", "ADD", "SUB", "MUL", "DIV", "POP", "DELETE")
 TEMPORALS = ("past", "now", "future")
@@ -379,3 +365,15 @@ LORE_FILE = Many(item=LORE)
 INJECTIONS_FILE = Many(item=INJECTION)
 QUESTS_FILE = Many(item=QUEST)
 ACTIONS_FILE = Many(item=ACTION)
+
+FILES: dict[str, Shape] = {
+    "world": WORLD,
+    "lore": LORE_FILE,
+    "lore_entry": LORE,
+    "quests": QUESTS_FILE,
+    "actions": ACTIONS_FILE,
+    "planner": PLANNER,
+    "injections": INJECTIONS_FILE,
+    "history": HISTORY,
+}
+"""The shapes of the files of a pack by the names of their schemas; `lore_entry` is a file of one entry."""

@@ -11,8 +11,8 @@ from filament.payload import load_yaml_marked
 from mnemosyne.core.errors import CodecError
 from mnemosyne.core.json_text import parse_json
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.world.format.check import BROKEN, check, iterate_sound
-from mnemosyne.world.format.faults import FaultList, SourceLocation
+from mnemosyne.shapes import BROKEN, FaultList, Shape, SourceLocation
+from mnemosyne.world.format.check import check, iterate_sound
 from mnemosyne.world.format.fields import (
     ACTIONS_FILE,
     HISTORY,
@@ -23,7 +23,6 @@ from mnemosyne.world.format.fields import (
     QUESTS_FILE,
     WORLD,
 )
-from mnemosyne.world.format.shapes import Shape
 from mnemosyne.world.reading.files import IMPORTED_FILE, LORE_FOLDER, WORLD_FILE, PackFolder, decode
 from mnemosyne.world.reading.markdown import split_markdown
 

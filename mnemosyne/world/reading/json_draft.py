@@ -24,10 +24,9 @@ from mnemosyne.schema.world import (
     TemplateRule,
     WorldPack,
 )
+from mnemosyne.shapes import BROKEN, NO_LINES, FaultList, Many, Record, SourceLocation, did_you_mean
 from mnemosyne.world.format import fields as tables
-from mnemosyne.world.format.check import BROKEN, check, iterate_sound
-from mnemosyne.world.format.faults import NO_LINES, FaultList, SourceLocation, did_you_mean
-from mnemosyne.world.format.shapes import Many, Record
+from mnemosyne.world.format.check import check, iterate_sound
 from mnemosyne.world.reading.draft import Item, PackDraft, Part, all_have_ids
 
 _LORE_NAMES = {"id": "entry_id", "name": "title", "category": "kind", "content": "text"}

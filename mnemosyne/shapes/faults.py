@@ -1,0 +1,204 @@
+"""Faults of a tree of values: each with its file, line and key, collected so that all are reported at once."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import islice
+from math import inf
+from typing import Any
+
+from mnemosyne.core.plain_values import Path as KeyPath
+
+NO_LINES: Mapping[KeyPath, int] = {(): 0}
+_MOST_COMPARED = 2_000
+"""So many words are compared with a misspelt one, which takes some ten milliseconds."""
+_WORD = re.compile(r"[\w-]+")
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a mapping",
+    type(None): "empty",
+}
+
+
+class Severity(StrEnum):
+    """Weight of a fault: a tree with an error is refused; a warning is reported, and the tree is accepted."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceLocation:
+    """A key of one file: `file` as it is shown, `path` from the file's root, `prefix` the name of that root.
+
+    `lines` maps key paths to 1-based lines; a path that is not in it has the line of its nearest parent. `NO_LINES`: there is no
+    such file, or it is a folder. `names` are shown in place of keys, by the path of a key without numbers (`lore.id`).
+    """
+
+    file: str = ""
+    path: KeyPath = ()
+    prefix: str = ""
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, *steps: str | int) -> SourceLocation:
+        """Return the place of a child at these steps."""
+        return replace(self, path=(*self.path, *steps))
+
+    @property
+    def line(self) -> int:
+        """The 1-based line of the key, or of its nearest parent that has one; 0 if there are no lines."""
+        for length in range(len(self.path), -1, -1):
+            if (line := self.lines.get(self.path[:length])) is not None:
+                return line
+        return 1 if self.file else 0
+
+    @property
+    def key(self) -> str:
+        """The key as people write it: `lore[3].category`, `state.hero.health`."""
+        text, keys = self.prefix, ""
+        for step in self.path:
+            if isinstance(step, int):
+                text += f"[{step}]"
+                continue
+            keys = f"{keys}.{step}" if keys else step
+            name = self.names.get(keys, step)
+            text += f".{name}" if text else name
+        return text
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """One fault: `path` is the key as it is shown (`session.messages[2].role`), `what` is wrong and what to do.
+
+    `code` is for programs: `missing`, `unknown`, `kind`, `value`, `empty` and `plain` of a tree's structure, and more of a kind of
+    file. `file` and `line` (1-based) are '' and 0 for a tree that came from no file.
+    """
+
+    path: str
+    what: str
+    code: str = "value"
+    severity: Severity = Severity.ERROR
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return ": ".join(part for part in (where, self.path, self.what) if part)
+
+
+@dataclass(kw_only=True, slots=True)
+class FaultList:
+    """All faults found so far, in the order of reading, each once; above `most` they are only counted."""
+
+    most: float = inf
+    _found: dict[Fault, None] = field(default_factory=dict)
+    _unnamed: int = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further faults are only counted, so that no work for their sentences is worth while."""
+        return len(self._found) >= self.most
+
+    @property
+    def found(self) -> tuple[Fault, ...]:
+        """The faults that are named."""
+        return tuple(self._found)
+
+    def add(
+        self, place: SourceLocation, what: str, *, code: str = "value", severity: Severity = Severity.ERROR
+    ) -> None:
+        """Add a fault at `place`; `what` says what is wrong and, after a semicolon, what to do."""
+        if self.is_full:
+            self._unnamed += 1
+            return
+        fault = Fault(path=place.key, what=what, code=code, severity=severity, file=place.file, line=place.line)
+        self._found[fault] = None
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return one sentence for each fault, and one for those that are only counted."""
+        more = (f"and {self._unnamed} more faults",) if self._unnamed else ()
+        return (*map(str, self._found), *more)
+
+
+def child(path: str, step: str | int) -> str:
+    """Return the path of a child in a document: `tasks[2].name`, or `evidences["a.b"]` for a key that is not a word."""
+    if isinstance(step, int):
+        return f"{path}[{step}]"
+    if _WORD.fullmatch(step) is None:
+        return f"{path}[{json.dumps(step, ensure_ascii=True)}]"
+    return f"{path}.{step}" if path else step
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the known word most similar to `word`, or an empty text."""
+    choices = list(islice(known, _MOST_COMPARED))
+    near = difflib.get_close_matches(word, choices, n=1) or difflib.get_close_matches(word.casefold(), choices, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def kind_name(value: object) -> str:
+    """Return the kind of a value in words (`a list`, `text`)."""
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+class Wording:
+    """Sentences of the faults that every shape can have. A kind of file whose sentences differ has a subclass."""
+
+    def wrong_kind(self, value: Any, wanted: str) -> str:
+        """Return the sentence for a value that is of another kind than `wanted`, such as `a list`."""
+        hint = "; change it"
+        if wanted == "text" and isinstance(value, bool | int | float):
+            hint = "; write it in quotes"
+        elif wanted == "text" and value is not None and not isinstance(value, list | dict):
+            hint = "; write it in quotes, because YAML reads it as something else"
+        elif wanted == "a list" and isinstance(value, str):
+            hint = "; write [ ] around it"
+        elif value is None:
+            hint = "; fill it in or remove the key"
+        return f"is {kind_name(value)}, but must be {wanted}{hint}"
+
+    def hidden(self, wanted: str) -> str:
+        """Return the sentence for a credential of another kind than `wanted`, of which nothing is shown."""
+        return f"must be {wanted}; put it in quotes"
+
+    def outside(self, value: float, low: float | None, high: float | None) -> str:
+        """Return the sentence for a number outside its bounds."""
+        return f"is {value}; it must be {f'{low:g} or more' if high is None else f'between {low:g} and {high:g}'}"
+
+    def no_choice(self, value: str, words: tuple[str, ...]) -> str:
+        """Return the sentence for a text that is none of a few words."""
+        near = did_you_mean(value, words) or "; choose one of these"
+        return f"is {value[:80]!r}, but must be one of {', '.join(words)}{near}"
+
+    def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
+        """Return the sentence for a required key; `unknown` are the keys that are there and not known."""
+        return f"is missing; write it: {doc[0].lower()}{doc[1:]}".rstrip(".")
+
+    def unknown(self, key: str, path: KeyPath, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
+        """Return the sentence for a key that is not among the `known` ones of `label`; `unwritten` are those that are not there."""
+        near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
+        return f"is not a key of {label}{near}"
+
+    def empty(self) -> str:
+        """Return the sentence for a text without a character."""
+        return "is empty; write something or remove it"
+
+    def too_few(self, count: int, least: int) -> str:
+        """Return the sentence for a list of fewer than `least` items."""
+        return f"has {count} items; write at least {least}"
