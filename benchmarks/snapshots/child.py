@@ -109,7 +109,6 @@ async def _opened(order: Order) -> AsyncIterator[tuple[SqliteStore, TieredIndex,
         index,
         made,
         CalibratedEstimator(),
-        index_degradations=index.degradations_for,
         vector_patience_seconds=60.0,
     )
     try:

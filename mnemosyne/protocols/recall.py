@@ -5,9 +5,10 @@ Recall reads a store only through `EntrySource`. It must not import another modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -126,13 +127,22 @@ class EntrySource(Protocol):
 class Index(Protocol):
     """Finds entries by words and by vectors, one scope per search.
 
+    An implementation inherits from it: the methods from `search_texts` on have bodies that serve an index which holds each scope
+    whole, in this process, with vectors of one embedder.
+
     1. Entries given to `add` are found by the next search.
     2. A search returns only entries that its filter admits, best first, at most `limit`; ties are ordered by entry id.
     3. Adding an entry id again replaces it.
     4. Chinese and English words are both found.
     5. Vectors of two models are never compared.
     6. A folder that cannot be read or written is named by `faults`; searching continues with the rest.
-    7. After `drop` a scope is gone, damaged files included, and can be added again; its faults are cleared.
+    7. After `drop` a scope is gone, damaged files and what is staged for it included, and can be added again; its faults are
+       cleared.
+    8. A scope has one embedder: that of the entries with vectors that were added last.
+    9. After `adopt` the scope has what the staged scope had, and the staged scope is gone.
+    10. A damaged row is found by no search, its id is not among `newest_ids`, and `faults` names it until `remove_lost`.
+    11. While only a part of a scope is searched, each entry of it has its own id, sequence and chain, `watermark` is one up to
+        which the part was written, and what is added to the part is in the whole.
     """
 
     async def add(
@@ -195,19 +205,21 @@ class Index(Protocol):
         """Write pending rows and release files."""
         ...
 
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+        """Return the hits of `search_text` for each search, in their order, from one switch of threads where the index can. Scopes
+        that are searched in place count together with those beside them (`TextSearch.beside`).
+        """
+        return [await self.search_text(*each[:3]) for each in searches]
 
-@runtime_checkable
-class ReencodableIndex(Index, Protocol):
-    """An `Index` whose scopes can be given the vectors of another embedder while the present ones serve.
-
-    1. A scope has one embedder: that of the entries with vectors that were added last.
-    2. After `adopt` the scope has the content of the staged scope, and the staged scope is gone.
-    3. `drop` also removes the staged replacement of the scope.
-    """
+    def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
+        """Return the degradation codes that apply when these scopes are searched."""
+        return ()
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
-        ...
+        """Return the name of the embedder whose vectors the scope has; empty if it has none, or the index does not know it: then
+        nothing is staged for the scope.
+        """
+        return ""
 
     async def adopt(self, scope: str, staged: str) -> None:
         """Replace a scope by its staged scope, which has at least the same entries; the caller keeps others from
@@ -216,92 +228,49 @@ class ReencodableIndex(Index, Protocol):
         Raises:
             IndexUnavailableError: the scope may then have entries of both; another call finishes the change.
         """
-        ...
+        await self.drop(staged)
 
-
-@runtime_checkable
-class BatchIndex(Index, Protocol):
-    """An `Index` that answers several searches for words at once, so that a recall costs it one switch of threads."""
-
-    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return the hits of each search, in their order, like `search_text`. Scopes that are searched in place count
-        with their `TextSearch.beside`.
+    def snapshot_of(self, scope: str) -> str:
+        """Return the id of the published snapshot in which a scope is searched, whose vectors it then has; empty if it is in none.
+        A snapshot is not changed: what is added stays in memory.
         """
-        ...
+        return ""
 
-
-@runtime_checkable
-class MendableIndex(Index, Protocol):
-    """An `Index` that notices damaged rows when it reads a scope, and works without them until they are made again.
-
-    1. A damaged row is found by no search, and its id is not among `newest_ids`.
-    2. `faults` names the damage until `remove_lost`.
-    """
+    async def export(self, scope: str, target: Path) -> bool | None:
+        """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
+        the sequences of this store, or None, with nothing written, if the index has no files of it. Takes long.
+        IndexUnavailableError.
+        """
+        return None
 
     async def has_lost(self, scope: str) -> bool:
         """Return whether rows of a scope were damaged and left out when it was read."""
-        ...
+        return False
 
-    async def remove_lost(self, scope: str) -> None:
-        """Delete the damaged rows of a scope for good, after their entries were added again."""
-        ...
-
-
-@runtime_checkable
-class PartialIndex(Index, Protocol):
-    """An `Index` that may search a part of a scope while it reads the rest.
-
-    1. Each entry of a part has its own id, sequence and chain; every entry up to the part's `watermark` is in it.
-    2. An entry that is added to a part is in the whole.
-    """
-
-    async def read_stored(self, scope: str) -> None:
-        """Search only the stored rows of a scope from now on, complete and checked, not a copy made for a quick
-        start.
+    async def remove_lost(self, scope: str) -> bool:
+        """Delete the damaged rows of a scope for good, after their entries were added again; return False if another process has
+        written to the scope meanwhile, which is read again then.
         """
-        ...
+        return True
 
-    async def wait_until_whole(self, scope: str) -> bool:
-        """Wait until the whole of a scope is searched; return whether only a part was searched before.
-
-        Call it before anything that looks for missing entries of the scope.
+    async def wait_until_whole(self, scope: str, *, is_reread: bool = False) -> bool:
+        """Return when the whole of a scope is searched, and whether a part was searched before. Call it before anything that looks
+        for missing entries in the scope. `is_reread`: read the stored rows again and check them, whatever was made of them to
+        start quickly.
         """
-        ...
+        return False
 
-
-@runtime_checkable
-class SnapshotIndex(Index, Protocol):
-    """An `Index` that may search a scope in a published snapshot. The snapshot is not changed: added entries stay in
-    memory.
-    """
-
-    def snapshot_of(self, scope: str) -> str:
-        """Return the id of the snapshot in which a scope is searched, whose vectors it then has; empty if there is
-        none.
+    async def refresh(self, scope: str) -> bool:
+        """Forget everything held of a scope if another host has dropped it since, as an erasure does; return whether it was
+        forgotten. Never raises.
         """
-        ...
+        return False
 
-
-@runtime_checkable
-class EvictingIndex(Index, Protocol):
-    """An `Index` that keeps scopes in memory."""
-
-    async def evict(self) -> None:
-        """Remove the scopes that were used longest ago from memory, beyond the index's limit; they are read again at
-        their next use.
-
-        It costs next to nothing if the limit is kept.
+    async def evict(self) -> int:
+        """Take the scopes that were used longest ago out of memory, beyond the limits of the index; they are read again at
+        their next use. Return the number of scopes beyond the limits; costs next to nothing if there are none.
         """
-        ...
-
-
-@runtime_checkable
-class SharedIndex(Index, Protocol):
-    """An `Index` whose rows other hosts may change."""
-
-    async def refresh(self, scope: str) -> None:
-        """Forget the rows of a scope if another host has dropped it since, as an erasure does; never raises."""
-        ...
+        return 0
 
 
 class VectorStore(Protocol):
@@ -365,21 +334,6 @@ class SegmentStore(Protocol):
 
     async def drop(self, scope: str) -> None:
         """Remove the chain of a scope. StoreError."""
-        ...
-
-
-@runtime_checkable
-class SharedIndexStore(Protocol):
-    """A store for several hosts, which share vectors and index rows in it."""
-
-    @property
-    def vectors(self) -> VectorStore:
-        """Return the vectors of this store's tenant."""
-        ...
-
-    @property
-    def segments(self) -> SegmentStore:
-        """Return the index rows of this store's tenant."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Protocols for the maintenance of a store: archived sessions, leases, and usage figures.
 
-A store without it (of a plugin) is maintained by its owner. It must not import another module of protocols.
+A store without it (of a plugin) is maintained by its owner. Of the protocols it imports those of recall only.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from mnemosyne.protocols.recall import SegmentStore, VectorStore
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.memory import EMPTY
 
@@ -198,8 +199,8 @@ class StoreUpkeep(Protocol):
 
 
 @runtime_checkable
-class SharedIndexUpkeep(Protocol):
-    """A `SharedIndexStore` that one worker can maintain for all its hosts.
+class SharedIndexStore(Protocol):
+    """A store for several hosts, which share vectors and index rows in it; one worker maintains these for all hosts.
 
     1. Owned data stays: a vector while an entry has its text, a chain of segments while all its rows are of entries. A
        scope that is neither a session's nor a world's is not touched.
@@ -208,6 +209,16 @@ class SharedIndexUpkeep(Protocol):
 
     Methods raise the same errors as those of `Store`.
     """
+
+    @property
+    def vectors(self) -> VectorStore:
+        """The vectors of this store's tenant."""
+        ...
+
+    @property
+    def segments(self) -> SegmentStore:
+        """The index rows of this store's tenant."""
+        ...
 
     async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
         """Return the next `limit` scopes, after `after`, that have vectors or index rows, sorted."""

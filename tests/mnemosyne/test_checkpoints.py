@@ -249,9 +249,7 @@ async def test_recall_says_what_was_searched_and_feeding_waits_for_the_whole(tmp
     await later.close()
     checkpoint_file(str(tmp_path), SCOPE).write_bytes(early)
     index, model = TieredIndex(tmp_path), LetterEmbedder()
-    one = HybridRetriever(
-        source, index, model, CalibratedEstimator(), inline_vectors=0, index_degradations=index.degradations_for
-    )
+    one = HybridRetriever(source, index, model, CalibratedEstimator(), inline_vectors=0)
     recall = await one.recall(question("house3 钥匙", world_id=""))
     assert recall.candidates
     assert "index_loading" in recall.degradations

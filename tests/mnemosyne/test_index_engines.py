@@ -16,6 +16,8 @@ from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
 from mnemosyne import Chain, Index, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
+from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
+from mnemosyne.schema.query import TextSearch
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +30,7 @@ LORE = [
 VECTORS = unit([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0.2, 0, 0], [0, 1, 0.2, 0]])
 
 
-@pytest.fixture(params=["memory", "lance", "lance_big", "tiered", "big", "import", "direct"])
+@pytest.fixture(params=["memory", "lance", "lance_big", "tiered", "big", "import", "direct", "renamed"])
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Index]:
     made: dict[str, Callable[[], Index]] = {
         "memory": MemoryIndex,
@@ -38,6 +40,7 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         "big": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
         "import": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, delta_rows=0),
         "direct": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, word_rows=-1),
+        "renamed": lambda: RenamedIndex(MemoryIndex(), str.upper),
     }
     one = made[request.param]()
     yield one
@@ -53,6 +56,28 @@ async def test_what_was_added_is_found_by_the_next_search(index: Index) -> None:
     assert await ids(index.search_text("temple key", where(), 5)) == ["gate"]
     await index.add(WORLD, written(LORE[2:], 3), None)
     assert await ids(index.search_text("河畔行会 guild", where(), 5)) == ["会", "river"]
+
+
+async def test_several_searches_find_what_each_finds_on_its_own(index: Index) -> None:
+    await index.add(WORLD, written(LORE), None)
+    searches = [TextSearch(text, where(), 2) for text in ("temple key", "river coins", "nothing of it", "神庙的大门")]
+    found = await index.search_texts(searches)
+    assert found == [await index.search_text(*each[:3]) for each in searches]
+    assert [hit.entry_id for hit in found[1]][:1] == ["river"]
+
+
+async def test_an_undamaged_scope_of_one_host_needs_nothing(index: Index) -> None:
+    await index.add(WORLD, written(LORE), VECTORS, model="m")
+    assert not await index.wait_until_whole(WORLD)
+    assert not await index.has_lost(WORLD)
+    assert not await index.refresh(WORLD)
+    assert await index.evict() == 0
+    assert index.snapshot_of(WORLD) == ""
+    assert index.degradations_for([WORLD]) == ()
+    await index.wait_until_whole(WORLD, is_reread=True)
+    assert await index.remove_lost(WORLD)
+    assert await ids(index.search_vector(VECTORS[1], where(), 1, model="m")) == ["river"]
+    assert await index.encoder_of(WORLD) in ("m", "")
 
 
 async def test_chinese_and_english_are_found_alike(index: Index) -> None:

@@ -37,7 +37,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.host_parts import SystemClock
-from mnemosyne.protocols import Clock, Lease, SharedIndexUpkeep, SharedScope, Store, StoreUpkeep
+from mnemosyne.protocols import Clock, Lease, SharedIndexStore, SharedScope, Store, StoreUpkeep
 from mnemosyne.retrieval.engines.lance.files import remove_tables
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import EMPTY
@@ -223,7 +223,7 @@ class Housekeeper:
         """Remove the vectors and index rows that hosts share and that belong to nothing any more."""
         after = self._shared_after.pop(tenant, "")
         async with self._open(tenant) as (store, location):
-            if not isinstance(store, SharedIndexUpkeep):
+            if not isinstance(store, SharedIndexStore):
                 return
             counts.update({"vectors": 0, "index segments": 0})
             after, left = ("", math.inf) if deep else (after, self._set.sessions_a_pass)
@@ -318,7 +318,7 @@ class Housekeeper:
             await store.close()
 
 
-async def _tidy_scope(store: SharedIndexUpkeep, scope: str, lease: Lease) -> SharedScope:
+async def _tidy_scope(store: SharedIndexStore, scope: str, lease: Lease) -> SharedScope:
     """Remove what of a scope belongs to nothing; a scope in order is only read. Return what was removed."""
     found = await store.inspect_shared(scope)
     if found.orphaned_vectors or found.orphaned_segments:

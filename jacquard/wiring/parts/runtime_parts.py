@@ -131,7 +131,6 @@ def _open_recall_parts(request: RuntimeRequest, estimator: TokenEstimator) -> Re
         embedder,
         estimator,
         inline_vectors=0,
-        index_degradations=index.degradations_for,
         open_former=reopen_embedder,
         vectors=None if shared is None else shared.vectors,
     )

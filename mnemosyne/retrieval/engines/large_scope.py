@@ -83,15 +83,7 @@ class GraphStore(Protocol):
         ...
 
 
-class SearchEngine(Index, Protocol):
-    """An index that tells the embedder of a scope; see `ReencodableIndex`."""
-
-    async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
-        ...
-
-
-class DurableIndex(SearchEngine, GraphStore, Protocol):
+class DurableIndex(Index, GraphStore, Protocol):
     """An index that outlives the process. Every method may raise IndexUnavailableError, and ScopeDroppedError once
     another process has dropped a scope that this one had read, until `release`.
     """
@@ -147,7 +139,7 @@ class _Loss:
     chains: frozenset[Chain] | None = None
 
 
-class LargeScope:
+class LargeScope(Index):
     """An `Index` of one scope; call `open` first. `delta_rows`: the limit of new rows, and of rows of rare chains, that
     are in memory with their vectors. `held_rows`: the number of new rows that are collected before they are written.
 
@@ -307,7 +299,7 @@ class LargeScope:
         for name in (self._scope, *delta_names(self._scope)):
             await self._store.drop(name)
 
-    async def remove_lost(self) -> bool:
+    async def remove_lost(self, scope: str) -> bool:
         """Delete the damaged rows, which were made again; False where another process has written meanwhile, so that they
         must be looked for again. IndexUnavailableError, ScopeDroppedError.
         """

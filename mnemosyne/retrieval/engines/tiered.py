@@ -16,7 +16,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, StoreError
-from mnemosyne.protocols import SegmentStore, Vectors
+from mnemosyne.protocols import Index, SegmentStore, Vectors
 from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
 from mnemosyne.retrieval.engines.lance.files import remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import DurableIndex, adopt_tables, delta_names
@@ -37,7 +37,7 @@ WORD_ROWS = 2_000_000
 """The largest scope whose words are searched in memory, unless it is said otherwise."""
 
 
-class TieredIndex:
+class TieredIndex(Index):
     """An `Index` over a folder.
 
     `memory_rows`: the largest scope that is searched in memory. `word_rows`: the largest scope whose words are searched
@@ -201,17 +201,19 @@ class TieredIndex:
         served = self._served.get(scope)
         return "" if served is None else served.snapshot_id
 
-    async def remove_lost(self, scope: str) -> None:
-        """Delete the damaged rows of a scope, which were made again."""
+    async def remove_lost(self, scope: str) -> bool:
+        """Delete the damaged rows of a scope, which were made again; see `Index.remove_lost`."""
         if (served := self._served.get(scope)) is not None:
             served.incomplete = False
-            return
-        await self._places.guard(scope, partial(self._upkeep.remove_lost, scope), None)
+            return True
+        return await self._places.guard(scope, partial(self._upkeep.remove_lost, scope), False)
 
-    async def refresh(self, scope: str) -> None:
-        """Let go of what another host has erased of a scope: it is read again."""
-        if self._shared.holds(scope) and not await self._shared.is_current(scope):
+    async def refresh(self, scope: str) -> bool:
+        """Forget a scope that another host has erased, so that it is read again; return whether it was forgotten."""
+        is_old = self._shared.holds(scope) and not await self._shared.is_current(scope)
+        if is_old:
             self._places.reread(scope)
+        return is_old
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes that apply when these scopes are searched.
@@ -225,8 +227,19 @@ class TieredIndex:
         alone = ("index_in_memory",) if self._files.is_alone and large else ()
         return (*loading, *alone, *self._served.degradations_for(names))
 
-    async def read_stored(self, scope: str) -> None:
-        """Read a scope from its table, without a checkpoint; see `PartialIndex`."""
+    async def wait_until_whole(self, scope: str, *, is_reread: bool = False) -> bool:
+        """Return when a scope is searched whole, and whether it was not before; with `is_reread`, read from its table without a
+        checkpoint.
+        """
+        if is_reread:
+            await self._reread(scope)
+        await self._places.open(scope)
+        if not await self._checkpoints.wait(scope):
+            return False
+        await self._places.open(scope)
+        return True
+
+    async def _reread(self, scope: str) -> None:
         opened = self._checkpoints.get(scope)
         is_from_checkpoint = opened is not None and opened.has_checkpoint
         if scope in self._files.detached or (self._memory.holds(scope) and not is_from_checkpoint):
@@ -236,18 +249,9 @@ class TieredIndex:
         async with self._places.opening:
             if self._checkpoints.is_partial(scope) or self._memory.holds(scope):
                 self._places.reread(scope)
-        await self.wait_until_whole(scope)
-
-    async def wait_until_whole(self, scope: str) -> bool:
-        """Return when a scope is searched whole, and whether that was not so before; see `PartialIndex`."""
-        await self._places.open(scope)
-        if not await self._checkpoints.wait(scope):
-            return False
-        await self._places.open(scope)
-        return True
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Put the staged scope in the place of the scope, in folder and memory; see `ReencodableIndex.adopt`."""
+        """Put the staged scope in the place of the scope, in folder and memory; see `Index.adopt`."""
         for name in (scope, staged):
             await self.wait_until_whole(name)
             await self._places.write_held(name)
@@ -316,15 +320,14 @@ class TieredIndex:
         """
         return sum(self._memory.table(scope).memory_bytes() for scope in self._memory.scopes())
 
-    async def evict(self) -> None:
-        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
-        await self._upkeep.evict()
+    async def evict(self) -> int:
+        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`; return how many
+        they are.
+        """
+        return await self._upkeep.evict()
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
-        the sequences of this store, or None, with nothing written, where there are no files of it. Takes long.
-        IndexUnavailableError.
-        """
+        """Write all rows of a scope as one table into an empty folder; see `Index.export`."""
         return await self._upkeep.export(scope, target)
 
     async def close(self) -> None:

@@ -21,14 +21,10 @@ from anyio import to_thread
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import (
-    BatchIndex,
     Embedder,
     EntrySource,
-    EvictingIndex,
     Index,
     LoadingEmbedder,
-    PartialIndex,
-    SharedIndex,
     TokenEstimator,
     VectorStore,
 )
@@ -45,7 +41,7 @@ from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_ran
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry, overlay_scope
-from mnemosyne.schema.query import Candidate, Hit, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
+from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
 _CHARS_A_HIT = 12
@@ -62,9 +58,6 @@ class HybridRetriever:
     alone where a recall has no vector of its query.
     `vector_patience_seconds`: how long a recall at most waits for the query's vector before it continues by words. ValueError
     for an unknown arm or none.
-
-    `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
-    them.
 
     `vectors` keeps what is embedded for all hosts of a store, so that it is embedded once.
 
@@ -91,21 +84,17 @@ class HybridRetriever:
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
         weights: FusionWeights | None = None,
-        index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
         open_former: OpenEncoder = lambda name: None,
         vectors: VectorStore | None = None,
     ) -> None:
         if not arms or not arms <= ALL_ARMS:
             raise ValueError(f"arms are {sorted(ALL_ARMS)}, at least one of them; got {sorted(arms)}")
         self._source, self._index, self._estimator = source, index, estimator
-        self._shared = index if isinstance(index, SharedIndex) else None
-        self._batches = index if isinstance(index, BatchIndex) else None
         self._embedder = embedder if VECTOR in arms else None
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
         self._weights = weights
-        self._index_degradations = index_degradations
         # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._vectors = None if self._embedder is None else vectors
@@ -147,7 +136,6 @@ class HybridRetriever:
             inline_entries=self._inline_entries,
             vector_patience_seconds=self._patience_seconds,
             weights=self._weights,
-            index_degradations=self._index_degradations,
         )
         made._encoders, made._own_scopes = self._encoders.overlay(source, index, own_scopes), own_scopes
         try:
@@ -173,7 +161,7 @@ class HybridRetriever:
         """
         if self._own_scopes is not None and scope not in self._own_scopes():
             return 0
-        await self._wait_until_whole(scope)
+        await self._index.wait_until_whole(scope)
         serving = await self._encoders.find_serving(scope)
         result = await serving.indexer.index_new(scope, progress=progress)
         await serving.indexer.mend(scope)
@@ -193,11 +181,9 @@ class HybridRetriever:
             self._feeds.add(running)
             try:
                 for scope in scopes if self._held == 0 else ():
-                    if self._shared is not None:
-                        await self._shared.refresh(scope)
+                    await self._index.refresh(scope)
                     await self._encoders.feed(scope)
-                if isinstance(self._index, EvictingIndex):
-                    await self._index.evict()
+                await self._index.evict()
             finally:
                 self._feeds.discard(running)
 
@@ -217,8 +203,8 @@ class HybridRetriever:
         see `Indexer.rebuild`.
         """
         self._preview.cache_clear()
-        if not force and isinstance(self._index, PartialIndex):
-            await self._index.read_stored(scope)
+        if not force:
+            await self._index.wait_until_whole(scope, is_reread=True)
         if force:
             self._encoders.forget(scope)
         serving = self._encoders.configured if force else await self._encoders.find_serving(scope)
@@ -228,10 +214,6 @@ class HybridRetriever:
         former = "" if serving.embedder is None else serving.embedder.name
         fault = await self._encoders.change(scope, progress)
         return replace(result, fault=fault, former_encoder=former)
-
-    async def _wait_until_whole(self, scope: str) -> None:
-        if isinstance(self._index, PartialIndex):
-            await self._index.wait_until_whole(scope)
 
     async def index_into(self, scope: str, index: Index) -> None:
         """Index a scope into another index; see `Encoders.index_into`."""
@@ -301,13 +283,13 @@ class HybridRetriever:
             state.add_degradation("index_damaged")
         if self._vectors is not None and self._vectors.faults():
             state.add_degradation("vectors_unshared")
-        for code in self.degradations_for({pool.scope for pool in state.pools}):
+        for code in self._index.degradations_for({pool.scope for pool in state.pools}):
             state.add_degradation(code)
         return state
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes of the index for these scopes."""
-        return tuple(self._index_degradations(scopes))
+        return self._index.degradations_for(scopes)
 
     async def close(self) -> None:
         """Write the index's pending rows and release it."""
@@ -368,9 +350,11 @@ class HybridRetriever:
         started = perf_counter()
         words = state.pools if BM25 in self._arms and state.terms else []
         facets = state.pools if state.whole and state.facets else []
-        found = await self._search_texts(
-            *(TextSearch(state.terms, pool.where, state.depth, state.beside(pool)) for pool in words),
-            *(TextSearch(state.facets, pool.where, _FACET_LIMIT) for pool in facets),
+        found = await self._index.search_texts(
+            [
+                *(TextSearch(state.terms, pool.where, state.depth, state.beside(pool)) for pool in words),
+                *(TextSearch(state.facets, pool.where, _FACET_LIMIT) for pool in facets),
+            ]
         )
         for pool, hits in zip(words, found, strict=False):
             state.add_hits(BM25, pool, hits, self._weights_for(state))
@@ -387,11 +371,6 @@ class HybridRetriever:
         for scope, ids in state.likely_ids():
             found = await self._fetch(state, scope, ids)
             await to_thread.run_sync(warm_text_features, [entry.text for entry in found])
-
-    async def _search_texts(self, *searches: TextSearch) -> list[tuple[Hit, ...]]:
-        if self._batches is not None:
-            return await self._batches.search_texts(searches)
-        return [await self._index.search_text(*each[:3]) for each in searches]
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))

@@ -11,7 +11,6 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Protocol, runtime_checkable
 
 from anyio import CancelScope, to_thread
 
@@ -48,21 +47,6 @@ IndexInto = Callable[[str, Index], Awaitable[None]]
 _TRIES = 3
 
 
-@runtime_checkable
-class ExportableIndex(Index, Protocol):
-    """An `Index` that can write a scope into a folder, as `TieredIndex` does."""
-
-    async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
-        ...
-
-    async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of a scope as one table into an empty folder; return whether they have the sequences of the store, or
-        None if it has no files to take them from.
-        """
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedSnapshot:
     """What a storage has under one name: a snapshot, or (`manifest` None) what a torn upload has left (`is_torn`), or one that
@@ -90,13 +74,9 @@ async def publish_snapshot(
 
     `encoder`: the name of the embedder that must have processed every entry (empty: words alone). `index_into` makes the rows
     where the index has no files of them. The manifest is written when everything else is there. SnapshotError where the index
-    is not complete or of a kind that cannot be written, or the world changes meanwhile; IndexUnavailableError,
+    is not complete, or the world changes meanwhile; IndexUnavailableError,
     SnapshotStorageError, and EmbedderUnavailableError from `index_into`.
     """
-    if not isinstance(index, ExportableIndex):
-        raise SnapshotError(
-            f"{type(index).__name__} cannot be written into a folder; publish from an engine of `open_runtime`."
-        )
     folder = Path(await to_thread.run_sync(partial(mkdtemp, prefix="jacquard-snapshot-")), "files")
     try:
         digest, marks, watermark = await _export(source, index, scope, folder, encoder, index_into)
@@ -163,7 +143,7 @@ def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tupl
 
 
 async def _export(
-    source: WorldSource, index: ExportableIndex, scope: str, folder: Path, encoder: str, index_into: IndexInto
+    source: WorldSource, index: Index, scope: str, folder: Path, encoder: str, index_into: IndexInto
 ) -> tuple[str, dict[str, EntryMark], int]:
     """Write the table of a scope; return the version of the world that it has, the marks of its entries, and the watermark."""
     world_id = world_of(scope)
@@ -196,7 +176,7 @@ async def _write_table(scope: str, folder: Path, index_into: IndexInto) -> None:
     await to_thread.run_sync(remove_others, folder, scope)
 
 
-async def _check_complete(index: ExportableIndex, scope: str, encoder: str, entries: int) -> None:
+async def _check_complete(index: Index, scope: str, encoder: str, entries: int) -> None:
     count = await index.count(scope)
     if count != entries:
         raise SnapshotError(

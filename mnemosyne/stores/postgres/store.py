@@ -54,7 +54,7 @@ class PostgresStore(SqlStore):
         self.segments = PostgresSegments(reads, writes)
 
     async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        """See `mnemosyne.protocols.SharedIndexUpkeep`, here and below."""
+        """See `mnemosyne.protocols.SharedIndexStore`, here and below."""
         return await self._reads.run(lambda db: shared_upkeep.list_scopes(db, after, limit))
 
     async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:

@@ -84,7 +84,6 @@ async def host(
         made,
         CalibratedEstimator(),
         inline_vectors=0,
-        index_degradations=index.degradations_for,
         open_former=lambda name: LetterEmbedder(name) if name in knows else None,
     )
     try:

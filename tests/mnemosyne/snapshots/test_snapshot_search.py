@@ -130,18 +130,11 @@ async def test_sequences_of_another_store_do_not_hide_later_changes(tmp_path: Pa
         assert (await one.recall("goat stands by the lamp number 40"))[0][0] == "e40"
 
 
-class FilelessIndex(MemoryIndex):
-    """An index that keeps its rows elsewhere than in files."""
-
-    async def export(self, scope: str, target: Path) -> bool | None:
-        return None
-
-
 async def test_an_index_without_files_is_published_from_the_store(tmp_path: Path) -> None:
     storage = FolderStorage(tmp_path / "published")
     async with host(tmp_path / "host", storage) as one:
         await write_world(one.store, tale(0, 30), "v1")
-        index = FilelessIndex()
+        index = MemoryIndex()
         worker = HybridRetriever(one.store, index, LetterEmbedder(), CalibratedEstimator())
         await worker.sync(WORLD)
         at, into = datetime(2026, 11, 1, tzinfo=UTC), worker.index_into

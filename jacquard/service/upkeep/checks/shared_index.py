@@ -10,7 +10,7 @@ from collections.abc import Collection
 from jacquard.core.degradations import DegradationCode
 from jacquard.service.upkeep.findings import Finding, SharedIndexFigures, stale, wrong
 from mnemosyne.core.errors import StoreError
-from mnemosyne.protocols import SharedIndexUpkeep, SharedScope, Store
+from mnemosyne.protocols import SharedIndexStore, SharedScope, Store
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _PAGE = 1_000
@@ -24,7 +24,7 @@ async def check_shared_index(
     `serving`: the name of the configured embedder (empty: there is none). `published`: the scopes that hosts search in snapshots,
     which have the vectors.
     """
-    if not isinstance(store, SharedIndexUpkeep):
+    if not isinstance(store, SharedIndexStore):
         return None, []
     owned = [*map(world_scope, await store.worlds()), *map(session_scope, await store.sessions())]
     try:
@@ -49,7 +49,7 @@ async def check_shared_index(
     return figures, [*_judge_vectors(figures, serving), *_judge_segments(figures, found)]
 
 
-async def _list_scopes(store: SharedIndexUpkeep, most: int | None) -> list[str]:
+async def _list_scopes(store: SharedIndexStore, most: int | None) -> list[str]:
     scopes: list[str] = []
     while most is None or len(scopes) < most:
         page = await store.shared_scopes(after=scopes[-1] if scopes else "", limit=_PAGE)

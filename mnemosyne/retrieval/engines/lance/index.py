@@ -44,6 +44,7 @@ from mnemosyne.retrieval.engines.lance.table import (
     width_of,
 )
 from mnemosyne.retrieval.engines.lance.upkeep import TableUpkeep
+from mnemosyne.retrieval.engines.large_scope import DurableIndex
 from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, row_batch
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
@@ -51,7 +52,7 @@ from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 
-class LanceIndex:
+class LanceIndex(DurableIndex):
     """The `Index` of scopes too large for memory, and the durable copy of smaller ones.
 
     Every failure of LanceDB is raised as IndexUnavailableError. `tidy_writes`: `maintain` compacts a table after that

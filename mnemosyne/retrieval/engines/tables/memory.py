@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from anyio import to_thread
 
-from mnemosyne.protocols import Vectors
+from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
@@ -18,7 +18,7 @@ from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 
-class MemoryIndex:
+class MemoryIndex(Index):
     """The `Index` of small scopes: postings and exact vectors for each scope. Nothing outlives the process."""
 
     def __init__(self) -> None:

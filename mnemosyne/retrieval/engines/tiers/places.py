@@ -14,9 +14,10 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
+from mnemosyne.protocols import Index
 from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
 from mnemosyne.retrieval.engines.lance.files import has_files
-from mnemosyne.retrieval.engines.large_scope import DurableIndex, LargeScope, SearchEngine, delta_names, owner_of
+from mnemosyne.retrieval.engines.large_scope import DurableIndex, LargeScope, delta_names, owner_of
 from mnemosyne.retrieval.engines.rows import NO_ROWS, merge_watermarks
 from mnemosyne.retrieval.engines.served.scopes import OpenedSnapshot, ServedScopes
 from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
@@ -66,7 +67,7 @@ class ScopePlaces:
         self.direct = set[str]()
         self.opening = anyio.Lock()
 
-    async def query(self, scope: str, question: Callable[[SearchEngine], Awaitable[T]], nothing: T) -> T:
+    async def query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
         """Return the answer of what searches a scope; `nothing` where it fails."""
         for _ in range(_TRIES):
             engine = await self.open(scope)

@@ -43,15 +43,18 @@ class TierUpkeep:
             await self._evict_all()
             await self._renew_snapshots()
 
-    async def evict(self) -> None:
-        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
-        places = self._places
-        for scope in self._find_excess():
+    async def evict(self) -> int:
+        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`; return how many
+        they are.
+        """
+        places, excess = self._places, self._find_excess()
+        for scope in excess:
             await places.write_held(scope)
             await self._save(scope, is_last=True)
             async with places.opening:
                 if places.is_safe(scope):
                     places.leave(scope)
+        return len(excess)
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
@@ -90,15 +93,15 @@ class TierUpkeep:
         )
         return served is None or not served.sequences
 
-    async def remove_lost(self, scope: str) -> None:
-        """Delete the damaged rows of a scope, which were made again. IndexUnavailableError, ScopeDroppedError."""
+    async def remove_lost(self, scope: str) -> bool:
+        """Delete the damaged rows of a scope; see `Index.remove_lost`. IndexUnavailableError, ScopeDroppedError."""
         places, folder = self._places, self._places.folder
         await places.write_held(scope)
         engine = await folder.open(scope)
         if not folder.lost_of(scope) or scope in folder.detached or engine is None:
-            return
+            return True
         if (large := places.large.get(scope)) is not None:
-            is_removed = await large.remove_lost()
+            is_removed = await large.remove_lost(scope)
         else:
             read = {chain: places.memory.table(scope).watermark(chain) for chain in Chain}
             is_removed = await engine.remove_damaged(scope, read)
@@ -106,6 +109,7 @@ class TierUpkeep:
             folder.note_lost(scope, 0)
         else:
             places.reread(scope)
+        return is_removed
 
     async def _write_all(self) -> None:
         for scope in self._places.folder.held_scopes():

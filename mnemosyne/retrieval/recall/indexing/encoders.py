@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, VectorStore
+from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
 from mnemosyne.schema.memory import staged_scope
@@ -40,8 +40,8 @@ class Encoder:
 class Encoders:
     """The configured embedder, and those of earlier indexes that still serve.
 
-    `open_former` opens an embedder by the name that an index has stored. An index that is not a `ReencodableIndex` is served
-    by the configured embedder alone: then recall goes by words until the vectors are made again. `vectors`: what hosts share.
+    `open_former` opens an embedder by the name that an index has stored. An index that names none is served by the configured
+    embedder only. `vectors`: shared by hosts.
     """
 
     def __init__(
@@ -56,11 +56,9 @@ class Encoders:
     ) -> None:
         self._source, self._embedder, self._least_fitness = source, embedder, least_fitness
         self._open_former, self._vectors = open_former, vectors
-        self._index = index if isinstance(index, ReencodableIndex) else None
+        self._index = index
         self.configured = self._make(embedder, index)
-        self._next = (
-            None if self._index is None else self._make(embedder, RenamedIndex(self._index, staged_scope)).indexer
-        )
+        self._next = self._make(embedder, RenamedIndex(index, staged_scope)).indexer
         self._former: dict[str, Encoder | None] = {}
         self._settled = set[str]()
         self._opening = anyio.Lock()
@@ -87,7 +85,7 @@ class Encoders:
         """Return what serves a scope: the embedder of its vectors, else the configured one."""
         if (owner := self._find_owner(scope)) is not self:
             return await owner.find_serving(scope)
-        if self._index is None or self._embedder is None or scope in self._settled:
+        if self._embedder is None or scope in self._settled:
             return self.configured
         name = await self._index.encoder_of(scope)
         if name in ("", self._embedder.name):
@@ -114,7 +112,7 @@ class Encoders:
         """Return whether the vectors of a scope are those of an embedder that is not available."""
         if (owner := self._find_owner(scope)) is not self:
             return await owner.lacks_encoder(scope)
-        if self._index is None or self._embedder is None or scope in self._settled:
+        if self._embedder is None or scope in self._settled:
             return False
         name = await self._index.encoder_of(scope)
         return name not in ("", self._embedder.name) and await self._open(name) is None
@@ -145,9 +143,9 @@ class Encoders:
         """
         async with self._building[scope]:
             serving = await self.find_serving(scope)
-            if serving is self.configured or self._index is None or self._next is None or self._embedder is None:
+            if serving is self.configured or self._embedder is None:
                 return ""
-            if isinstance(self._index, SnapshotIndex) and self._index.snapshot_of(scope):
+            if self._index.snapshot_of(scope):
                 # The next snapshot has the vectors of the embedder with which it is made.
                 return ""
             staged = staged_scope(scope)
@@ -184,8 +182,7 @@ class Encoders:
         self._settled.discard(scope)
         for encoder in (self.configured, *filter(None, self._former.values())):
             encoder.indexer.forget(scope)
-        if self._next is not None:
-            self._next.forget(scope)
+        self._next.forget(scope)
 
     async def _stage(self, indexer: Indexer, scope: str, progress: Progress | None) -> str:
         result = await indexer.index_new(scope, progress=progress)
@@ -197,8 +194,8 @@ class Encoders:
         async with self._opening:
             if name not in self._former:
                 embedder = await to_thread.run_sync(self._open_former, name)
-                usable = embedder is not None and embedder.name == name and self._index is not None
-                self._former[name] = self._make(embedder, self._index) if usable and self._index else None
+                usable = embedder is not None and embedder.name == name
+                self._former[name] = self._make(embedder, self._index) if usable else None
         return self._former[name]
 
     def _make(self, embedder: Embedder | None, index: Index) -> Encoder:

@@ -14,14 +14,7 @@ from functools import partial
 
 import anyio
 
-from mnemosyne.protocols import (
-    Embedder,
-    EntrySource,
-    Index,
-    MendableIndex,
-    PartialIndex,
-    VectorStore,
-)
+from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.linking import TailCache, link_page, read_linked
@@ -77,7 +70,6 @@ class Indexer:
         self._source, self._index, self._embedder = source, index, embedder
         self._vectors = TextVectors(embedder, least_fitness=least_fitness, shared=vectors)
         self._tails = TailCache(source, index)
-        self._mendable = index if isinstance(index, MendableIndex) else None
         self._locks: dict[str, anyio.Lock] = {}
         self._missing = MissingVectors(index, "" if embedder is None else embedder.name)
         self._used: dict[str, None] = {}
@@ -160,7 +152,7 @@ class Indexer:
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
-        if isinstance(self._index, PartialIndex) and await self._index.wait_until_whole(scope):
+        if await self._index.wait_until_whole(scope):
             # Of what was indexed beside the part, the whole may have the vectors.
             await self._missing.recheck(scope)
         new = (await self.find_unindexed((scope,))).get(scope, ())
@@ -215,9 +207,9 @@ class Indexer:
 
     async def mend(self, scope: str) -> int:
         """Make the rows again that the index has lost to damage; return how many. Without vectors, which `fill_vectors`
-        adds. An index that does not notice damage loses none. IndexUnavailableError.
+        adds. IndexUnavailableError.
         """
-        if self._mendable is None or not await self._mendable.has_lost(scope):
+        if not await self._index.has_lost(scope):
             return 0
         made = 0
         for chain in _chains(scope):
@@ -228,7 +220,7 @@ class Indexer:
                 async with self._lock(scope):
                     await self._write_present(scope, linked)
                 made += len(linked)
-        await self._mendable.remove_lost(scope)
+        await self._index.remove_lost(scope)
         self._missing.doubt(scope)
         return made
 

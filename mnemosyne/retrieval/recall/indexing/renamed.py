@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mnemosyne.protocols import BatchIndex, Index, Vectors
+from mnemosyne.protocols import Index, Vectors
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 
-class RenamedIndex:
+class RenamedIndex(Index):
     """The `Index` of the scopes that `index` has under the names that `name_of` gives them. `index` is maintained and closed by its
     owner.
     """
@@ -52,14 +52,12 @@ class RenamedIndex:
         return await self._index.search_text(text, self._rename(where), limit)
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each; see `BatchIndex`."""
+        """See `Index.search_texts`."""
         named = [
             each._replace(where=self._rename(each.where), beside=tuple(map(self._rename, each.beside)))
             for each in searches
         ]
-        if isinstance(self._index, BatchIndex):
-            return await self._index.search_texts(named)
-        return [await self._index.search_text(*each[:3]) for each in named]
+        return await self._index.search_texts(named)
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
@@ -69,6 +67,10 @@ class RenamedIndex:
 
     def _rename(self, where: IndexFilter) -> IndexFilter:
         return replace(where, scope=self._name_of(where.scope))
+
+    def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
+        """See `Index.degradations_for`."""
+        return self._index.degradations_for(map(self._name_of, scopes))
 
     def faults(self) -> tuple[str, ...]:
         """See `Index.faults`."""
