@@ -4,7 +4,8 @@
 
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)])
 
-This package imports no framework; a module whose framework is missing says which extra to install. `docs/frameworks.md` shows each.
+This package imports no framework; a module whose framework is missing names the extra to install. `docs/frameworks.md`
+describes each.
 """
 
 from jacquard.integrations.core.adapter import ContextAdapter

@@ -4,8 +4,8 @@
     agent = Agent(client=client, middleware=context.middleware)
     await agent.run("Hello.", session=agent.create_session(session_id="s1"))
 
-The session is the framework's. Only the messages of a call of the chat client are changed, never those that the framework keeps. Do
-not use it with conversations that the service keeps: there every message that is sent becomes a part of the conversation.
+The session is the framework's. Only the messages of a chat client's call are changed, never those that the framework stores. Do
+not use it with conversations stored by the service, because there every sent message becomes a part of the conversation.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ class _Run:
 
 
 class AgentContextMiddleware:
-    """Puts the engine's prompt before every model call of an agent, and records what the agent does.
+    """Adds the engine's prompt to every model call of an agent, and records the agent's actions.
 
-    `middleware` is what an agent is given. `session` names the session: a text, or a function of the framework's `AgentSession`
-    (None where a run has none); without it that session's id. FrameworkError where the framework is too old or lacks a hook.
+    Pass `middleware` to the agent. `session` is a session id, or a function of the framework's `AgentSession` (None if a run
+    has none) that returns one; without it the id is that of the run's session. Raises FrameworkError if the framework is too
+    old or lacks a hook.
     """
 
     def __init__(
@@ -112,15 +113,15 @@ class AgentContextMiddleware:
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Let calls pass unchanged from now on."""
+        """Let all later calls pass unchanged."""
         self.adapter.detach()
 
     def session_of(self, session: Any) -> str:
-        """Return the session of a run. ConfigError where neither the middleware nor the run names one."""
+        """Return the session of a run; raises ConfigError if neither the middleware nor the run names one."""
         named = self._session(session) if callable(self._session) else self._session
         session_id = named or getattr(session, "session_id", None)
         if not session_id:
@@ -131,7 +132,7 @@ class AgentContextMiddleware:
         return str(session_id)
 
     def user_of(self, session: Any) -> str | None:
-        """Return the user of a run, None where none is named."""
+        """Return the user of a run, None if no user is named."""
         return self._user(session) if callable(self._user) else self._user
 
 
@@ -159,7 +160,7 @@ class _Runs(AgentMiddleware):
         async def end(response: Any) -> Any:
             self._context.runs.pop(session_id, None)
             if response.user_input_requests:
-                # The answer comes with a later run, which brings the approval.
+                # The answer comes with a later run, which contains the approval.
                 self._context.waiting[session_id] = run
                 return response
             await adapter.on_turn_end(session_id, response.text, turn_key=run.key)
@@ -172,7 +173,7 @@ class _Runs(AgentMiddleware):
 
 
 class _ModelCalls(ChatMiddleware):
-    """Puts our prompt before a model call, and records its usage."""
+    """Adds our prompt to a model call, and records its usage."""
 
     def __init__(self, context: AgentContextMiddleware) -> None:
         self._context = context
@@ -232,7 +233,7 @@ class _ModelCalls(ChatMiddleware):
 
 
 class _ToolCalls(FunctionMiddleware):
-    """Records tool calls; an error of a tool passes through."""
+    """Records tool calls; a tool's error is raised unchanged."""
 
     def __init__(self, context: AgentContextMiddleware) -> None:
         self._context = context
@@ -256,15 +257,15 @@ def _is_approval(message: Any) -> bool:
 
 
 def _find_user(messages: Sequence[Any], run: _Run) -> int | None:
-    """Return the place of the message that a run answers; None where the service keeps it, behind the first call.
+    """Return the place of the message that a run answers; None after the first call if the service stores it.
 
-    ConfigError where there is none at all.
+    Raises ConfigError if there is none at all.
     """
     place = run.user_place
     if place is None or place >= len(messages) or messages[place].role != "user":
         place = next((n for n in reversed(range(len(messages))) if messages[n].role == "user"), None)
     if place is None and not run.is_sent:
-        raise ConfigError("The messages hold none of the user, which a turn begins with.")
+        raise ConfigError("The messages contain no message of the user, with which a turn begins.")
     run.user_place, run.is_sent = place, True
     return place
 
@@ -287,14 +288,14 @@ def _text_of(message: Any) -> str:
 
 
 def _result_of(result: Any) -> Any:
-    """Return the text in a list of contents; any other result as it is, where it is text or JSON."""
+    """Return the text of a list of contents; any other result unchanged if it is text or JSON."""
     if isinstance(result, list) and all(isinstance(part, Content) for part in result):
         return "\n".join(part.text if part.type == "text" and part.text else f"[{part.type}]" for part in result)
     return result if write_result(result) is not None else str(result)
 
 
 def _to_plain(message: Any) -> list[dict[str, Any]]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     results = [part for part in message.contents if part.type == "function_result"]
     if results:
         return [{"role": "tool", "tool_call_id": part.call_id, "content": str(part.result or "")} for part in results]

@@ -1,11 +1,11 @@
-"""AutoGen (autogen-agentchat 0.7): assistant agents, alone and in group chats.
+"""AutoGen (autogen-agentchat 0.7): single assistant agents and group chats.
 
     context = AgentContext(engine)
     context.attach(agent, session="s1")
     await agent.run(task="Hello.")
 
-An agent has one model context, so it has one session. In a group chat give each agent a session of its own: what the others say
-comes to it as messages, with their authors. Only what the model client is given is changed, never the agent's model context.
+An agent has one model context, so it has one session. In a group chat give each agent its own session: it receives the others'
+words as messages with their authors. Only the input of the model client is changed, never the agent's model context.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class AutoGenMapper:
 class AgentContext:
     """Attaches agents to an engine; its agents share one report.
 
-    FrameworkError where AutoGen is too old or lacks a hook.
+    Raises FrameworkError if AutoGen is too old or lacks a hook.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class AgentContext:
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def attach(self, agent: AssistantAgent, *, session: str, user: str | None = None) -> None:
-        """Put the engine's prompt before every model call of an agent, and record what it does, in this session.
+        """Add the engine's prompt to every model call of an agent, and record its actions in this session.
 
-        FrameworkError for an agent without the parts that are needed; ConfigError for one that is attached already.
+        Raises FrameworkError for an agent without the required parts, and ConfigError for one that is already attached.
         """
         check_framework(REQUIREMENT, [(agent, "_model_client"), (agent, "_workbench")])
         if isinstance(agent._model_client, _ContextClient):
@@ -136,7 +136,7 @@ class AgentContext:
 
 
 class _AttachedAgent:
-    """One agent with its session, and the run that is under way."""
+    """One agent with its session, and the running run."""
 
     def __init__(self, adapter: ContextAdapter, agent: Any, session_id: str, user_id: str | None) -> None:
         self.adapter, self.session_id, self._user_id = adapter, session_id, user_id
@@ -154,7 +154,7 @@ class _AttachedAgent:
                 self._replace(tool, "run_json", self._watch_tool(tool.run_json))
 
     def restore(self) -> None:
-        """Give the agent back what it had."""
+        """Restore the agent's original parts."""
         self._agent._model_client = self._client
         for owner, name in self._replaced:
             vars(owner).pop(name, None)
@@ -180,7 +180,7 @@ class _AttachedAgent:
                 await self.adapter.on_turn_failed(self.session_id, turn_key=self.key)
 
     async def prepare(self, messages: Sequence[Any], tools: Sequence[Any]) -> tuple[InjectedPrompt | None, list[Any]]:
-        """Return our prompt and the messages with it; ConfigError where the messages hold none that the turn could answer."""
+        """Return our prompt and the messages with it; raises ConfigError if none of the messages can be answered by a turn."""
         items = list(messages)
         place = self._user_place
         if place is None or place >= len(items):
@@ -217,7 +217,7 @@ class _AttachedAgent:
         self._replaced.append((owner, name))
 
     def _watch_tool(self, run_json: Callable[..., Any]) -> Callable[..., Any]:
-        """Note what a tool returns or raises before AutoGen makes text of it."""
+        """Record the result or error of a tool before AutoGen makes text of it."""
 
         async def watched(args: Any, cancellation_token: Any, call_id: str | None = None) -> Any:
             try:
@@ -270,7 +270,7 @@ class _AttachedAgent:
 
 
 class _ContextClient(ChatCompletionClient):
-    """A model client that puts our prompt before what another one is given."""
+    """Model client that adds our prompt to the input of another one."""
 
     def __init__(self, inner: ChatCompletionClient, attached: _AttachedAgent) -> None:
         self._inner, self._attached = inner, attached
@@ -334,7 +334,7 @@ def _result_of(text: str) -> CreateResult:
 
 
 def _leading_systems(messages: Sequence[Any]) -> list[Any]:
-    """Return the agent's own system messages; later ones are what its memory found for earlier messages."""
+    """Return the agent's own system messages; later ones are its memory's results for earlier messages."""
     leading: list[Any] = []
     for message in messages:
         if not isinstance(message, SystemMessage):
@@ -375,7 +375,7 @@ def _text_of(content: Any) -> str:
 
 
 def _to_plain(message: Any) -> list[dict[str, Any]]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     if isinstance(message, FunctionExecutionResultMessage):
         return [{"role": "tool", "tool_call_id": each.call_id, "content": each.content} for each in message.content]
     if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
@@ -394,7 +394,7 @@ def _to_plain(message: Any) -> list[dict[str, Any]]:
 
 
 def _documents(event: Any) -> list[Any]:
-    """Return what a memory of the agent found."""
+    """Return the results of the agent's memory."""
     texts = [
         (each, each.content if isinstance(each.content, str) else write_result(each.content)) for each in event.content
     ]

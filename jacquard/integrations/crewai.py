@@ -4,9 +4,9 @@
     context.attach(crew, session="s1")
     crew.kickoff()
 
-Each task that an agent carries out is a turn: its description is what the user says, the agent's result is the reply. The tasks of
-a crew are tasks of the session's to-do list, with CrewAI's ids. Only the messages of a call of the model are changed, never those
-that an agent keeps. Copies of a crew (`kickoff_for_each`) are crews of their own, which have to be attached.
+Each task that an agent carries out is a turn: its description is the user's message, the agent's result is the reply. The tasks
+of a crew are tasks of the session's to-do list, with CrewAI's ids. Only the messages of a model call are changed, never those
+that an agent stores. Copies of a crew (`kickoff_for_each`) are separate crews and must be attached.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CrewAIMapper:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Call:
-    """A call of a tool: its id for the model, and what became of it."""
+    """Call of a tool: its id for the model, and its data."""
 
     call_id: str
     name: str
@@ -99,8 +99,8 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
-    """What a tool returned or raised, before CrewAI made text of it."""
+class _WatchedResult:
+    """Result or error of a tool, before CrewAI made text of it."""
 
     name: str
     arguments: Any
@@ -110,7 +110,7 @@ class _Watched:
 
 @dataclass(slots=True)
 class _Run:
-    """A task that an agent carries out."""
+    """Task that an agent carries out."""
 
     adapter: ContextAdapter
     crew: Any
@@ -120,7 +120,7 @@ class _Run:
     key: str
     user_place: int | None = None
     are_tasks_noted: bool = False
-    done: deque[_Watched] = field(default_factory=deque)
+    done: deque[_WatchedResult] = field(default_factory=deque)
     recorded: set[str] = field(default_factory=set)
 
     @property
@@ -130,7 +130,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _ModelCall:
-    """A call of the model that is under way: what it reports, and the chunks that are being handed on."""
+    """Running call of the model: its reported usage, and the chunks in transfer to the engine."""
 
     run: _Run
     usage: Any = None
@@ -144,8 +144,9 @@ _MODEL_CALL: ContextVar[_ModelCall | None] = ContextVar("jacquard_crewai_model_c
 class CrewContext:
     """Attaches crews to an engine; they share one report.
 
-    `kickoff` calls the model in the thread of its caller: with an event loop there or without one, it needs an engine of
-    `jacquard.sync`. `kickoff_async` and `akickoff` work with every engine. FrameworkError where CrewAI is too old or lacks a hook.
+    `kickoff` calls the model in the thread of its caller, so it needs an engine of `jacquard.sync`, with or without an event
+    loop there. `kickoff_async` and `akickoff` work with every engine. Raises FrameworkError if CrewAI is too old or lacks a
+    hook.
     """
 
     def __init__(
@@ -172,17 +173,17 @@ class CrewContext:
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Give agents, models and tools back what they had."""
+        """Restore the original parts of agents, models and tools."""
         self.adapter.detach()
 
     def attach(self, crew: Crew, *, session: str, user: str | None = None) -> None:
-        """Put the engine's prompt before every model call of a crew's agents, and record what they do, in this session.
+        """Add the engine's prompt to every model call of a crew's agents, and record their actions in this session.
 
-        ConfigError for a crew with an agent that is attached already.
+        Raises ConfigError for a crew with an agent that is already attached.
         """
         agents = {
             id(agent): agent for agent in (*crew.agents, *(task.agent for task in crew.tasks)) if agent is not None
@@ -216,7 +217,7 @@ class CrewContext:
         return any(each is owner for each, _ in self._replaced)
 
     def _watch_agent(self, agent: Any, crew: Any, session_id: str, user_id: str | None) -> None:
-        """Begin and end a turn with each task; CrewAI repeats a task that failed within the same call."""
+        """Begin and end a turn with each task; CrewAI repeats a failed task within the same call."""
         execute, aexecute = agent.execute_task, agent.aexecute_task
 
         def begin(task: Any) -> _Run:
@@ -260,7 +261,7 @@ class CrewContext:
         self._replace(agent, "aexecute_task", awatched)
 
     def _watch_model(self, llm: Any) -> None:
-        """Put our prompt before the calls that an agent makes for one of our tasks; other calls pass."""
+        """Add our prompt to the calls that an agent makes for one of our tasks; other calls pass unchanged."""
         if self._is_watched(llm):
             return
         watchers = (self._watch_call, self._watch_acall, self._watch_usage, self._watch_chunks)
@@ -310,7 +311,7 @@ class CrewContext:
         return watched
 
     def _watch_usage(self, llm: Any, track: Callable[..., Any]) -> Callable[..., Any]:
-        """Note what a provider reports of a call; CrewAI itself only adds it up."""
+        """Record the provider's counts of a call; CrewAI itself only adds them up."""
 
         def watched(usage_data: Any, *args: Any, **kwargs: Any) -> Any:
             if (under_way := _MODEL_CALL.get()) is not None:
@@ -331,9 +332,9 @@ class CrewContext:
         return watched
 
     def _watch_tool(self, tool: Any) -> None:
-        """Note what a tool returns or raises, and how long it takes.
+        """Record the result or error of a tool, and its duration.
 
-        Models with function calling have `run` called, others `_run`, and `run` of most tools calls `_run`.
+        For models with function calling CrewAI calls `run`, for others `_run`; `run` of most tools calls `_run`.
         """
         if not self._is_watched(tool) and isinstance(tool, BaseTool):
             for name in ("run", "_run"):
@@ -344,7 +345,7 @@ class CrewContext:
             run, since = _RUN.get(), perf_counter()
             if run is None or run.adapter is not self.adapter:
                 return own(*args, **kwargs)
-            # What it calls itself, such as `_run`, is the same call.
+            # Its own inner calls, such as `_run`, belong to the same call.
             token = _RUN.set(None)
             outcome = ToolOutcome(error="stopped")
             try:
@@ -358,7 +359,7 @@ class CrewContext:
             finally:
                 _RUN.reset(token)
                 duration_ms = round((perf_counter() - since) * 1000)
-                run.done.append(_Watched(_plain_name(tool.name), kwargs or list(args), outcome, duration_ms))
+                run.done.append(_WatchedResult(_plain_name(tool.name), kwargs or list(args), outcome, duration_ms))
 
         return watched
 
@@ -368,13 +369,13 @@ class CrewContext:
         return run if isinstance(messages, list) and kwargs.get("from_agent") is not None else None
 
     async def _prepare(self, run: _Run, messages: Sequence[Any]) -> tuple[InjectedPrompt | None, list[Any]]:
-        """Return our prompt and the messages with it. ConfigError where the messages hold none of the user."""
+        """Return our prompt and the messages with it; raises ConfigError if there is no user message."""
         items = list(messages)
         place = run.user_place
         if place is None or place >= len(items) or items[place].get("role") != "user":
             place = next((n for n in reversed(range(len(items))) if items[n].get("role") == "user"), None)
         if place is None:
-            raise ConfigError("The agent's messages hold none of the user, which a turn begins with.")
+            raise ConfigError("The agent's messages contain no message of the user, with which a turn begins.")
         run.user_place = place
         before, user, tail = items[:place], items[place], items[place + 1 :]
         await self._record_tools(run, tail)
@@ -437,7 +438,7 @@ class CrewContext:
         await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
 
     async def _finish(self, run: _Run, agent: Any, result: Any) -> None:
-        """Commit the result of a task, with the agent that gave it where a crew has several."""
+        """Commit the result of a task, with the name of its agent if a crew has several."""
         executor = getattr(agent, "agent_executor", None)
         messages = list(getattr(executor, "messages", None) or ())
         await self._record_tools(run, messages[(run.user_place or 0) + 1 :])
@@ -455,7 +456,7 @@ class CrewContext:
             await self._note_tasks(run, TaskStatus.FAILED, f"{type(error).__name__}: {error}")
 
     async def _note_tasks(self, run: _Run, status: TaskStatus, error: str = "") -> None:
-        """Write the task that is carried out, and those of its crew that the session does not have yet."""
+        """Write the running task, and those of its crew that the session does not have yet."""
         known = {task.task_id: task for task in await self.adapter.tasks(run.session_id)}
         tasks = [known.get(str(task.id)) or _to_task(task) for task in run.crew.tasks]
         present = known.get(run.task_id) or _to_task(run.task)
@@ -465,7 +466,7 @@ class CrewContext:
 
 
 def _to_task(task: Any) -> Task:
-    """Return a task of a crew with its id, its name and what it waits for."""
+    """Return a task of a crew with its id, its name and its prerequisites."""
     waits = task.context if isinstance(task.context, list) else []
     name = str(task.name or task.description).strip()
     depends_on = tuple(str(each.id) for each in waits)
@@ -473,7 +474,7 @@ def _to_task(task: Any) -> Task:
 
 
 def _inject(prompt: InjectedPrompt, own: str, user: Any, around: str, said: str) -> list[Any]:
-    """Return our messages with the agent's own system text. What CrewAI wrote around the task's description stays around it."""
+    """Return our messages with the agent's own system text; CrewAI's text before and after the task's description stays."""
     *earlier, asked = prompt.messages
     text = around.replace(said, asked.content, 1)
     content = user.get("content")
@@ -489,8 +490,8 @@ def _inject(prompt: InjectedPrompt, own: str, user: Any, around: str, said: str)
     ]
 
 
-def _take(done: deque[_Watched], name: str, arguments: Any) -> _Watched | None:
-    """Take out what a call of this name did: the one with these arguments, else the first."""
+def _take(done: deque[_WatchedResult], name: str, arguments: Any) -> _WatchedResult | None:
+    """Remove and return the result of a call of this name: the one with these arguments, else the first."""
     same = [each for each in done if each.name == _plain_name(name)]
     if not same:
         return None
@@ -513,7 +514,7 @@ def _read_call(call: Any) -> dict[str, Any]:
 
 
 def _to_plain(message: Any) -> dict[str, Any]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     calls = [_read_call(call) for call in message.get("tool_calls") or ()]
     plain = {"role": str(message.get("role")), "content": read_text(message.get("content"))}
     answers = {"tool_call_id": message["tool_call_id"]} if message.get("tool_call_id") else {}

@@ -1,4 +1,4 @@
-"""Haystack: agents, chat generators in pipelines, documents that retrievers find, and a component over our recall.
+"""Haystack: agents, chat generators in pipelines, documents of retrievers, and a component over our recall.
 
     attachment = attach(Agent(chat_generator=generator, tools=tools), engine)
     agent.run(messages=[...], hook_context={"session_id": "s1"})
@@ -71,9 +71,9 @@ class HaystackMapper:
         return Message(role=role, content=_text_of(message))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a `ToolCall` with the time that it took."""
+        """Return a `ToolCall` with its duration."""
         made, duration_ms = call
-        # Haystack allows calls without an id: then the name tells them apart.
+        # Haystack allows calls without an id; then they are distinguished by name.
         arguments = read_arguments(made.arguments)
         return ToolCall(
             tool_call_id=made.id or made.tool_name, tool=made.tool_name, args_digest=arguments, duration_ms=duration_ms
@@ -89,7 +89,7 @@ class HaystackMapper:
 
 @dataclass(slots=True)
 class _Run:
-    """A run of an agent: its session and turn, and what its tools returned before Haystack made text of it."""
+    """Run of an agent: its session and turn, and its tools' results before Haystack made text of them."""
 
     adapter: ContextAdapter
     session_id: str
@@ -104,10 +104,10 @@ _RUN: ContextVar[_Run | None] = ContextVar("jacquard_haystack_run", default=None
 
 @component
 class ContextChatGenerator:
-    """A chat generator that puts the engine's prompt before what another one is given.
+    """Chat generator that adds the engine's prompt to the input of another one.
 
-    In a pipeline, `session` names the session, and a reply without tool calls ends the turn; `attach` uses it within an agent. A
-    saved pipeline holds the other generator alone.
+    In a pipeline, `session` names the session, and a reply without tool calls ends the turn; `attach` uses it within an agent.
+    A saved pipeline contains only the other generator.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class ContextChatGenerator:
         if place is None or place >= len(items) or items[place].role.value != "user":
             place = next((n for n in reversed(range(len(items))) if items[n].role.value == "user"), None)
         if place is None:
-            raise ConfigError("The messages hold none of the user, which a turn begins with.")
+            raise ConfigError("The messages contain no message of the user, with which a turn begins.")
         if run is not None:
             run.user_place = place
             return _Call(self.adapter, run.session_id, run.key, items, place, tools, self._user)
@@ -242,7 +242,7 @@ class ContextChatGenerator:
         return run if run is not None and run.adapter is self.adapter else None
 
     def _final_text(self, call: _Call, replies: Sequence[ChatMessage]) -> str | None:
-        """Return the reply that ends a turn; None within an agent, which ends it itself, and where tools are called."""
+        """Return the reply that ends a turn; None if tools are called, and within an agent, which ends it itself."""
         if self._current_run() is not None or any(reply.tool_calls for reply in replies):
             return None
         self._open_turns.pop(call.session_id, None)
@@ -250,7 +250,7 @@ class ContextChatGenerator:
 
 
 class _Call:
-    """A call of a chat generator: the messages before that of the user, that one (at `place`), and those after it."""
+    """Call of a chat generator: the messages before the user's, that message (at `place`), and those after it."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class _Call:
         )
 
     def inject(self, prompt: InjectedPrompt | None) -> list[ChatMessage]:
-        """Return the messages with our prompt; the images and files of the user's message stay."""
+        """Return the messages with our prompt; images and files of the user's message stay."""
         if prompt is None:
             return self._messages
         *earlier, asked = prompt.messages
@@ -292,18 +292,18 @@ class _Call:
 
 
 class Attachment:
-    """What `attach` returns: the adapter, and the way to detach it."""
+    """Result of `attach`: the adapter, and the way to detach it."""
 
     def __init__(self, adapter: ContextAdapter) -> None:
         self.adapter = adapter
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Give the agent its own generator, hooks and tools back."""
+        """Restore the agent's own generator, hooks and tools."""
         self.adapter.detach()
 
 
@@ -318,10 +318,11 @@ def attach(
     record_chunks: bool = True,
     system_in_place: bool = False,
 ) -> Attachment:
-    """Put the engine's prompt before every model call of an agent, and record what it does.
+    """Add the engine's prompt to every model call of an agent, and record its actions.
 
-    `session` is a text or a function of the agent's `State`; without it the session is `hook_context["session_id"]` of a run.
-    FrameworkError where Haystack is too old or lacks a hook; ConfigError for an agent that is attached already.
+    `session` is a session id, or a function of the agent's `State` that returns one; without it the session is
+    `hook_context["session_id"]` of a run. Raises FrameworkError if Haystack is too old or lacks a hook, and ConfigError for an
+    agent that is already attached.
     """
     if isinstance(agent.chat_generator, ContextChatGenerator):
         raise ConfigError("The agent is attached already; detach the first adapter before attaching another.")
@@ -353,7 +354,7 @@ def attach(
 
 
 class _RunHook:
-    """A hook of an agent for one point of its runs: it begins them, records tool calls, or ends them."""
+    """Hook of an agent for one point of its runs: it begins them, records tool calls, or ends them."""
 
     def __init__(self, adapter: ContextAdapter, session: str | Callable[[Any], str] | None, point: str) -> None:
         self._adapter, self._session, self._point = adapter, session, point
@@ -378,7 +379,7 @@ class _RunHook:
         raise ConfigError("An adapter is not loaded with an agent; attach it after loading.")
 
     def _choose(self, state: Any) -> Callable[[], Any] | None:
-        """Return what is to be awaited at this point; None where there is nothing."""
+        """Return the function to await at this point, None if there is none."""
         run = _RUN.get()
         if self._point == hook_points.BEFORE_RUN:
             _RUN.set(_Run(self._adapter, self._session_of(state), uuid4().hex, outer=run))
@@ -420,14 +421,14 @@ class _RunHook:
 
 @component
 class DocumentRecorder:
-    """Gives documents on as they are, and keeps them as evidence (`rag_doc`) of a session; put it behind a retriever."""
+    """Passes documents on unchanged, and stores them as evidence (`rag_doc`) of a session; put it after a retriever."""
 
     def __init__(self, adapter: ContextAdapter, session: str | None = None) -> None:
         self._adapter, self._session = adapter, session
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document], session_id: str | None = None, query: str = "") -> dict[str, Any]:
-        """Return the documents. ConfigError where no session is named."""
+        """Return the documents; raises ConfigError if no session is named."""
         block, found = self._adapter.run_blocking, _found(documents)
         block(self._adapter.on_documents, self._named(session_id), found, query=query)
         return {"documents": documents}
@@ -436,7 +437,7 @@ class DocumentRecorder:
     async def run_async(
         self, documents: list[Document], session_id: str | None = None, query: str = ""
     ) -> dict[str, Any]:
-        """Return the documents. ConfigError where no session is named."""
+        """Return the documents; raises ConfigError if no session is named."""
         await self._adapter.on_documents(self._named(session_id), _found(documents), query=query)
         return {"documents": documents}
 
@@ -452,7 +453,7 @@ class DocumentRecorder:
 
 @component
 class ContextRetriever:
-    """Returns the memories of a session that fit a query, as documents, best first."""
+    """Returns the memories of a session that match a query, as documents, best first."""
 
     def __init__(self, recall: SessionRecall) -> None:
         self._recall = recall
@@ -494,7 +495,7 @@ def _async_tap(adapter: ContextAdapter, listener: Any, call: _Call) -> Callable[
 
 
 def _watch_tool(tool: Tool) -> None:
-    """Note what a tool returns or raises, and how long it takes, in the run that calls it."""
+    """Record the result or error of a tool, and its duration, in the run that calls it."""
     invoke, invoke_async = tool.invoke, tool.invoke_async
 
     def watched(**arguments: Any) -> Any:
@@ -577,7 +578,7 @@ def _to_message(role: str, content: str) -> ChatMessage:
 
 
 def _to_plain(message: ChatMessage) -> list[dict[str, Any]]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     results = message.tool_call_results
     if results:
         return [{"role": "tool", "tool_call_id": each.origin.id, "content": str(each.result)} for each in results]

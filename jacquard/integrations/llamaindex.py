@@ -1,11 +1,11 @@
-"""LlamaIndex: agents and agent workflows, documents that retrievers find, and a retriever over our recall.
+"""LlamaIndex: agents and agent workflows, documents of retrievers, and a retriever over our recall.
 
     agent = FunctionAgent(tools=[...], llm=llm)
     attachment = attach(agent, engine, session="s1")
     await agent.run("Hello.")
 
-Without `session`, the session is the tag `session_id` of `instrument_tags`. Only the input of a step's model call is changed, never
-the memory of the agent.
+Without `session`, the session is the tag `session_id` of `instrument_tags`. Only the input of a step's model call is changed,
+never the memory of the agent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LlamaIndexMapper:
         return Message(role=role, content=_text_of(message))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return the call of a `ToolCallResult` with the time that it took."""
+        """Return the call of a `ToolCallResult` with its duration."""
         result = call.result
         return ToolCall(
             tool_call_id=result.tool_id,
@@ -94,7 +94,7 @@ class _TimedCall:
 
 @dataclass(slots=True)
 class _Run:
-    """A run in a workflow's context: the message that it answers, and its session."""
+    """Run in a workflow's context: the message that it answers, and its session."""
 
     session_id: str
     said: str
@@ -102,7 +102,7 @@ class _Run:
 
 
 class Attachment:
-    """What `attach` returns: the adapter, and the way to detach it."""
+    """Result of `attach`: the adapter, and the way to detach it."""
 
     def __init__(
         self,
@@ -129,18 +129,18 @@ class Attachment:
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Give the agents their own methods back."""
+        """Restore the agents' own methods."""
         self.adapter.detach()
 
     async def _take_step(self, agent: Any, own: Any, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
         """Take a step with our prompt before the messages of the run."""
         place = next((n for n in reversed(range(len(llm_input))) if llm_input[n].role.value == "user"), None)
         if place is None:
-            raise ConfigError("The input of the agent holds no message of the user, which a turn begins with.")
+            raise ConfigError("The input of the agent contains no message of the user, with which a turn begins.")
         user, before, tail = llm_input[place], llm_input[:place], llm_input[place + 1 :]
         run = await self._run_of(ctx, user)
         scratchpad = await ctx.store.get(getattr(agent, "scratchpad_key", "scratchpad"), default=[])
@@ -170,7 +170,7 @@ class Attachment:
         return output
 
     async def _call_tool(self, agent: Any, own: Any, ctx: Any, tool: Any, tool_input: Any) -> Any:
-        """Measure how long a tool takes."""
+        """Measure the duration of a tool."""
         since = perf_counter()
         output = await own(ctx, tool, tool_input)
         self._durations[id(output)] = (output, round((perf_counter() - since) * 1000))
@@ -191,7 +191,7 @@ class Attachment:
         await own(ctx, results, memory)
 
     async def _finalize(self, agent: Any, own: Any, ctx: Any, output: Any, memory: Any) -> Any:
-        """Commit the final answer; a handoff to another agent is none."""
+        """Commit the final answer; a handoff to another agent is not final."""
         done = await own(ctx, output, memory)
         run = self._runs.get(ctx.store)
         if run is not None and not (output.tool_calls and output.tool_calls[-1].tool_name == _HANDOFF):
@@ -202,7 +202,7 @@ class Attachment:
         return done
 
     async def _run_of(self, ctx: Any, user: Any) -> _Run:
-        """Return the run of a context; another message of the user begins another one."""
+        """Return the run of a context; another user message begins another run."""
         said = await ctx.store.get("user_msg_str", default=None) or _text_of(user)
         run = self._runs.get(ctx.store)
         if run is None or run.said != said:
@@ -231,10 +231,10 @@ def attach(
     record_chunks: bool = True,
     system_in_place: bool = False,
 ) -> Attachment:
-    """Put the engine's prompt before every model call of an agent, or of all agents of a workflow, and record what they do.
+    """Add the engine's prompt to every model call of an agent, or of all agents of a workflow, and record their actions.
 
-    `session` and `user` are texts or functions of the run's context. FrameworkError where LlamaIndex is too old or lacks a hook;
-    ConfigError for an agent that is attached already.
+    `session` and `user` are ids, or functions of the run's context that return them. Raises FrameworkError if LlamaIndex is too
+    old or lacks a hook, and ConfigError for an agent that is already attached.
     """
     options = AdapterOptions(
         failure=FailurePolicy(failure),
@@ -246,9 +246,9 @@ def attach(
 
 
 class DocumentRecorder(BaseEventHandler):
-    """Keeps what retrievers find as evidence (`rag_doc`) of the session that the tag `session_id` names.
+    """Stores results of retrievers as evidence (`rag_doc`) of the session in the tag `session_id`.
 
-    Its `install` adds it to LlamaIndex's dispatcher, which is one for the process, and `remove` takes it away again.
+    Its `install` adds it to LlamaIndex's dispatcher, of which a process has one, and `remove` removes it.
     """
 
     adapter: Any
@@ -257,7 +257,7 @@ class DocumentRecorder(BaseEventHandler):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return its name, as LlamaIndex asks for one."""
+        """Return its name for LlamaIndex."""
         return "JacquardDocumentRecorder"
 
     @classmethod
@@ -268,19 +268,19 @@ class DocumentRecorder(BaseEventHandler):
         return recorder
 
     def remove(self) -> None:
-        """Take it out of the dispatcher."""
+        """Remove it from the dispatcher."""
         handlers = get_dispatcher().event_handlers
         if self in handlers:
             handlers.remove(self)
 
     async def drain(self) -> None:
-        """Wait until all that was found so far is kept."""
+        """Wait until all results so far are stored."""
         pending, self.pending = self.pending, []
         for each in pending:
             await wrap_future(each)
 
     def handle(self, event: Any, **_: Any) -> None:
-        """Hand the nodes of a retrieval to the engine's event loop; this method cannot wait."""
+        """Pass the nodes of a retrieval to the engine's event loop; this method cannot wait."""
         session_id = (event.tags or {}).get("session_id")
         if isinstance(event, RetrievalStartEvent):
             self.queries[event.span_id] = str(event.str_or_query_bundle)
@@ -308,7 +308,7 @@ class ContextRetriever(BaseRetriever):
 
 
 class _StreamTap:
-    """The context of a step, which hands the pieces of an answer on to the engine in their order."""
+    """Context of a step that passes the pieces of an answer on to the engine in their order."""
 
     def __init__(self, ctx: Any, submit: Callable[[str], Future[None]]) -> None:
         self._ctx, self._submit = ctx, submit
@@ -328,7 +328,7 @@ class _StreamTap:
 
 
 def _replace(agent: Any, name: str, method: Any) -> None:
-    """Put a method of ours before that of one agent. ConfigError where one is there already."""
+    """Replace a method of one agent by ours; raises ConfigError if it is replaced already."""
     if name in vars(agent):
         raise ConfigError(
             f"The agent's {name} was replaced already; detach the first adapter before attaching another."
@@ -349,7 +349,7 @@ def _restore(agents: Sequence[Any]) -> None:
 
 
 async def _answer(agent: Any, ctx: Any, text: str) -> AgentOutput:
-    """Return an answer that no model gave, as a step of the agent would."""
+    """Return an answer without a model, in the form of the agent's step."""
     message = ChatMessage(role="assistant", content=text)
     key = getattr(agent, "scratchpad_key", None)
     if key is not None:
@@ -360,7 +360,7 @@ async def _answer(agent: Any, ctx: Any, text: str) -> AgentOutput:
 def _inject(prompt: InjectedPrompt, systems: Sequence[Any], user: Any, said: str) -> list[ChatMessage]:
     """Return the agent's system text with ours, our history, and the user's message; its images and files stay.
 
-    What LlamaIndex put around the user's words (the state of a workflow) stays around them.
+    LlamaIndex's text before and after the user's words (the state of a workflow) stays.
     """
     own = "\n\n".join(_text_of(message) for message in systems)
     *earlier, asked = prompt.messages
@@ -380,12 +380,12 @@ def _text_of(message: Any) -> str:
 
 
 def _raw_of(output: Any) -> Any:
-    """Return a tool's own result where it is text or JSON, else the text that the model reads."""
+    """Return a tool's own result if it is text or JSON, else the text that the model reads."""
     return output.raw_output if write_result(output.raw_output) is not None else output.content
 
 
 def _to_plain(message: Any) -> dict[str, Any]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     call_id = message.additional_kwargs.get("tool_call_id")
     if message.role.value == "tool" and call_id:
         return {"role": "tool", "tool_call_id": call_id, "content": _text_of(message)}

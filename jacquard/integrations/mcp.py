@@ -1,9 +1,9 @@
-"""Records the calls that an agent makes to an MCP server: provider, arguments, status, duration and result.
+"""Records an agent's calls to an MCP server: provider, arguments, status, duration and result.
 
     client = RecordedMcpClient(engine, "s1", client, name="weather", uri="mcp://weather")
     result = await client.call_tool("forecast", {"city": "Oslo"})
 
-It needs no package of its own: whatever has `call_tool` as the clients of the `mcp` package have it can be recorded.
+It needs no package: any object with a `call_tool` like that of the `mcp` package's clients can be recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mnemosyne.schema.document import ProviderKind, ToolCall, ToolCallStatus, To
 
 
 class CallsTools(Protocol):
-    """A client of an MCP server, as far as it is used here."""
+    """Client of an MCP server, as far as it is used here."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool and return its result, with `content`, `structured_content` and `is_error`."""
@@ -29,10 +29,10 @@ class CallsTools(Protocol):
 
 
 class RecordedMcpClient:
-    """A client whose tool calls are recorded in a session; everything else is the client's own.
+    """Client whose tool calls are recorded in a session; everything else is the client's own.
 
-    `name` and `uri` are those of the server. `failure`: under `open` a call that cannot be recorded goes on, and `report.problems`
-    says so; under `closed` the error of the engine is raised.
+    `name` and `uri` are those of the server. `failure`: with `open` a call that cannot be recorded still returns, and
+    `report.problems` lists it; with `closed` the error of the engine is raised.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class RecordedMcpClient:
 
     @property
     def report(self) -> AdapterReport:
-        """What was recorded so far, and what could not be."""
+        """Report of recorded calls and problems."""
         return self._book.report
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-        """Call a tool and return its result as it is; its error passes through. Start and end are recorded under one id."""
+        """Call a tool and return its result unchanged, or raise its error. Start and end are recorded under one id."""
         call = ToolCall(
             tool_call_id=f"mcp-{uuid4().hex}",
             tool=name,
@@ -93,7 +93,7 @@ class RecordedMcpClient:
             self._book.add(tool_calls=1)
 
     async def _record(self, call: ToolCall, result: str | None) -> bool:
-        """Record a call; return whether that was done."""
+        """Record a call; return whether that succeeded."""
         try:
             await self._engine.record_tool_call(self._session_id, call, result=result)
         except Exception as error:
@@ -105,12 +105,12 @@ class RecordedMcpClient:
 
 
 def _is_error(result: Any) -> bool:
-    # `isError` is the name in releases of the `mcp` package before 2.
+    # Releases of the `mcp` package before 2 name it `isError`.
     return bool(getattr(result, "is_error", None) or getattr(result, "isError", None))
 
 
 def _read_result(result: Any) -> str:
-    """Return a result as text: its content, or what it has in a structure, as JSON."""
+    """Return a result as text: its content, or its structured content as JSON."""
     structure = getattr(result, "structured_content", None)
     text = read_text(getattr(result, "content", None))
     if isinstance(structure, Mapping) and not text:

@@ -1,10 +1,11 @@
-"""The OpenAI Agents SDK: the options of one run.
+"""OpenAI Agents SDK: the options of one run.
 
     context = RunContextAdapter(engine)
     result = await Runner.run(agent, "Hello.", session=session, **context.run_options("s1"))
 
 Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use it with conversations
-that the provider keeps (`conversation_id`, `previous_response_id`): there every input becomes a part of the conversation.
+stored by the provider (`conversation_id`, `previous_response_id`), because there every input becomes a part of the
+conversation.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class OpenAIAgentsMapper:
 
 
 class RunContextAdapter:
-    """Makes the options of runs whose model calls get the engine's prompt, and records what the agents do.
+    """Makes the options of runs whose model calls get the engine's prompt, and records the agents' actions.
 
-    FrameworkError where the SDK is too old or lacks a hook.
+    Raises FrameworkError if the SDK is too old or lacks a hook.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class RunContextAdapter:
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Let model calls pass unchanged from now on."""
+        """Let all later model calls pass unchanged."""
         self.adapter.detach()
 
     def run_options(
@@ -113,13 +114,13 @@ class RunContextAdapter:
     ) -> dict[str, Any]:
         """Return `run_config` and `hooks` for one run of `Runner`; yours are kept and called as well.
 
-        A run that goes on after an interruption belongs to the turn of the first one: give both the same `turn_key`.
+        A run that continues after an interruption belongs to the turn of the first one: give both the same `turn_key`.
         """
         run = ContextRun(self.adapter, session_id, turn_key or uuid4().hex, user_id, run_config, hooks)
         return {"run_config": run.run_config, "hooks": run}
 
     async def listen(self, options: dict[str, Any], events: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Give the events of a streamed run on, and hand the chunks of its answer to the engine.
+        """Pass on the events of a streamed run, and the chunks of its answer to the engine.
 
         `options` are those of the run: `context.listen(options, result.stream_events())`.
         """
@@ -183,17 +184,19 @@ class ContextRun(RunHooks[Any]):
         return ModelInputData(input=[*_inject(prompt, user), *tail], instructions=join_system(own, prompt))
 
     def _find_user(self, items: Sequence[Any]) -> int:
-        """Return the place of the message that the run answers: the last of the user in its first call. ConfigError for none."""
+        """Return the place of the message that the run answers, the last user message of its first call; raises ConfigError for
+        none.
+        """
         place = self._user_place
         if place is None or place >= len(items) or items[place].get("role") != "user":
             place = next((n for n in reversed(range(len(items))) if items[n].get("role") == "user"), None)
         if place is None:
-            raise ConfigError("The input of the run holds no message of the user, which a turn begins with.")
+            raise ConfigError("The input of the run contains no message of the user, with which a turn begins.")
         self._user_place = place
         return place
 
     async def _note_error(self, args: Any) -> str | None:
-        """Note the error of a tool; the text that the model reads is the host's or the SDK's."""
+        """Record the error of a tool; the text that the model reads is the host's or the SDK's."""
         if args.error is not None:
             self._errors[args.call_id] = args.error
         if self._formatter is None:
@@ -211,7 +214,7 @@ class ContextRun(RunHooks[Any]):
         await self._hooks.on_llm_end(context, agent, response)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        """Note when a tool begins."""
+        """Record the start of a tool call."""
         if isinstance(context, ToolContext):
             await self._adapter.on_tool_call_start(self.session_id, context, turn_key=self.turn_key)
         await self._hooks.on_tool_start(context, agent, tool)
@@ -225,7 +228,7 @@ class ContextRun(RunHooks[Any]):
         await self._hooks.on_tool_end(context, agent, tool, result)
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-        """Commit the final answer, with the agent that gave it."""
+        """Commit the final answer, with the name of its agent."""
         text = output if isinstance(output, str) else _write_output(output)
         author = Author(kind=AuthorKind.AGENT, id=agent.name) if self._is_one_of_several(agent) else None
         reply = Message(role=Role.ASSISTANT, content=text, author=author)
@@ -233,15 +236,15 @@ class ContextRun(RunHooks[Any]):
         await self._hooks.on_agent_end(context, agent, output)
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        """Pass on."""
+        """Do nothing."""
         await self._hooks.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
-        """Pass on."""
+        """Do nothing."""
         await self._hooks.on_agent_start(context, agent)
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        """Note that several agents answer, and pass on."""
+        """Record that several agents answer."""
         self._was_handed_off = True
         await self._hooks.on_handoff(context, from_agent, to_agent)
 
@@ -261,7 +264,7 @@ def _inject(prompt: InjectedPrompt, user: Any) -> list[Any]:
 
 
 def _to_plain(item: Any) -> dict[str, Any] | None:
-    """Return an item of the tail in OpenAI's chat shape, by which its cost and its pairs are checked; None for others."""
+    """Return an item of the tail in OpenAI's form, to check its cost and its pairs; None for others."""
     if item.get("type") == "function_call":
         call = {"id": item["call_id"], "function": {"name": item["name"], "arguments": item["arguments"]}}
         return {"role": "assistant", "content": "", "tool_calls": [call]}

@@ -3,8 +3,8 @@
     agent = Agent(model, capabilities=[ContextCapability(engine)])
     await agent.run("Hello.", conversation_id="s1")
 
-The session is the conversation. A turn is named after the time of the user's message, which is kept in the message history, so a
-run that goes on later (deferred tools) goes on in its turn. Only the request to the model is changed, never the history.
+The session is the conversation. A turn is named after the time of the user's message, which is kept in the message history, so
+a run that is continued later (deferred tools) continues its turn. Only the request to the model is changed, never the history.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class PydanticAIMapper:
 
 
 class ContextCapability(AbstractCapability[Any]):
-    """Puts the engine's prompt before every model request of an agent, and records what the agent does.
+    """Adds the engine's prompt to every model request of an agent, and records the agent's actions.
 
-    `session` names the session: a text, or a function of the run's `RunContext`; without it the conversation's id. `user` names
-    the user in the same way; a session that belongs to another user is refused. FrameworkError where pydantic-ai is too old or
-    lacks a hook. `StreamingContextCapability` records chunks as well.
+    `session` is a session id, or a function of the run's `RunContext` that returns one; without it, it is the conversation's
+    id. `user` names the user in the same way; a session that belongs to another user is refused. Raises FrameworkError if
+    pydantic-ai is too old or lacks a hook. `StreamingContextCapability` records chunks as well.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class ContextCapability(AbstractCapability[Any]):
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Let model requests pass unchanged from now on."""
+        """Let all later model requests pass unchanged."""
         self.adapter.detach()
 
     def session_of(self, ctx: RunContext[Any]) -> str:
-        """Return the session of a run. ConfigError where neither the capability nor the run names one."""
+        """Return the session of a run; raises ConfigError if neither the capability nor the run names one."""
         session_id = (self._session(ctx) if callable(self._session) else self._session) or ctx.conversation_id
         if not session_id:
             raise ConfigError(
@@ -118,8 +118,9 @@ class ContextCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put our prompt before the framework's tool calls of this turn. SkipModelRequest, which pydantic-ai takes as the answer,
-        for a turn that has its answer already.
+        """Add our prompt before the framework's tool calls of this turn.
+
+        Raises SkipModelRequest, which pydantic-ai uses as the answer, for a turn that has its answer already.
         """
         if not self.adapter.is_attached:
             return request_context
@@ -134,7 +135,7 @@ class ContextCapability(AbstractCapability[Any]):
         if prompt.reply is not None:
             raise SkipModelRequest(framework.ModelResponse(parts=[framework.TextPart(prompt.reply)]))
         messages = _inject(prompt, systems, request_context.messages[place], prompt_part, tail)
-        # Instructions go behind all leading system parts: ours follow the agent's own among them.
+        # Instructions come after all leading system parts, so ours follow the agent's own among them.
         own = parameters.instruction_parts
         if own:
             added = framework.InstructionPart(content=prompt.system, dynamic=True)
@@ -165,11 +166,11 @@ class ContextCapability(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
-        """Record a tool call; an error of the tool passes through."""
+        """Record a tool call; a tool's error is raised unchanged."""
         if not self.adapter.is_attached:
             return await handler(args)
         session_id = self.session_of(ctx)
-        # A run that was interrupted goes on with its tools.
+        # An interrupted run continues with its tools.
         await self.adapter.on_user_message(session_id, self._read(ctx, ctx.messages, has_own=True)[2])
         await self.adapter.on_tool_call_start(session_id, call)
         try:
@@ -181,7 +182,7 @@ class ContextCapability(AbstractCapability[Any]):
         return result
 
     async def after_run(self, ctx: RunContext[Any], *, result: Any) -> Any:
-        """Commit the final answer; a run that waits for an approval or for tools of others has none yet."""
+        """Commit the final answer; a run that waits for an approval or for external tools has none yet."""
         output = result.output
         if isinstance(output, DeferredToolRequests) or not self.adapter.is_attached:
             return result
@@ -190,13 +191,13 @@ class ContextCapability(AbstractCapability[Any]):
         return result
 
     async def on_run_error(self, ctx: RunContext[Any], *, error: BaseException) -> Any:
-        """Forget a turn whose run failed."""
+        """Drop a turn whose run failed."""
         if self.adapter.is_attached:
             await self.adapter.on_turn_failed(self.session_of(ctx))
         raise error
 
     def _read(self, ctx: RunContext[Any], messages: Sequence[Any], *, has_own: bool) -> tuple[int, Any, ModelRequest]:
-        """Return the place of the user's message, the prompt in it, and the request that its messages mean."""
+        """Return the place of the user's message, the prompt in it, and the request for its messages."""
         place, prompt_part = _find_user(messages, ctx.run_id)
         request = ModelRequest(
             turn_key=_key_of(prompt_part),
@@ -216,10 +217,10 @@ class ContextCapability(AbstractCapability[Any]):
 
 
 class StreamingContextCapability(ContextCapability):
-    """A `ContextCapability` that also hands chunks to the engine as they come; pydantic-ai then streams plain runs as well."""
+    """A `ContextCapability` that also passes chunks to the engine as they come; pydantic-ai then streams plain runs as well."""
 
     async def on_event(self, ctx: RunContext[Any], *, event: Any) -> None:
-        """Take in a piece of the answer."""
+        """Record a piece of the answer."""
         if not self.adapter.is_attached:
             return
         if isinstance(event, framework.PartStartEvent) and isinstance(event.part, framework.TextPart):
@@ -229,9 +230,9 @@ class StreamingContextCapability(ContextCapability):
 
 
 def _find_user(messages: Sequence[Any], run_id: str | None) -> tuple[int, Any]:
-    """Return the place of the message that the run answers, and the prompt in it: the first of this run, else the last at all.
+    """Return the place of the message that the run answers, and the prompt in it: the first of this run, else the last of all.
 
-    ConfigError where there is none.
+    Raises ConfigError if there is none.
     """
     found = [
         (place, part, message.run_id)
@@ -241,7 +242,7 @@ def _find_user(messages: Sequence[Any], run_id: str | None) -> tuple[int, Any]:
         if isinstance(part, framework.UserPromptPart)
     ]
     if not found:
-        raise ConfigError("The run has no prompt of the user, which a turn begins with.")
+        raise ConfigError("The run has no prompt of the user, with which a turn begins.")
     place, part, _ = next((each for each in found if run_id is not None and each[2] == run_id), found[-1])
     return place, part
 
@@ -291,7 +292,7 @@ def _prompt_text(part: Any) -> str:
 
 
 def _tool_value(result: Any) -> Any:
-    """Return what a tool gave as a text or as JSON where it can be, such as the fields of a model or a dataclass."""
+    """Return a tool's result as a text or as JSON if possible, for example the fields of a model or a dataclass."""
     value = getattr(result, "return_value", result) if isinstance(result, framework.ToolReturn) else result
     if write_result(value) is not None:
         return value
@@ -302,7 +303,7 @@ def _tool_value(result: Any) -> Any:
 
 
 def _to_plain(message: Any) -> list[dict[str, Any]]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     if isinstance(message, framework.ModelResponse):
         texts = [part.content for part in message.parts if isinstance(part, framework.TextPart)]
         calls = [

@@ -53,7 +53,7 @@ try:
 except ImportError as error:
     raise explain_missing(REQUIREMENT, error) from error
 
-# Of the service these are its connector's own methods, which is why the extra allows one minor release alone.
+# The service's hooks are its connector's private methods; therefore the extra allows only one minor release.
 _WHOLE, _STREAM = "_inner_get_chat_message_contents", "_inner_get_streaming_chat_message_contents"
 _RUNS = ("get_response", "invoke", "invoke_stream")
 
@@ -85,7 +85,7 @@ class SemanticKernelMapper:
 
 @dataclass(slots=True)
 class _Run:
-    """A run of an agent: its session and turn, and the text of its newest answer."""
+    """Run of an agent: its session and turn, and the text of its newest answer."""
 
     adapter: ContextAdapter
     session_id: str
@@ -102,7 +102,7 @@ _CALL: ContextVar[list[BaseException] | None] = ContextVar("jacquard_semantic_ke
 class KernelContext:
     """Attaches agents to an engine; its agents share one report.
 
-    FrameworkError where Semantic Kernel is too old or lacks a hook.
+    Raises FrameworkError if Semantic Kernel is too old or lacks a hook.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class KernelContext:
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Give agents, services and kernels back what they had."""
+        """Restore the original parts of agents, services and kernels."""
         self.adapter.detach()
 
     def attach(
@@ -147,10 +147,10 @@ class KernelContext:
         session: str | Callable[[Any], str] | None = None,
         user: str | Callable[[Any], str | None] | None = None,
     ) -> None:
-        """Put the engine's prompt before every model call of an agent, and record what it does.
+        """Add the engine's prompt to every model call of an agent, and record its actions.
 
-        `session` and `user` are texts or functions of the run's thread; without `session` it is the thread's id. ConfigError for an
-        agent that is attached already.
+        `session` and `user` are ids, or functions of the run's thread that return them; without `session` it is the thread's
+        id. Raises ConfigError for an agent that is already attached.
         """
         if _RUNS[0] in vars(agent):
             raise ConfigError(
@@ -254,9 +254,9 @@ class KernelContext:
     async def _prepare(
         self, run: _Run | None, chat_history: ChatHistory, settings: Any
     ) -> tuple[InjectedPrompt | None, ChatHistory]:
-        """Return our prompt and a chat history with it; the given one for calls that belong to no agent of ours.
+        """Return our prompt and a chat history with it; the given one for calls of other agents.
 
-        ConfigError where the history holds no message of the user.
+        Raises ConfigError if the history contains no user message.
         """
         if run is None:
             return None, chat_history
@@ -265,7 +265,7 @@ class KernelContext:
         if place is None or place >= len(messages) or messages[place].role != AuthorRole.USER:
             place = next((n for n in reversed(range(len(messages))) if messages[n].role == AuthorRole.USER), None)
         if place is None:
-            raise ConfigError("The thread holds no message of the user, which a turn begins with.")
+            raise ConfigError("The thread contains no message of the user, with which a turn begins.")
         run.user_place = place
         before, user, tail = messages[:place], messages[place], messages[place + 1 :]
         systems = [message for message in before if message.role in (AuthorRole.SYSTEM, AuthorRole.DEVELOPER)]
@@ -286,7 +286,7 @@ class KernelContext:
         return prompt, ChatHistory(messages=[*_inject(prompt, own, user), *tail])
 
     async def _record(self, run: _Run, prompt: InjectedPrompt | None, parts: Sequence[Any]) -> None:
-        """Record the usage of a model call, whole or in chunks."""
+        """Record the usage of a model call, complete or in chunks."""
         calls = {
             call.id or call.index for part in parts for call in part.items if isinstance(call, FunctionCallContent)
         }
@@ -320,7 +320,7 @@ class KernelContext:
             await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
 
     async def _note_error(self, context: Any, next: Callable[[Any], Awaitable[None]]) -> None:
-        """Note what a function raised."""
+        """Record the error of a function."""
         errors = _CALL.get()
         try:
             await next(context)
@@ -331,7 +331,7 @@ class KernelContext:
 
 
 class _Running:
-    """The time of one run of an agent: its turn ends with it."""
+    """Duration of one run of an agent; its turn ends with it."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run
@@ -351,7 +351,7 @@ class _Running:
 
 
 async def _id_of(thread: Any) -> str:
-    """Return the id of a thread. ConfigError where a run has none."""
+    """Return the id of a thread; raises ConfigError if a run has none."""
     if thread is None:
         raise ConfigError("The run names no session. Give it a thread with an id, or give attach session=...")
     if thread.id is None:
@@ -381,7 +381,7 @@ def _value_of(value: Any) -> Any:
 
 
 def _to_plain(message: Any) -> list[dict[str, Any]]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     results = [item for item in message.items if isinstance(item, FunctionResultContent)]
     if results:
         return [{"role": "tool", "tool_call_id": each.id, "content": str(each.result)} for each in results]

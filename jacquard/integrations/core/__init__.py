@@ -1,1 +1,1 @@
-"""What the adapters of all agent frameworks share; none of these modules imports a framework."""
+"""Common parts of the adapters of all agent frameworks; none of these modules imports a framework."""

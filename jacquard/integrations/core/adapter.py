@@ -1,7 +1,7 @@
-"""The adapter that all frameworks share: it knows which model call belongs to which turn, and records what happens in it.
+"""Common adapter of all frameworks: assigns model calls to turns, and records their events.
 
-A framework's module has a mapper and hooks; the hooks call the methods here. One message of the user is one turn of the engine,
-prepared once; every further model call of it gets the same prompt.
+A framework's module has a mapper and hooks; the hooks call the methods here. One user message is one turn of the engine,
+prepared once; every further model call for it gets the same prompt.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from mnemosyne.schema.session import Message, Role, TurnStatus
 _log = open_log(__name__)
 T = TypeVar("T")
 MOST_TURNS = 1_000
-"""How many turns under way are remembered; those whose runs were given up without a word are forgotten, oldest first."""
+"""Maximum number of running turns; the oldest ones, whose runs were abandoned silently, are dropped."""
 MOST_OWNERS = 10_000
-"""Of how many sessions the owner is remembered; of others it is read again."""
+"""Number of session owners to cache."""
 COUNTED, REPORTED_WITH_MORE = "counted", "reported_with_host_parts"
-"""A usage that also counts the agent's own system text and tools says nothing of how well our prompt was estimated."""
+"""A usage that includes the agent's own system text and tools says nothing about our token estimate."""
 
 
 @dataclass(slots=True)
 class _RunningTurn:
-    """One message of the user, from its first model call to the final answer."""
+    """One user message, from its first model call to the final answer."""
 
     session_id: str
     key: str
@@ -74,15 +74,15 @@ class _RunningTurn:
 
     @property
     def message_id(self) -> str:
-        """The name of the model's present answer among those of the turn."""
+        """Name of the model's present answer among those of the turn."""
         return f"m{self.calls}"
 
 
 class ContextAdapter:
     """An `AgentFrameworkAdapter` over the hooks of one framework.
 
-    `engine` is a `ContextEngine` on the event loop of the agent, or one of `jacquard.sync`, which also serves frameworks whose
-    hooks are synchronous. `version` is the framework's release. Hooks without an event loop call `run_blocking`.
+    `engine` is a `ContextEngine` on the event loop of the agent, or one of `jacquard.sync`, which also serves frameworks with
+    synchronous hooks. `version` is the framework's release. Hooks without an event loop call `run_blocking`.
     """
 
     def __init__(
@@ -107,17 +107,17 @@ class ContextAdapter:
 
     @property
     def framework(self) -> str:
-        """The name of the framework."""
+        """Name of the framework."""
         return self._mapper.framework
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self._book.report
 
     @property
     def is_attached(self) -> bool:
-        """Whether it governs calls; false after `detach`."""
+        """True while it governs calls; False after `detach`."""
         return self._is_attached
 
     def map_message(self, msg: Any) -> Message:
@@ -133,7 +133,9 @@ class ContextAdapter:
         return self._mapper.map_model_usage(usage)
 
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call one of the async methods here from a hook that cannot await, and wait for it. ConfigError as in `EngineBridge`."""
+        """Call one of the async methods here from a hook that cannot await, and wait for it; raises ConfigError like
+        `EngineBridge`.
+        """
         return self._bridge.run_blocking(work, *args, **kwargs)
 
     def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
@@ -150,12 +152,12 @@ class ContextAdapter:
                 self._restore()
 
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
-        """Begin the turn of a message where it is not under way here: a run that was interrupted may go on with its tools."""
+        """Begin the turn of a message if it is not running here: an interrupted run may continue with its tools."""
         if self._is_attached and self._find(session_id, request.turn_key) is None:
             await self._bridge.run(self._begin, session_id, request)
 
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
-        """Return what goes into a model call; None where the agent goes on without us: detached, or after a failure."""
+        """Return the input for a model call; None if the agent continues without us: detached, or after a failure."""
         if not self._is_attached:
             return None
         return await self._bridge.run(self._before_model_call, session_id, request)
@@ -163,12 +165,12 @@ class ContextAdapter:
     async def on_after_model_call(
         self, session_id: str, response: ModelAnswer, usage: Any | None = None, *, turn_key: str | None = None
     ) -> None:
-        """Record the usage of a model call; where the framework reports none, the engine's own estimate is recorded."""
+        """Record the usage of a model call; if the framework reports none, the engine's own estimate is recorded."""
         if (turn := self._find(session_id, turn_key)) is not None:
             await self._bridge.run(self._after_model_call, turn, response, usage)
 
     async def on_tool_call_start(self, session_id: str, tool_call: Any, *, turn_key: str | None = None) -> None:
-        """Note when a tool call begins."""
+        """Record the start of a tool call."""
         if (turn := self._find(session_id, turn_key)) is not None:
             # A call that cannot be mapped is reported when it ends.
             with suppress(Exception):
@@ -177,12 +179,14 @@ class ContextAdapter:
     async def on_tool_call_end(
         self, session_id: str, tool_call: Any, result: ToolOutcome, *, turn_key: str | None = None
     ) -> None:
-        """Record a tool call with status, duration and result. ToolResultError under `closed` for a result that is no text."""
+        """Record a tool call with status, duration and result; with `closed` raises ToolResultError for a result that is not
+        text or JSON.
+        """
         if (turn := self._find(session_id, turn_key)) is not None:
             await self._bridge.run(self._after_tool_call, turn, tool_call, result)
 
     async def on_chunk(self, session_id: str, text: str, *, turn_key: str | None = None) -> None:
-        """Take in a chunk of the model's present answer."""
+        """Record a chunk of the model's present answer."""
         turn = self._find(session_id, turn_key)
         if turn is not None and turn.prompt is not None and text and self.options.record_chunks:
             await self._bridge.run(self._take_chunk, turn, text)
@@ -190,7 +194,7 @@ class ContextAdapter:
     async def on_documents(
         self, session_id: str, documents: Sequence[FoundDocument], *, query: str = "", turn_key: str | None = None
     ) -> None:
-        """Keep documents that a retriever of the framework found as evidence of type `rag_doc`."""
+        """Store documents that a retriever of the framework found as evidence of type `rag_doc`."""
         if self._is_attached and documents:
             turn = self._find(session_id, turn_key)
             turn_id = turn.prompt.turn_id if turn is not None and turn.prompt is not None else ""
@@ -202,24 +206,24 @@ class ContextAdapter:
             await self._bridge.run(self._keep_tasks, session_id, tasks)
 
     async def on_reply_unused(self, session_id: str, *, turn_key: str | None = None) -> None:
-        """Say that a turn had its reply already (`InjectedPrompt.reply`), and that the framework calls its model all the same."""
+        """Report that a turn already had its reply (`InjectedPrompt.reply`), and that the framework calls its model anyway."""
         turn = self._find(session_id, turn_key)
         if turn is not None and turn.prompt is not None:
             detail = "The turn has its reply already; the framework calls its model all the same, and that answer is not stored."
             await self._bridge.run(self._note, "reply", session_id, turn.prompt.turn_id, detail)
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Return the session's to-do list; SessionNotFoundError."""
+        """Return the session's to-do list; raises SessionNotFoundError."""
         return await self._bridge.run(self._engine.tasks, session_id)
 
     async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
-        """Commit the final answer of a turn; a turn that the engine could not prepare is taken in with its two messages."""
+        """Commit the final answer of a turn; for a turn that the engine could not prepare, store its two messages."""
         if (turn := self._find(session_id, turn_key)) is not None:
             self._forget(turn)
             await self._bridge.run(self._end_turn, turn, reply)
 
     async def on_turn_failed(self, session_id: str, *, turn_key: str | None = None) -> None:
-        """Forget a turn whose run ended without an answer; the engine keeps the user's message as one that was not answered."""
+        """Drop a turn whose run ended without an answer; the engine keeps the user's message as unanswered."""
         if (turn := self._find(session_id, turn_key)) is not None:
             self._forget(turn)
             await self._bridge.run(self._drop_chunks, turn)
@@ -250,7 +254,7 @@ class ContextAdapter:
         return turn.prompt
 
     async def _begin(self, session_id: str, request: ModelRequest) -> _RunningTurn:
-        """Return the turn of a request; it is prepared with its first one. A turn that could not be prepared stays without us."""
+        """Return the turn of a request, prepared at the first one; a turn that could not be prepared continues without us."""
         place = (session_id, request.turn_key)
         turn = self._turns.setdefault(place, _RunningTurn(session_id, request.turn_key, request))
         self._turns.move_to_end(place)
@@ -284,7 +288,7 @@ class ContextAdapter:
         return prompt_of(prepared, system_in_place=self.options.system_in_place)
 
     async def _find_waiting(self, session_id: str, turn_id: str) -> PreparedTurn | None:
-        """Return a turn that another process prepared and that waits for its reply: its calls go on with the same prompt."""
+        """Return a waiting turn that another process prepared; its calls continue with the same prompt."""
         try:
             record = await self._engine.parts.store.turn(session_id, turn_id)
             return turn_from_record(record, 0) if record.status is TurnStatus.PREPARED else None
@@ -298,7 +302,7 @@ class ContextAdapter:
             return True
 
     async def _check_owner(self, session_id: str, user_id: str | None) -> None:
-        """Raise SessionOwnerError where session and run both name a user, and not the same one."""
+        """Raise SessionOwnerError if session and run name different users."""
         if user_id is None:
             return
         if session_id not in self._known_owners:
@@ -371,7 +375,7 @@ class ContextAdapter:
     async def _ingest(
         self, session_id: str, turn_id: str, documents: Sequence[FoundDocument], *, query: str
     ) -> tuple[str, ...]:
-        """Ingest documents that a turn found (one without an id: none) one by one; return the ids of their evidence."""
+        """Ingest documents that a turn found one by one (none for an unknown turn); return the ids of their evidence."""
         ids: list[str] = []
         for each in documents:
             source = EvidenceSource(kind=SourceKind.RAG, name=each.name or self.framework, uri=each.uri)
@@ -430,7 +434,7 @@ class ContextAdapter:
 
     @asynccontextmanager
     async def _step_of(self, name: str, session_id: str, turn_id: str) -> AsyncIterator[None]:
-        """Do one step with the framework's tag; its error is raised or noted, as the failure policy says."""
+        """Do one step with the framework's tag; its error is raised or recorded, by the failure policy."""
         with add_tags({"framework": self.framework}):
             try:
                 yield
@@ -440,7 +444,7 @@ class ContextAdapter:
                 await self._note(name, session_id, turn_id, f"{type(error).__name__}: {error}")
 
     async def _note(self, step: str, session_id: str, turn_id: str, detail: str) -> None:
-        """Say in the report, in the log and in an event what the agent went on without."""
+        """Record in the report, in the log and in an event what the agent had to do without."""
         problem = self._book.note(step, session_id, turn_id, detail)
         _log.warning("%s: step %s failed, the agent goes on: %s", self.framework, step, problem.detail)
         with suppress(Exception):
@@ -454,6 +458,6 @@ class ContextAdapter:
 
 
 def turn_id_of_key(framework: str, session_id: str, turn_key: str) -> str:
-    """Return the id of the turn for a message of the user: the same key gives the same turn, also in another process."""
+    """Return the id of the turn for a user message; the same key gives the same turn, also in another process."""
     digest = hashlib.sha256("\x00".join((session_id, turn_key)).encode("utf-8", "surrogatepass"))
     return f"{framework}-{digest.hexdigest()[:16]}"

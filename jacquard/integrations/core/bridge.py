@@ -1,7 +1,7 @@
-"""Runs coroutine functions of an engine from wherever a framework calls: its own event loop, another one, or a thread without one.
+"""Runs coroutine functions of an engine for any caller: on its own event loop, on another one, or on a thread without one.
 
-An engine belongs to one event loop. That of `jacquard.sync` has its own, in a thread; a `ContextEngine` belongs to the first
-loop on which it is used here.
+An engine belongs to one event loop. One of `jacquard.sync` has its own, in a thread; a `ContextEngine` belongs to the first
+loop that uses it here.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ class EngineBridge:
         self._loop = engine.run(_running_loop) if isinstance(engine, SyncEngine) else _find_running_loop()
 
     async def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Await a coroutine function on the engine's loop; the present loop goes on meanwhile. ConfigError once it has ended."""
+        """Await a coroutine function on the engine's loop without blocking the present one; raises ConfigError once it has
+        ended.
+        """
         running = asyncio.get_running_loop()
         if self._loop is None or not self._loop.is_running():
             if self._owns_loop:
                 raise ConfigError(
                     "The engine of jacquard.sync was closed; keep it open as long as its adapters are used."
                 )
-            # An engine that is used without `async with` opens again on a new loop when its former one has ended.
+            # An engine used without `async with` opens again on a new loop if its former one has ended.
             self._loop = running
         call = partial(work, *args, **kwargs)
         return await (call() if self._loop is running else asyncio.wrap_future(_submit(call, self._loop)))
 
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call a coroutine function on the engine's loop and wait for it, in a thread that is not the loop's own.
+        """Call a coroutine function on the engine's loop and wait for it, on a thread other than the loop's.
 
-        ConfigError where no loop of the engine is running, or where this is its thread.
+        Raises ConfigError if no loop of the engine is running, or if this is its thread.
         """
         if self._loop is None or not self._loop.is_running():
             raise ConfigError(
@@ -58,9 +60,9 @@ class EngineBridge:
         return _submit(partial(work, *args, **kwargs), self._loop).result()
 
     def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
-        """Start a coroutine function on the engine's loop and return at once. ConfigError where that loop is not running."""
+        """Start a coroutine function on the engine's loop and return at once; raises ConfigError if that loop is not running."""
         if self._loop is None or not self._loop.is_running():
-            raise ConfigError("The engine's event loop is not running, so nothing can be handed to it.")
+            raise ConfigError("The engine's event loop is not running, so no work can be started on it.")
         return _submit(partial(work, *args, **kwargs), self._loop)
 
 

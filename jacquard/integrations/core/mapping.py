@@ -1,4 +1,4 @@
-"""Conversions that every mapper uses: contents to text, results to text or JSON, errors to a status. Pure."""
+"""Conversions for all mappers: contents to text, results to text or JSON, errors to a status. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXT_KEYS = ("text", "page_content", "content")
 
 
 def read_text(content: Any) -> str:
-    """Return the text of a message's content, which may be a text or a list of parts.
+    """Return the text of a message's content, which is a text or a list of parts.
 
     Parts without a text (images, audio) are left out, unless there is nothing else: then each is named by its kind in brackets.
     """
@@ -50,7 +50,7 @@ def _part_kind(part: Any) -> str:
 
 
 def write_result(result: Any) -> str | None:
-    """Return a tool's result as text: a text itself, anything that JSON can write as JSON, None for anything else."""
+    """Return a tool's result as text: a text itself, JSON for values that JSON can represent, None for anything else."""
     if isinstance(result, str):
         return result
     try:
@@ -60,7 +60,7 @@ def write_result(result: Any) -> str | None:
 
 
 def read_arguments(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of a call as a mapping of plain values; what is no JSON object is kept under `input`."""
+    """Return the arguments of a call as a mapping of plain values; arguments that are not a JSON object are under `input`."""
     value = arguments
     if isinstance(value, str):
         try:
@@ -101,9 +101,9 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def read_documents(result: Any) -> tuple[FoundDocument, ...]:
-    """Return the documents in the result of a tool that searches: a list of texts, of mappings or of document objects.
+    """Return the documents in the result of a search tool: a list of texts, of mappings or of document objects.
 
-    Of a mapping or an object, `text`, `page_content` or `content` is its text; `uri`, `url` or `source` its address.
+    The text of a mapping or object is its `text`, `page_content` or `content`; its address is `uri`, `url` or `source`.
     """
     value = result
     if isinstance(value, str):
@@ -133,7 +133,7 @@ def _read_document(item: Any) -> FoundDocument | None:
 def document_from(
     text: str, metadata: Mapping[str, Any], *, name: str = "", score: float | None = None
 ) -> FoundDocument:
-    """Return a document with the address that its metadata names, and such of its metadata as is short and plain."""
+    """Return a document with the address in its metadata, and the short and plain rest of its metadata."""
     uri = next((str(metadata[key]) for key in ("uri", "url", "source", "file_path") if metadata.get(key)), "")
     plain = {
         str(key): value

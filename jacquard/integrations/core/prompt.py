@@ -1,4 +1,4 @@
-"""The messages that an adapter injects: the one place that decides their shape. Pure."""
+"""Forms the messages that an adapter injects. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SYSTEM = Role.SYSTEM.value
 
 
 def prompt_of(turn: PreparedTurn, *, system_in_place: bool = False) -> InjectedPrompt:
-    """Return a prepared turn as an adapter injects it: its system messages as one text, then all other messages.
+    """Return a prepared turn for injection: its system messages as one text, then all other messages.
 
-    With `system_in_place` only the leading system messages are in that text.
+    With `system_in_place` that text contains only the leading system messages.
     """
     parts = [PromptPart(role=message.role, content=message.content) for message in turn.messages]
     leading = sum(1 for _ in takewhile(lambda part: part.role == SYSTEM, parts))

@@ -1,8 +1,7 @@
-"""The contract of an adapter, as far as a framework's hooks can keep it.
+"""Contract of an adapter, as far as a framework's hooks can keep it.
 
-Two things differ from the seed, because hooks are called for each call of the model and not for each message of the user: a
-request names its turn (`ModelRequest.turn_key`), and the result of `on_before_model_call` holds the messages before the
-framework's own tool calls, which are left as they are.
+Hooks are called for each model call, not for each user message. Therefore a request names its turn (`ModelRequest.turn_key`),
+and the result of `on_before_model_call` contains the messages before the framework's own tool calls, which stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from mnemosyne.schema.session import Message
 
 
 class FrameworkMapper(Protocol):
-    """Maps the values of one framework to those of the session document; it keeps none of the framework's objects.
+    """Maps the values of one framework to those of the session document; stores none of the framework's objects.
 
-    1. `map_message` keeps role and text, and the author where the framework names one.
+    1. `map_message` keeps role and text, and the author if the framework names one.
     2. `map_tool_call` keeps id, name and arguments; arguments are plain values.
-    3. `map_model_usage` gives the provider's counts, 0 where it gave none.
+    3. `map_model_usage` returns the provider's counts, 0 if it gave none.
     """
 
     @property
     def framework(self) -> str:
-        """The name of the framework, as it is in tags of events (`langchain`)."""
+        """Name of the framework, as in the tags of events (`langchain`)."""
         ...
 
     def map_message(self, message: Any) -> Message:
@@ -42,50 +41,50 @@ class FrameworkMapper(Protocol):
         ...
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return what the framework reports of a model call; its id is filled in later."""
+        """Return the framework's report of a model call; its id is filled in later."""
         ...
 
 
 class AgentFrameworkAdapter(Protocol):
     """Connects a framework's hooks with an engine. `jacquard.testing.framework.FrameworkContract` tests each rule.
 
-    1. Every model call of a message of the user gets the same prompt, and the session gets one turn for it.
-    2. The framework's own messages after that of the user (tool calls and their results) follow our prompt untouched.
-    3. What the framework stores of the conversation is what it would have stored without the adapter.
+    1. Every model call for a user message gets the same prompt, and the session gets one turn for it.
+    2. The framework's own messages after the user's (tool calls and their results) follow our prompt unchanged.
+    3. The framework stores the same conversation as without the adapter.
     4. Each tool call is recorded once, with id, arguments, status, result and duration; each usage once.
     5. Runs in two sessions at once do not see each other.
-    6. Where the engine fails, `open` lets the agent go on and the report says so; `closed` raises the error.
+    6. If the engine fails, `open` lets the agent continue and the report states it; `closed` raises the error.
     7. After `detach` the framework calls the model as it did before.
     """
 
     @property
     def framework(self) -> str:
-        """The name of the framework."""
+        """Name of the framework."""
         ...
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far, and what it could not do."""
+        """Report of the adapter's actions and problems."""
         ...
 
     def map_message(self, msg: Any) -> Message:
-        """As `FrameworkMapper.map_message`."""
+        """See `FrameworkMapper.map_message`."""
         ...
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """As `FrameworkMapper.map_tool_call`."""
+        """See `FrameworkMapper.map_tool_call`."""
         ...
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """As `FrameworkMapper.map_model_usage`."""
+        """See `FrameworkMapper.map_model_usage`."""
         ...
 
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
-        """Begin the turn of a message of the user, where its first model call does not."""
+        """Begin the turn of a user message, if its first model call does not."""
         ...
 
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
-        """Return what goes into a model call; None where the engine failed and the agent goes on without it."""
+        """Return the input for a model call; None if the engine failed and the agent continues without it."""
         ...
 
     async def on_after_model_call(
@@ -95,7 +94,7 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     async def on_tool_call_start(self, session_id: str, tool_call: Any, *, turn_key: str | None = None) -> None:
-        """Note when a tool call begins."""
+        """Record the start of a tool call."""
         ...
 
     async def on_tool_call_end(
@@ -105,7 +104,7 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     async def on_chunk(self, session_id: str, text: str, *, turn_key: str | None = None) -> None:
-        """Take in a chunk of the model's present answer."""
+        """Record a chunk of the model's present answer."""
         ...
 
     async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
@@ -113,5 +112,5 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     def detach(self) -> None:
-        """Stop governing calls, and restore what the installer changed; a second call does nothing."""
+        """Stop governing calls, and restore the installer's changes; a second call does nothing."""
         ...

@@ -1,4 +1,4 @@
-"""Recall of a session for retrievers of frameworks: the same gates and the same search as a turn, without a turn."""
+"""Recall of a session for retrievers of frameworks: the gates and the search of a turn, without a turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mnemosyne.schema.query import RetrievalQuery
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecalledText:
-    """One memory: its whole text, its address, where it comes from (`lore_chain`), and its score within this recall."""
+    """One memory: its complete text, its address, its origin (`lore_chain`), and its score within this recall."""
 
     text: str
     uri: str
@@ -30,7 +30,7 @@ class RecalledText:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Everything but the text, by name, as frameworks keep it beside a document."""
+        """Everything except the text, by name, as metadata of a framework's document."""
         return {
             "uri": self.uri,
             "entry_id": self.entry_id,
@@ -43,8 +43,8 @@ class RecalledText:
 class SessionRecall:
     """Recalls memories of one session: its messages, narratives and events, and the lore of its world.
 
-    `viewer` is the character for whom it is (None: nobody in particular); what a viewer may not know is left out before the
-    search, as in a turn. ConfigError for a `limit` below 1.
+    `viewer` is the character who asks (None: nobody in particular); memories that it may not know are left out before the
+    search, like in a turn. Raises ConfigError if `limit` is below 1.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class SessionRecall:
         self._session_id, self._viewer, self._limit = session_id, viewer, limit
 
     async def recall(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
-        """Return the best memories for a text, best first. SessionNotFoundError, WorldUnavailableError."""
+        """Return the best memories for a text, best first; raises SessionNotFoundError, WorldUnavailableError."""
         return await self._bridge.run(self._recall, text, limit or self._limit)
 
     def recall_blocking(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
-        """The same for callers without an event loop; ConfigError as in `EngineBridge.run_blocking`."""
+        """Same as `recall`, for callers without an event loop; raises ConfigError like `EngineBridge.run_blocking`."""
         return self._bridge.run_blocking(self._recall, text, limit or self._limit)
 
     async def _recall(self, text: str, limit: int) -> tuple[RecalledText, ...]:

@@ -1,4 +1,4 @@
-"""Counts what an adapter does. Hooks of a framework may be called on several threads at once."""
+"""Counts an adapter's actions. Hooks of a framework may be called on several threads at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_PROBLEMS = 100
 
 
 class ReportBook:
-    """Keeps the report of one adapter."""
+    """Report of one adapter, while it changes."""
 
     def __init__(self, framework: str, version: str) -> None:
         self._report = AdapterReport(framework=framework, version=version)
@@ -22,7 +22,7 @@ class ReportBook:
 
     @property
     def report(self) -> AdapterReport:
-        """The report as it is now."""
+        """The present report."""
         with self._lock:
             return replace(self._report, problems=tuple(self._problems))
 

@@ -1,4 +1,4 @@
-"""Checks a framework before an adapter is attached: it is there, not too old, and has the hooks that the adapter overrides."""
+"""Checks a framework before an adapter is attached: installed, new enough, and with the hooks that the adapter overrides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mnemosyne.core.optional_packages import install_command
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirement:
-    """The extra of an adapter, the distribution that it needs, and the oldest release for which the adapter was tested."""
+    """Extra of an adapter, the distribution that it needs, and the oldest release for which it was tested."""
 
     extra: str
     distribution: str
@@ -21,12 +21,12 @@ class Requirement:
 
     @property
     def advice(self) -> str:
-        """How to install it."""
+        """Command that installs it."""
         return install_command(self.extra)
 
 
 def explain_missing(requirement: Requirement, error: ImportError) -> ImportError:
-    """Return the error that an adapter's module raises where its framework cannot be imported."""
+    """Return the error of an adapter's module whose framework cannot be imported."""
     found = find_version(requirement.distribution)
     if found is None:
         what = f"{requirement.distribution} is not installed"
@@ -39,7 +39,7 @@ def explain_missing(requirement: Requirement, error: ImportError) -> ImportError
 
 
 def find_version(distribution: str) -> str | None:
-    """Return the version of an installed distribution, None where it is not installed."""
+    """Return the version of an installed distribution, None if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -49,8 +49,8 @@ def find_version(distribution: str) -> str | None:
 def check_framework(requirement: Requirement, hooks: Iterable[tuple[object, str]]) -> str:
     """Return the version of a framework that an adapter can be attached to.
 
-    `hooks` are (owner, name) of every function that the adapter overrides or calls. FrameworkError for a release that is older
-    than the floor, and for a hook that is not there: an overridden hook that has gone would never be called, silently.
+    `hooks` are (owner, name) of every function that the adapter overrides or calls. Raises FrameworkError for a release that is
+    older than the floor, and for a missing hook, because an overridden hook that is gone would silently never be called.
     """
     found = find_version(requirement.distribution)
     if found is None:

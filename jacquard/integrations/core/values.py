@@ -1,4 +1,4 @@
-"""What passes between an agent framework's hooks and the adapter, without the framework's own types. Values only."""
+"""Values exchanged between an agent framework's hooks and the adapter, without the framework's own types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mnemosyne.schema.session import Message
 
 
 class FailurePolicy(StrEnum):
-    """What happens when the engine fails: the agent goes on without it (`open`), or its run ends with the error (`closed`)."""
+    """Policy for failures of the engine: the agent continues without it (`open`), or its run ends with the error (`closed`)."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -24,7 +24,7 @@ class FrameworkError(JacquardError):
 
 
 class SessionOwnerError(JacquardError):
-    """A session belongs to another user than the one that the run is for; it is raised under every failure policy."""
+    """A session belongs to another user than the run; raised with every failure policy."""
 
     def __init__(self, session_id: str, owner: str, user_id: str) -> None:
         self.session_id, self.owner, self.user_id = session_id, owner, user_id
@@ -35,7 +35,7 @@ class SessionOwnerError(JacquardError):
 
 
 class ToolResultError(JacquardError):
-    """The result of a tool is neither text nor JSON, so it cannot be kept as evidence."""
+    """The result of a tool is neither text nor JSON, so it cannot be stored as evidence."""
 
     def __init__(self, tool: str, call_id: str, kind: str) -> None:
         self.tool, self.call_id, self.kind = tool, call_id, kind
@@ -47,18 +47,18 @@ class ToolResultError(JacquardError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterOptions:
-    """How an adapter works.
-
-    `failure`: see `FailurePolicy`. `document_tools` are the names of tools whose results are documents: each becomes evidence
-    of type `rag_doc`. `record_chunks`: whether streamed chunks are handed to the engine as they come. `system_in_place`: whether
-    what changes in each turn stays a system message before the input, where the provider's cache keeps what is before it;
-    by default it is at the end of the one system text, because the Anthropic API and some frameworks take no other.
-    """
+    """Options of an adapter."""
 
     failure: FailurePolicy = FailurePolicy.OPEN
     document_tools: frozenset[str] = frozenset()
+    """Names of tools whose results are documents: each becomes evidence of type `rag_doc`."""
     record_chunks: bool = True
+    """Pass streamed chunks to the engine as they come."""
     system_in_place: bool = False
+    """Keep text that changes in each turn as a system message before the input, for providers that cache everything before it.
+
+    By default it is at the end of the single system text, because the Anthropic API and some frameworks accept only one.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "failure", FailurePolicy(self.failure))
@@ -67,28 +67,27 @@ class AdapterOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """One call of the model, as a framework is about to make it.
-
-    `turn_key` is the same for all model calls of one message of the user, and another for the next one. `user` is that message;
-    `history` are the messages before it, oldest first, by which a session that is still empty is filled; `before` are those of them
-    that came with the user's message (from other agents, with ids), which the session cannot have yet. `tail` are the messages
-    after it (tool calls and their results) in the shape of OpenAI's API, by which their cost is checked.
-    `is_bare`: nothing but our prompt is sent (no system text of the agent, no tools), so the provider's count is one of it.
-    `user_id`: the user of the run, where it is known.
-    """
+    """One model call that a framework is about to make."""
 
     turn_key: str
+    """The same for all model calls of one user message, different for the next one."""
     user: Message
+    """User message to answer."""
     history: tuple[Message, ...] = ()
+    """Messages before it, oldest first; an empty session is filled with them."""
     before: tuple[Message, ...] = ()
+    """Messages of `history` that came with the user's (from other agents, with ids), so the session cannot have them yet."""
     tail: tuple[Mapping[str, Any], ...] = ()
+    """Messages after it (tool calls and results) in the form of OpenAI's API, to check their cost."""
     is_bare: bool = False
+    """True if only our prompt is sent (no system text of the agent, no tools), so the provider's count is a count of it."""
     user_id: str | None = None
+    """User of the run, if known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelAnswer:
-    """What a model answered: its text, and how many tools it calls (0: it is an answer to the user)."""
+    """Answer of a model: its text, and the number of tools that it calls (0: it answers the user)."""
 
     text: str = ""
     tool_calls: int = 0
@@ -106,22 +105,20 @@ class PromptPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InjectedPrompt:
-    """What an adapter puts into a model call.
-
-    `system` follows the agent's own system text. `messages` replace the framework's messages up to and with that of the user: the
-    history window, then the user's message, which is the last. The framework's tail follows them untouched. `reply` is set
-    where the turn is complete already (a numerical turn) and no model needs to be called.
-    """
+    """Input for a model call."""
 
     turn_id: str
     system: str
+    """Follows the agent's own system text."""
     messages: tuple[PromptPart, ...]
+    """Replace the framework's messages up to the user's, which is the last; the framework's tail follows them unchanged."""
     reply: str | None = None
+    """Set if the turn is complete already (a numerical turn), so that no model needs to be called."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOutcome:
-    """How a tool call ended: the framework's result as it is, or the error."""
+    """Result of a tool call: the framework's result unchanged, or the error."""
 
     result: Any = None
     error: BaseException | str | None = None
@@ -129,7 +126,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundDocument:
-    """A document that a retriever of the framework returned; `score` is on the retriever's own scale."""
+    """Document that a retriever of the framework returned; `score` is on the retriever's own scale."""
 
     text: str
     uri: str = ""
@@ -140,7 +137,7 @@ class FoundDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """A step that the agent went on without: `step` names it (`prepare`, `tool_result`), `detail` says what happened."""
+    """Step that failed while the agent continued: `step` names it (`prepare`, `tool_result`), `detail` describes the failure."""
 
     step: str
     session_id: str
@@ -150,16 +147,15 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterReport:
-    """What an adapter has done so far, by number; `problems` are the newest 100, oldest first.
-
-    `governed_calls` are model calls that got our prompt, `ungoverned_calls` those that went on without it.
-    """
+    """Counts of an adapter's actions so far; `problems` are the newest 100, oldest first."""
 
     framework: str
     version: str
     turns: int = 0
     governed_calls: int = 0
+    """Model calls with our prompt."""
     ungoverned_calls: int = 0
+    """Model calls without our prompt."""
     tool_calls: int = 0
     usages: int = 0
     chunks: int = 0

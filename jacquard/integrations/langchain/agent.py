@@ -1,10 +1,10 @@
-"""A middleware for agents of LangChain and LangGraph (`create_agent`), and a retriever over our recall.
+"""Middleware for agents of LangChain and LangGraph (`create_agent`), and a retriever over our recall.
 
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)], checkpointer=...)
     await agent.ainvoke({"messages": [...]}, {"configurable": {"thread_id": "s1"}})
 
-The session is the thread. A turn is named after the id of the user's message, which a checkpointer keeps, so a run that was
-interrupted goes on in its turn, also in another process. Only the request to the model is changed, never the state of the graph.
+The session is the thread. A turn is named after the id of the user's message, which a checkpointer keeps, so an interrupted run
+continues its turn, also in another process. Only the request to the model is changed, never the state of the graph.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LangChainMapper:
     framework = "langchain"
 
     def map_message(self, message: Any) -> Message:
-        """Return a message with its role, text and author; a message of a role of its own counts as the user's."""
+        """Return a message with its role, text and author; a message with a custom role counts as the user's."""
         role = _ROLES.get(message.type, Role.USER)
         kind = {Role.USER: AuthorKind.USER, Role.ASSISTANT: AuthorKind.AGENT, Role.TOOL: AuthorKind.TOOL}.get(role)
         author = Author(kind=kind, id=message.name) if kind is not None and message.name else None
@@ -81,12 +81,16 @@ class LangChainMapper:
 
 
 class ContextMiddleware(AgentMiddleware):
-    """Puts the engine's prompt before every model call of an agent, and records what the agent does.
+    """Adds the engine's prompt to every model call of an agent, and records the agent's actions.
 
-    `session` names the session: a text, or a function of the runtime (LangGraph's `Runtime`); without it the thread's id. `user`
-    names the user in the same way; a session that belongs to another user is refused. `document_tools`: see `AdapterOptions`.
-    Put it after middlewares that summarize or trim, and before those that retry. FrameworkError where LangChain is too old or
-    lacks a hook.
+    Put it after middlewares that summarize or trim, and before those that retry.
+
+    Args:
+        session: session id, or a function of LangGraph's `Runtime` that returns one (None: the thread's id).
+        user: user id, given in the same way; a session that belongs to another user is refused.
+        document_tools: see `AdapterOptions`.
+
+    Raises FrameworkError if LangChain is too old or lacks a hook.
     """
 
     def __init__(
@@ -114,20 +118,20 @@ class ContextMiddleware(AgentMiddleware):
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     @property
     def documents(self) -> DocumentRecorder:
-        """A callback handler that keeps what retrievers find; give it to a run: `config={"callbacks": [middleware.documents]}`."""
+        """Callback handler that stores results of retrievers; pass it to a run: `config={"callbacks": [middleware.documents]}`."""
         return DocumentRecorder(self)
 
     def detach(self) -> None:
-        """Let model calls pass unchanged from now on."""
+        """Let all later model calls pass unchanged."""
         self.adapter.detach()
 
     def before_agent(self, state: Any, runtime: Any) -> None:
-        """Note which message of the user the run answers."""
+        """Record the user message that the run answers."""
         if not self.adapter.is_attached:
             return
         user = next((message for message in reversed(state["messages"]) if isinstance(message, HumanMessage)), None)
@@ -135,7 +139,7 @@ class ContextMiddleware(AgentMiddleware):
             self._begun[self.session_of(runtime)] = user.id
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
-        """Note which message of the user the run answers."""
+        """Record the user message that the run answers."""
         self.before_agent(state, runtime)
 
     async def awrap_model_call(
@@ -159,7 +163,7 @@ class ContextMiddleware(AgentMiddleware):
     def wrap_model_call(
         self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], ModelResponse]
     ) -> ModelResponse:
-        """The same for `invoke` and `stream`."""
+        """Same as `awrap_model_call`, for `invoke` and `stream`."""
         if not self.adapter.is_attached:
             return handler(request)
         call, block = self._read(request), self.adapter.run_blocking
@@ -174,7 +178,7 @@ class ContextMiddleware(AgentMiddleware):
         return response
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Record a tool call; an error of the tool passes through."""
+        """Record a tool call; a tool's error is raised unchanged."""
         if not self.adapter.is_attached:
             return await handler(request)
         session_id, call = self.session_of(request.runtime), request.tool_call
@@ -189,7 +193,7 @@ class ContextMiddleware(AgentMiddleware):
         return result
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """The same for `invoke` and `stream`."""
+        """Same as `awrap_tool_call`, for `invoke` and `stream`."""
         if not self.adapter.is_attached:
             return handler(request)
         session_id, call, block = self.session_of(request.runtime), request.tool_call, self.adapter.run_blocking
@@ -212,7 +216,7 @@ class ContextMiddleware(AgentMiddleware):
         await self.adapter.on_turn_end(session_id, _final_text(state["messages"]), turn_key=key)
 
     def after_agent(self, state: Any, runtime: Any) -> None:
-        """The same for `invoke` and `stream`."""
+        """Same as `aafter_agent`, for `invoke` and `stream`."""
         if not self.adapter.is_attached:
             return
         session_id = self.session_of(runtime)
@@ -220,7 +224,7 @@ class ContextMiddleware(AgentMiddleware):
         self.adapter.run_blocking(self.adapter.on_turn_end, session_id, _final_text(state["messages"]), turn_key=key)
 
     def session_of(self, runtime: Any) -> str:
-        """Return the session of a run. ConfigError where neither the middleware nor the run names one."""
+        """Return the session of a run; raises ConfigError if neither the middleware nor the run names one."""
         named = self._session(runtime) if callable(self._session) else self._session
         info = getattr(runtime, "execution_info", None)
         session_id = named or getattr(info, "thread_id", None)
@@ -235,7 +239,7 @@ class ContextMiddleware(AgentMiddleware):
         return self._read_messages(request, request.messages, has_own=bool(request.tools or request.system_message))
 
     def _read_state(self, request: Any) -> AgentCall:
-        """Return what a call of a tool belongs to: a run that was interrupted begins with its tools."""
+        """Return the agent call that a tool call belongs to; an interrupted run begins with its tools."""
         state = request.state
         messages = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", state)
         return self._read_messages(request, messages, has_own=True)
@@ -248,13 +252,13 @@ class ContextMiddleware(AgentMiddleware):
         if place is None:
             place = next((n for n in reversed(range(len(messages))) if isinstance(messages[n], HumanMessage)), None)
         if place is None:
-            raise ConfigError("The messages of the agent hold no message of the user, which a turn begins with.")
+            raise ConfigError("The messages of the agent contain no message of the user, with which a turn begins.")
         user_id = self._user(request.runtime) if callable(self._user) else self._user
         return AgentCall(self.adapter.map_message, request, session_id, messages, place, user_id, has_own=has_own)
 
 
 class AgentCall:
-    """A model call of an agent: the messages before that of the user, that one (at `place`), and those after it."""
+    """Model call of an agent: the messages before the user's, that message (at `place`), and those after it."""
 
     def __init__(
         self,
@@ -283,7 +287,7 @@ class AgentCall:
         )
 
     def inject(self, prompt: InjectedPrompt, listener: BaseCallbackHandler) -> AgentModelRequest:
-        """Return the request with our prompt, and a model that tells `listener` of its chunks."""
+        """Return the request with our prompt, and a model that passes its chunks to `listener`."""
         model = self._agent_request.model
         held = model.callbacks if isinstance(model.callbacks, list) else []
         if model.callbacks is None or held:
@@ -291,7 +295,7 @@ class AgentCall:
         return self.inject_messages(prompt).override(model=model)
 
     def inject_messages(self, prompt: InjectedPrompt) -> Any:
-        """Return the request with our prompt; messages of the agent's own system, and all after the user's, stay."""
+        """Return the request with our prompt; the agent's own system messages, and all after the user's, stay."""
         *earlier, user = prompt.messages
         messages = [_to_message(part.role, part.content) for part in earlier]
         others = (
@@ -316,7 +320,7 @@ class AgentCall:
 
 
 class _AsyncChunks(AsyncCallbackHandler):
-    """Hands the chunks of one model call to the adapter."""
+    """Passes the chunks of one model call to the adapter."""
 
     def __init__(self, adapter: ContextAdapter, session_id: str, turn_key: str) -> None:
         self._adapter, self._session_id, self._turn_key = adapter, session_id, turn_key
@@ -326,7 +330,7 @@ class _AsyncChunks(AsyncCallbackHandler):
 
 
 class _Chunks(BaseCallbackHandler):
-    """The same for synchronous calls."""
+    """Same as `_AsyncChunks`, for synchronous calls."""
 
     def __init__(self, adapter: ContextAdapter, session_id: str, turn_key: str) -> None:
         self._adapter, self._session_id, self._turn_key = adapter, session_id, turn_key
@@ -337,7 +341,7 @@ class _Chunks(BaseCallbackHandler):
 
 
 class DocumentRecorder(AsyncCallbackHandler):
-    """Keeps documents that a retriever finds in a run as evidence of the session (`rag_doc`)."""
+    """Stores documents that a retriever finds in a run as evidence of the session (`rag_doc`)."""
 
     def __init__(self, middleware: ContextMiddleware, session_id: str | None = None) -> None:
         self._middleware, self._session_id = middleware, session_id
@@ -346,25 +350,25 @@ class DocumentRecorder(AsyncCallbackHandler):
     async def on_retriever_start(
         self, serialized: Any, query: str, *, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Note what is searched for, and in which thread."""
+        """Record the query and its thread."""
         session_id = self._session_id or str((metadata or {}).get("thread_id") or "")
         if session_id:
             self._asked[run_id] = (session_id, query)
 
     async def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
-        """Keep what was found."""
+        """Store the results."""
         session_id, query = self._asked.pop(run_id, ("", ""))
         if session_id:
             found = [document_from(each.page_content, each.metadata, name="retriever") for each in documents]
             await self._middleware.adapter.on_documents(session_id, found, query=query)
 
     async def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget a search that failed."""
+        """Drop a search that failed."""
         self._asked.pop(run_id, None)
 
 
 class ContextRetriever(BaseRetriever):
-    """A LangChain retriever over the memory of one session: `ContextRetriever(recall=SessionRecall(engine, "s1"))`."""
+    """LangChain retriever over the memory of one session: `ContextRetriever(recall=SessionRecall(engine, "s1"))`."""
 
     recall: Any
 
@@ -385,7 +389,7 @@ def _to_document(found: Any) -> Document:
 
 
 def convert_to_messages(given: Any) -> list[AnyMessage]:
-    """Return what a model is given (a text, messages, or what a prompt template makes) as messages."""
+    """Return a model's input (a text, messages, or the result of a prompt template) as messages."""
     if isinstance(given, PromptValue):
         return given.to_messages()
     return [HumanMessage(given)] if isinstance(given, str) else convert_sequence(given)
@@ -398,7 +402,7 @@ def _to_message(role: str, content: str) -> AnyMessage:
 
 
 def _to_plain(message: AnyMessage) -> dict[str, Any]:
-    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    """Return a message of the tail in OpenAI's form, to check its cost and its pairs."""
     text = read_text(message.content)
     if isinstance(message, AIMessage):
         calls = [
@@ -412,7 +416,7 @@ def _to_plain(message: AnyMessage) -> dict[str, Any]:
 
 
 def read_answer(response: Any) -> tuple[ModelAnswer, Any]:
-    """Return what a model answered, and the usage that it reports (None: nothing)."""
+    """Return a model's answer, and its reported usage (None: nothing)."""
     inner = getattr(response, "model_response", response)
     messages = (
         [inner] if isinstance(inner, AIMessage) else [each for each in inner.result if isinstance(each, AIMessage)]
@@ -443,7 +447,7 @@ def _read_outcome(result: Any, call_id: str | None) -> ToolOutcome:
 
 
 def _final_text(messages: Sequence[AnyMessage]) -> str:
-    """Return the text of the agent's last answer; of one that ended with a tool (structured output), that tool's text."""
+    """Return the text of the agent's last answer; if it ended with a tool (structured output), that tool's text."""
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break

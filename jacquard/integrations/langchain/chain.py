@@ -1,10 +1,10 @@
-"""A chat model for chains (LCEL) without an agent.
+"""Chat model for chains (LCEL) without an agent.
 
     chain = prompt | ContextModel(engine, model) | StrOutputParser()
     await chain.ainvoke({"question": "..."}, {"configurable": {"thread_id": "s1"}})
 
-A call is a turn: our prompt goes into the call, and the answer is committed. An answer with tool calls is not the last: the host
-runs the tools and calls again with their results, and the turn goes on.
+A call is a turn: our prompt goes into the call, and the answer is committed. An answer with tool calls is not the last: the
+host runs the tools and calls again with their results, and the turn continues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jacquard.turns.engine import ContextEngine
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """What an agent's middleware is given of a model call, for a call without an agent."""
+    """Input of an agent's middleware for a model call, here for a call without an agent."""
 
     system_message: SystemMessage | None = None
     messages: tuple[AnyMessage, ...] = ()
@@ -45,13 +45,13 @@ class _Request:
 
     @property
     def given(self) -> list[AnyMessage]:
-        """What the model is given."""
+        """Input of the model."""
         return [*([] if self.system_message is None else [self.system_message]), *self.messages]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Call:
-    """One call of the chain's model: its session and turn, and what puts our prompt into it."""
+    """One call of the chain's model: its session and turn, and the function that adds our prompt."""
 
     session_id: str
     key: str
@@ -63,11 +63,14 @@ class _Call:
 
 
 class ContextModel(Runnable):
-    """A chat model whose calls have the engine's prompt, for chains without an agent. Its answers are committed.
+    """Chat model whose calls have the engine's prompt, for chains without an agent. Its answers are committed.
 
-    `model` is a chat model, or one with tools bound. `session` names the session: a text, or a function of the run's configuration;
-    without it `configurable.thread_id`. `user` names the user in the same way. FrameworkError where LangChain is too old;
-    ConfigError where a call names no session, or has no message of the user.
+    Args:
+        model: a chat model, or one with tools bound.
+        session: session id, or a function of the run's configuration that returns one (None: `configurable.thread_id`).
+        user: user id, given in the same way.
+
+    Raises FrameworkError if LangChain is too old, and ConfigError if a call names no session or has no user message.
     """
 
     def __init__(
@@ -87,11 +90,11 @@ class ContextModel(Runnable):
 
     @property
     def report(self) -> AdapterReport:
-        """What the adapter has done so far."""
+        """Report of the adapter so far."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Let model calls pass unchanged from now on."""
+        """Let all later model calls pass unchanged."""
         self.adapter.detach()
 
     async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> AIMessage:
@@ -111,7 +114,7 @@ class ContextModel(Runnable):
         return await self._end(call, said, called=prompt is not None)
 
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> AIMessage:
-        """The same without awaiting."""
+        """Same as `ainvoke`, without awaiting."""
         if not self.adapter.is_attached:
             return self._model.invoke(input, config, **kwargs)
         call, block = self._read(input, config), self.adapter.run_blocking
@@ -127,7 +130,7 @@ class ContextModel(Runnable):
         return block(self._end, call, said, called=prompt is not None)
 
     async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[AIMessage]:
-        """Yield the chunks of the model's answer, and commit the whole when it has ended."""
+        """Yield the chunks of the model's answer, and commit the answer when it has ended."""
         if not self.adapter.is_attached:
             async for chunk in self._model.astream(input, config, **kwargs):
                 yield chunk
@@ -149,7 +152,7 @@ class ContextModel(Runnable):
         await self._end(call, said or AIMessage(""), called=prompt is not None)
 
     def stream(self, input: Any, config: Any = None, **kwargs: Any) -> Iterator[AIMessage]:
-        """The same without awaiting."""
+        """Same as `astream`, without awaiting."""
         if not self.adapter.is_attached:
             yield from self._model.stream(input, config, **kwargs)
             return
@@ -170,7 +173,7 @@ class ContextModel(Runnable):
         block(self._end, call, said or AIMessage(""), called=prompt is not None)
 
     async def _end(self, call: _Call, said: AIMessage, *, called: bool = False) -> AIMessage:
-        """Record an answer, and commit it where it calls no tools."""
+        """Record an answer, and commit it if it calls no tools."""
         if called:
             answer, usage = read_answer(said)
             await self.adapter.on_after_model_call(call.session_id, answer, usage, turn_key=call.key)
@@ -186,11 +189,11 @@ class ContextModel(Runnable):
         messages = convert_to_messages(given)
         place = next((n for n in reversed(range(len(messages))) if isinstance(messages[n], HumanMessage)), None)
         if place is None:
-            raise ConfigError("The call of the model holds no message of the user, which a turn begins with.")
+            raise ConfigError("The call of the model contains no message of the user, with which a turn begins.")
         user_id = self._user(config) if callable(self._user) else self._user
         asked = AgentCall(self.adapter.map_message, _Request(), session_id, messages, place, user_id, has_own=False)
         text, key = self._going.get(session_id, ("", ""))
-        # The same words again, without results of tools after them, are another turn.
+        # The same words again, without tool results after them, are another turn.
         if not (place < len(messages) - 1 and key and text == read_text(messages[place].content)):
             key = messages[place].id or str(uuid4())
         asked.request = replace(asked.request, turn_key=key)
