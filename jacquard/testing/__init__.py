@@ -1,4 +1,4 @@
-"""Contract suites of jacquard's protocols, for third parties, which need pytest, and a scripted server, which needs nothing.
+"""Contract suites of jacquard's protocols for third parties (they need pytest), and a scripted server without dependencies.
 
 Nothing in the three packages imports them.
 """

@@ -1,4 +1,4 @@
-"""The contract suite of an engine: subclass it, say how to open one, and run pytest.
+"""Contract suite of an engine: subclass it, override `open_engine`, and run pytest.
 
     from jacquard.testing.engine import EngineContract
 
@@ -8,26 +8,26 @@
             async with MyEngine(folder) as engine:
                 yield engine
 
-`open_engine` is called with a fresh folder for each test, and again with the same folder where a test asks what is left after
+`open_engine` is called with a fresh folder for each test, and again with the same folder if a test checks what remains after
 the engine was closed. The engine starts sessions without a world by itself (the setting `profile: assistant`). Tests run under
 the anyio pytest plugin, so the `anyio_backend` fixture decides on the event loop. The engine in this process and that of a
-service keep to the same rules:
+service keep the same rules:
 
-1. The same input after the same turn is the same turn, and an id names a turn: asked for again, it is answered from its record.
+1. The same input after the same turn is the same turn, and an id names a turn: repeated, it is answered from its record.
 2. A turn is pending until its reply is committed; a reply is committed once, and a second commit is answered with the first.
-3. A reply without a pending turn is refused, and so is one to a turn whose place another input took.
+3. A reply without a pending turn is refused, and so is one to a turn that another input replaced.
 4. Chunks may come in any order and more than once; a reply with a gap is refused and can be completed.
-5. A swipe prepares the same input on another branch, where the former reply is not; `switch` brings that back.
-6. A rollback leaves what followed on its branch; a fork opens a branch after any committed turn.
-7. An edited message has its new text in the prompts that follow, and its branch keeps the old one.
-8. Messages that are adopted twice are there once, with their roles, authors and ids.
+5. A swipe prepares the same input on another branch without the former reply; `switch` brings that reply back.
+6. A rollback leaves later turns on their branch; a fork opens a branch after any committed turn.
+7. An edited message has its new text in later prompts, and its branch keeps the old one.
+8. Messages that are adopted twice exist once, with their roles, authors and ids.
 9. A tool call that has begun is ended by its id; a call and its result are linked.
-10. Facts about a user are in the prompts of that user's sessions, and the later one of a topic holds.
+10. Facts about a user are in the prompts of that user's sessions, and the later one of a topic is valid.
 11. Tasks are written and replaced by id.
-12. What fails changes nothing, and its error is of the class that the engine names, with its facts.
+12. A failed call changes nothing, and its error is of the class that the engine names, with its facts.
 13. Calls on one session are serial, and sessions do not see each other.
-14. What was acknowledged is there after the engine was closed and opened again.
-15. A text of any kind comes back as it was given: Chinese, controls, half a kilobyte of brackets.
+14. Acknowledged data exist after the engine was closed and opened again.
+15. Any text comes back unchanged: Chinese, control characters, half a kilobyte of brackets.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ STRANGE = "门开了吗？<b>&amp;</b> {{ x }} \x1b[31m\u202e" + "[(" * 250
 
 
 class Engine(Protocol):
-    """What the suite calls of an engine; `jacquard.ContextEngine` has more."""
+    """Methods of an engine that the suite calls; `jacquard.ContextEngine` has more."""
 
     async def prepare_turn(
         self, session_id: str, user_message: ChatMessage, *, turn_id: str | None = None, branch_id: str | None = None
@@ -83,7 +83,7 @@ class Engine(Protocol):
         ...
 
     def __getattr__(self, name: str) -> Any:
-        """Every other method of `jacquard.ContextEngine`."""
+        """Return any other method of `jacquard.ContextEngine`."""
         ...
 
 
@@ -94,12 +94,12 @@ async def play(engine: Engine, session_id: str, text: str, reply: str) -> Commit
 
 
 def texts_of(turn: PreparedTurn) -> str:
-    """Return all of a prompt in one text."""
+    """Return the whole prompt as one text."""
     return "\n".join(message.content for message in turn.messages)
 
 
 class EngineContract:
-    """What every engine must do; see the module's docstring for how to use it."""
+    """Rules of every engine; see the module's docstring for its use."""
 
     pytestmark = pytest.mark.anyio
 

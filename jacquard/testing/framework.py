@@ -1,12 +1,12 @@
-"""The contract suite of `jacquard.integrations.AgentFrameworkAdapter`: subclass it, say how to make an agent, run pytest.
+"""Contract suite of `jacquard.integrations.AgentFrameworkAdapter`: subclass it, override `make_agent`, run pytest.
 
     class TestMyFramework(FrameworkContract):
         def make_agent(self, setup: AgentSetup) -> AgentUnderTest:
             adapter = attach_to_my_framework(setup.engine, failure=setup.failure)
             return MyAgentUnderTest(adapter, base_url=setup.base_url, tools=setup.tools)
 
-The agent is one of the framework itself; its model is reached at `setup.base_url`, where `jacquard.testing.server` answers from a
-script. Each test belongs to the rule of the protocol that its docstring names.
+The agent is a real one of the framework; its model is reached at `setup.base_url`, at which `jacquard.testing.server` answers
+from a script. Each test's docstring names its rule of the protocol.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.sqlite.memory import MemoryStore
 
 OURS = "MARK-OF-OUR-CONTEXT"
-"""A text of the engine's settings that is in every prompt of ours and nowhere else."""
+"""Text in the engine's settings that occurs in every prompt of ours and nowhere else."""
 OWN = "You answer about the weather. MARK-OF-THE-AGENT"
 """The agent's own system text; `AgentUnderTest` passes it to the framework."""
 SMALL = BudgetConfig(max_input_tokens=40, reserved_reply_tokens=10)
-"""A budget in which no prompt fits, so that every turn fails."""
+"""Budget in which no prompt fits, so that every turn fails."""
 
 
 def weather(city: str) -> str:
@@ -60,47 +60,47 @@ def broken(city: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSetup:
-    """What an agent under test is made of. `engine` is a `ContextEngine` or one of `jacquard.sync`; None: no adapter at all.
-
-    `tools` are plain functions with annotations and docstrings. `system` is the agent's own system text.
-    """
+    """Parts of an agent under test."""
 
     engine: Any
+    """A `ContextEngine`, or one of `jacquard.sync`; None: no adapter at all."""
     base_url: str
     tools: Sequence[Callable[..., Any]] = (weather, population, broken)
+    """Plain functions with annotations and docstrings."""
     system: str = OWN
+    """The agent's own system text."""
     failure: FailurePolicy = FailurePolicy.OPEN
     user_id: str | None = None
 
 
 class AgentUnderTest(Protocol):
-    """An agent of the framework. `stored` is what the framework itself keeps of a session, as (role, text), oldest first."""
+    """Agent of the framework."""
 
     @property
     def adapter(self) -> AgentFrameworkAdapter | None:
-        """The adapter that is attached, None for an agent without one."""
+        """Attached adapter, None for an agent without one."""
         ...
 
     async def run(self, session_id: str, text: str) -> str:
-        """Answer one message of the user, and keep the conversation in the framework's own store."""
+        """Answer one user message, and keep the conversation in the framework's own store."""
         ...
 
     async def stream(self, session_id: str, text: str) -> str:
-        """The same with a streamed answer, read to its end."""
+        """Same as `run`, with a streamed answer that is read to its end."""
         ...
 
     def run_blocking(self, session_id: str, text: str) -> str:
-        """The same without an event loop."""
+        """Same as `run`, without an event loop."""
         ...
 
     async def stored(self, session_id: str) -> list[tuple[str, str]]:
-        """Return what the framework keeps of a session."""
+        """Return the messages that the framework stores for a session, as (role, text), oldest first."""
         ...
 
 
 @dataclass
 class Scene:
-    """An engine, a server and what they noted, for one test."""
+    """Engine, server and their recorded events, for one test."""
 
     engine: ContextEngine
     store: MemoryStore
@@ -134,7 +134,7 @@ async def open_scene(
 
 
 def count_texts(messages: Sequence[SeenMessage], text: str) -> int:
-    """Return how many times a text is in the messages of a request."""
+    """Return how often a text occurs in the messages of a request."""
     return sum(message.text.count(text) for message in messages)
 
 
@@ -164,18 +164,18 @@ def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
 
 
 class FrameworkContract:
-    """The rules of `AgentFrameworkAdapter`.
-
-    `raises_tool_errors`: whether a run of the framework ends where a tool fails. `error_status`: the status of a tool that raised
-    TimeoutError (`error` where the framework tells no more than that it failed). `needs_loop`: the framework has no calls without
-    an event loop. `has_chunks`: chunks pass through the adapter. `answers_without_model`: the adapter can answer in its place.
-    """
+    """Rules of `AgentFrameworkAdapter`."""
 
     raises_tool_errors: ClassVar[bool] = False
+    """True if a failing tool ends a run of the framework."""
     needs_loop: ClassVar[bool] = False
+    """True if the framework has no calls without an event loop."""
     has_chunks: ClassVar[bool] = True
+    """True if chunks pass through the adapter."""
     answers_without_model: ClassVar[bool] = True
+    """True if the adapter can answer instead of the model."""
     error_status: ClassVar[ToolCallStatus] = ToolCallStatus.TIMEOUT
+    """Status of a tool that raised TimeoutError; `error` if the framework only reports a failure."""
 
     @pytest.fixture
     def server(self) -> Iterator[ScriptedServer]:
@@ -188,16 +188,16 @@ class FrameworkContract:
         raise NotImplementedError("say how an agent of the framework is made")
 
     def named(self, tool: str) -> str:
-        """Return the name by which the model calls a tool; some frameworks put that of a group before it."""
+        """Return the name by which the model calls a tool; some frameworks add a prefix for its group."""
         return tool
 
     def calling(self, *calls: tuple[str, str]) -> str:
-        """Return the step of a script that calls tools, given as (name, city), at once."""
+        """Return the step of a script that calls several tools at once, given as (name, city)."""
         return "tool:" + " && ".join(f'{self.named(tool)} {{"city": "{city}"}}' for tool, city in calls)
 
     @property
     def loop(self) -> tuple[str, str]:
-        """The script of a tool loop: a call of a tool, then the answer."""
+        """Script of a tool loop: a tool call, then the answer."""
         return self.calling(("weather", "Oslo")), "text:It rains in Oslo."
 
     def agent(self, scene: Scene, **options: Any) -> AgentUnderTest:
@@ -241,7 +241,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_tool_call_is_recorded_with_its_result(self, server: ScriptedServer) -> None:
-        """Rule 4: id, name, arguments, status, duration, and the result as evidence, linked both ways."""
+        """Rule 4: id, name, arguments, status, duration, and the result as evidence, linked in both directions."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -263,7 +263,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_tools_that_are_called_at_once_are_told_apart(self, server: ScriptedServer) -> None:
-        """Rule 4 for parallel tools; a result that is no text but JSON is kept as JSON."""
+        """Rule 4 for parallel tools; a result that is not text but JSON is stored as JSON."""
 
         async def work() -> None:
             calls = self.calling(("weather", "Oslo"), ("population", "Oslo"), ("weather", "Rome"))
@@ -305,7 +305,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_usage_is_counted_once_a_call(self, server: ScriptedServer) -> None:
-        """Rule 4: one record for each model call, with what the provider reported."""
+        """Rule 4: one record for each model call, with the provider's counts."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -326,7 +326,7 @@ class FrameworkContract:
         return "framework" in usage.extra
 
     def test_a_streamed_answer_is_recorded_whole(self, server: ScriptedServer) -> None:
-        """Rules 1 and 4 for streams: tool loop, one turn, one usage a call, and the answer as it was read."""
+        """Rules 1 and 4 for streams: tool loop, one turn, one usage per call, and the complete answer."""
 
         async def work() -> None:
             text = "It rains in Oslo, and it will not stop before the evening."
@@ -346,7 +346,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_the_framework_keeps_what_it_would_keep_without_us(self, server: ScriptedServer) -> None:
-        """Rule 3: the stored conversation is the same with and without the adapter, and holds nothing of ours."""
+        """Rule 3: the stored conversation is the same with and without the adapter, and contains nothing of ours."""
 
         async def work() -> None:
             kept = []
@@ -364,7 +364,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_turn_that_needs_no_model_calls_none(self, server: ScriptedServer) -> None:
-        """An action of the world that changes numbers only has its answer already; the agent gives it."""
+        """An action of the world that only changes numbers has its answer already; the agent returns it."""
         if not self.answers_without_model:
             pytest.skip("the framework has no way to answer without its model")
 
@@ -413,7 +413,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_an_agent_goes_on_without_an_engine_that_fails(self, server: ScriptedServer) -> None:
-        """Rule 6, open: the answer comes, and report and events say that it came without us. Nothing of it is lost."""
+        """Rule 6, open: the answer arrives, and report and events state that it came without us. Nothing of it is lost."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop, budget=SMALL) as scene:
@@ -447,7 +447,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_session_of_another_user_is_refused(self, server: ScriptedServer) -> None:
-        """A session belongs to the user of its first run; another is refused, whatever the failure policy."""
+        """A session belongs to the user of its first run; another user is refused, whatever the failure policy."""
 
         async def work() -> None:
             async with open_scene(server, "text:Hello.") as scene:
@@ -462,7 +462,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_events_have_the_name_of_the_framework(self, server: ScriptedServer) -> None:
-        """Events of a run carry the tag `framework`, those of the host's own calls do not."""
+        """Events of a run have the tag `framework`, those of the host's own calls do not."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -506,7 +506,7 @@ class FrameworkContract:
             assert self.report(agent).problems == ()
 
     def test_earlier_messages_of_the_framework_are_taken_over(self, server: ScriptedServer) -> None:
-        """A conversation that began without the adapter goes on with it: what was said before is in the prompt."""
+        """A conversation that began without the adapter continues with it: the earlier messages are in the prompt."""
 
         async def work() -> None:
             async with open_scene(server, "text:It rains.", "text:You asked about Oslo.") as scene:
@@ -524,7 +524,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def resume_without_adapter(self, agent: AgentUnderTest) -> AgentUnderTest | None:
-        """Return an agent without the adapter that shares the framework's store with `agent`; None where there is no such way."""
+        """Return an agent without the adapter that shares the framework's store with `agent`; None if that is impossible."""
         return None
 
     def test_after_detach_calls_pass_unchanged(self, server: ScriptedServer) -> None:

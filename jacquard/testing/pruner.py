@@ -1,4 +1,4 @@
-"""The contract suite of `jacquard.core.protocols.Pruner`: subclass it, say how to make one, run pytest.
+"""Contract suite of `jacquard.core.protocols.Pruner`: subclass it, override `make_pruner`, run pytest.
 
     from jacquard.testing.pruner import PrunerContract
 
@@ -6,8 +6,8 @@
         def make_pruner(self) -> Pruner:
             return MyPruner()
 
-Every test belongs to the rule of the protocol that its docstring names. The sets of blocks are made by a seeded generator, so
-a failure comes back on every run; `cases` says how many there are.
+Each test's docstring names its rule of the protocol. A seeded generator makes the sets of blocks, so a failure is repeatable;
+`cases` is their number.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def _block(random: Random, number: int) -> PromptBlock:
 
 
 class PrunerContract:
-    """What every Pruner must do; see the module's docstring for how to use it."""
+    """Rules of every Pruner; see the module's docstring for its use."""
 
     cases = 120
     seed = 20
 
     def make_pruner(self) -> Pruner:
         """Return a new pruner."""
-        raise NotImplementedError("say which pruner is tested")
+        raise NotImplementedError("return the pruner to test")
 
     def test_empty_blocks_returns_empty(self) -> None:
         """Rule 3: no blocks give an empty result."""
@@ -90,7 +90,7 @@ class PrunerContract:
         assert (result.kept, result.degraded, result.dropped, result.decisions) == ((), (), (), ())
 
     def test_must_blocks_never_dropped(self) -> None:
-        """Rule 1: must blocks are kept whatever else there is, up to the last token."""
+        """Rule 1: must blocks are kept whatever the other blocks are, up to the last token."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             must = [
@@ -104,14 +104,14 @@ class PrunerContract:
             assert {block.block_id for block in must} <= _ids(result.kept)
 
     def test_must_blocks_that_do_not_fit_are_named(self) -> None:
-        """Rule 1: must blocks that do not fit raise an error that names them, biggest first."""
+        """Rule 1: must blocks that do not fit raise an error with their names, biggest first."""
         blocks = [sample_block("small", 30, Priority.MUST), sample_block("big", 90, Priority.MUST)]
         with pytest.raises(BudgetExceededError) as caught:
             self.make_pruner().prune([*blocks, sample_block("other", 1)], PruneBudget(max_tokens=100))
         assert caught.value.blocks == (("big", 90), ("small", 30))
 
     def test_other_priorities_can_be_must(self) -> None:
-        """Rule 1: `must_keep` says which priorities are never dropped."""
+        """Rule 1: `must_keep` lists the priorities that are never dropped."""
         rules = PruneRules(must_keep=frozenset({Priority.MUST, Priority.LOW}))
         blocks = [sample_block("high", 50, Priority.HIGH), sample_block("low", 40, Priority.LOW)]
         assert "low" in _ids(self.make_pruner().prune(blocks, PruneBudget(max_tokens=40), rules).kept)
@@ -161,7 +161,7 @@ class PrunerContract:
                 assert len({block.block_id in gone for block in blocks if block.group == name}) <= 1
 
     def test_a_bigger_budget_never_gives_a_worse_set(self) -> None:
-        """Rule 5: a bigger budget holds all that a smaller one kept or degraded, in the same form or a fuller one."""
+        """Rule 5: a bigger budget contains all blocks that a smaller one kept or degraded, in the same form or a fuller one."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             limit = random.randint(0, 400)

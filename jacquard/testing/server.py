@@ -1,21 +1,21 @@
-"""An OpenAI-compatible server that answers from a script: for examples and tests without a provider, a key or a network.
+"""OpenAI-compatible server that answers from a script, for examples and tests without a provider, a key or a network.
 
     python -m jacquard.testing.server --port 8099 'tool:weather {"city": "Oslo"}' 'text:It rains in Oslo.'
 
-It speaks `POST /v1/chat/completions`, `POST /v1/responses` and Anthropic's `POST /v1/messages`, whole and as a stream, with tools
-and usage, on 127.0.0.1, and needs nothing but the standard library. Each request takes the next step of the script; the last step
-answers all later ones (with `--loop`, the script begins again):
+It serves `POST /v1/chat/completions`, `POST /v1/responses` and Anthropic's `POST /v1/messages`, complete and streamed, with
+tools and usage, on 127.0.0.1, and needs only the standard library. Each request takes the next step of the script; the last
+step answers all later ones (with `--loop`, the script begins again):
 
     text:...                   this text
-    echo                       the text of the newest message of the user
-    tool:NAME {JSON}           a call of this tool; several, one after the other, with ` && ` between them, are called at once
+    echo                       the text of the newest user message
+    tool:NAME {JSON}           a call of this tool; several, separated by ` && `, are called at once
     slow:SECONDS text:...      another step, after a delay
     pause:SECONDS text:...     another step, with a delay between the events of its stream
     status:N NAME=VALUE ...    HTTP status N with an error body, and with these headers
-    unmetered:...              a text, and no word of what it cost
+    unmetered:...              a text without usage
 
-In Python, `ScriptedServer("text:Hello.")` is a context manager that records every request; in place of steps it takes one function
-that is given a request and returns its step.
+In Python, `ScriptedServer("text:Hello.")` is a context manager that records every request; instead of steps it takes one
+function from a request to its step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODEL = "scripted"
 
 @dataclass(frozen=True, kw_only=True)
 class SeenMessage:
-    """One message of a request: its role and text; `calls` are the names of tools that it calls, `call_id` what it answers."""
+    """One message of a request: its role and text, the names of the tools that it calls, and the call that it answers."""
 
     role: str
     text: str
@@ -48,7 +48,7 @@ class SeenMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedRequest:
-    """One request as it came in; `number` counts from 0."""
+    """One received request; `number` counts from 0."""
 
     path: str
     body: Mapping[str, Any]
@@ -57,7 +57,7 @@ class ScriptedRequest:
 
     @property
     def messages(self) -> tuple[SeenMessage, ...]:
-        """The messages of either API in one form, in order."""
+        """Messages of either API in one form, in order."""
         return tuple(_read_messages(self.body))
 
     @property
@@ -67,18 +67,18 @@ class ScriptedRequest:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of the tools that the request offers."""
+        """Names of the tools that the request offers."""
         return tuple(str(tool.get("function", tool).get("name", "")) for tool in self.body.get("tools") or ())
 
     @property
     def is_stream(self) -> bool:
-        """Whether the answer is to be streamed."""
+        """True if the answer is to be streamed."""
         return bool(self.body.get("stream"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One answer of a script; `calls` are (name, arguments). ValueError for a text that is no step, from `read`."""
+    """One answer of a script; `calls` are (name, arguments). `read` raises ValueError for a text that is not a step."""
 
     text: str = ""
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
@@ -90,7 +90,7 @@ class Step:
 
     @classmethod
     def read(cls, step: str, request: ScriptedRequest | None = None) -> Step:
-        """Return the step that a text describes. ValueError where it is none."""
+        """Return the step of a text; raises ValueError if it is not one."""
         name, _, rest = step.partition(":")
         if name == "slow":
             seconds, _, then = rest.partition(" ")
@@ -109,13 +109,15 @@ class Step:
             return cls(text=said[-1] if said else "")
         if name in ("text", "unmetered"):
             return cls(text=rest, is_metered=name == "text")
-        raise ValueError(f"{step!r} is no step; begin with text:, echo, tool:, slow:, pause:, status: or unmetered:.")
+        raise ValueError(
+            f"{step!r} is not a step; begin with text:, echo, tool:, slow:, pause:, status: or unmetered:."
+        )
 
 
 def _read_header(words: str) -> tuple[str, str]:
     name, equals, value = words.partition("=")
     if not name or not equals:
-        raise ValueError(f"{words!r} is no header; write it as NAME=VALUE.")
+        raise ValueError(f"{words!r} is not a header; write it as NAME=VALUE.")
     return name, value
 
 
@@ -123,7 +125,7 @@ def _read_call(words: str) -> tuple[str, Mapping[str, Any]]:
     name, _, arguments = words.strip().partition(" ")
     value = json.loads(arguments or "{}")
     if not name or not isinstance(value, dict):
-        raise ValueError(f'{words!r} is no call of a tool; write it as NAME {{"argument": 1}}.')
+        raise ValueError(f'{words!r} is not a call of a tool; write it as NAME {{"argument": 1}}.')
     return name, value
 
 
@@ -156,10 +158,10 @@ Script = Callable[[ScriptedRequest], Step | str]
 
 
 class ScriptedServer:
-    """The server, run in threads. `steps` are texts as above, or one function that answers each request.
+    """Server that runs in threads. `steps` are texts as above, or one function that answers each request.
 
-    ValueError for a step that cannot be read. `requests` are all that came in, in order, and
-    `cancelled` the numbers of those whose client went away while their stream was sent.
+    `requests` are all received requests, in order; `cancelled` has the numbers of those whose client disconnected during their
+    stream. Raises ValueError for a step that cannot be read.
     """
 
     def __init__(self, *steps: str | Script, port: int = 0, loop: bool = False, verbose: bool = False) -> None:
@@ -179,11 +181,11 @@ class ScriptedServer:
 
     @property
     def base_url(self) -> str:
-        """The address for a client, with `/v1`."""
+        """Address for a client, with `/v1`."""
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def set_script(self, *steps: str | Script) -> None:
-        """Answer the coming requests by another script; what came in so far is forgotten. ValueError as in `Step.read`."""
+        """Answer the next requests by another script; recorded requests are dropped. Raises ValueError like `Step.read`."""
         with self._lock:
             self._script = next((step for step in steps if callable(step)), None)
             self._steps = [step for step in steps if isinstance(step, str)] or ["echo"]
@@ -203,7 +205,7 @@ class ScriptedServer:
         return request, step if isinstance(step, Step) else Step.read(step, request)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self._thread.start()
 
     def close(self) -> None:
@@ -233,7 +235,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # headers and body in one segment: two would wait for a delayed ACK
+    wbufsize = 1 << 16  # Headers and body in one segment, because two would wait for a delayed ACK.
     server: _Server
 
     def do_GET(self) -> None:
@@ -303,7 +305,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What both APIs need of an answer."""
+    """Common parts of an answer of each API."""
 
     request: ScriptedRequest
     step: Step
@@ -327,7 +329,7 @@ class _Answer:
 
 
 class _ChatCompletions(_Answer):
-    """The shapes of `/v1/chat/completions`."""
+    """Forms of `/v1/chat/completions`."""
 
     def _frame(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         created, ident = int(time.time()), f"chatcmpl-{self.request.number}"
@@ -375,7 +377,7 @@ class _ChatCompletions(_Answer):
 
 
 class _Messages(_Answer):
-    """The shapes of Anthropic's `/v1/messages`."""
+    """Forms of Anthropic's `/v1/messages`."""
 
     def _content(self) -> list[dict[str, Any]]:
         text: list[dict[str, Any]] = [{"type": "text", "text": self.step.text}] if self.step.text else []
@@ -423,7 +425,7 @@ class _Messages(_Answer):
 
 
 class _Responses(_Answer):
-    """The shapes of `/v1/responses`."""
+    """Forms of `/v1/responses`."""
 
     def _output(self) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []

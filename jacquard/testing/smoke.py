@@ -1,7 +1,7 @@
-"""The end-to-end smoke of an engine, for hosts that build one: prepare, call, commit, record.
+"""End-to-end smoke test of an engine, for hosts that build one: prepare, call, commit, record.
 
-Pass your engine and a session that it may fill; a promise that does not hold raises AssertionError with a sentence.
-With pytest, inherit `EngineSmoke` and override `open_engine`; each test gets a new engine.
+Pass your engine and a session that it may fill; a broken promise raises AssertionError with a sentence. With pytest, inherit
+`EngineSmoke` and override `open_engine`; each test gets a new engine.
 
     class TestMyEngine(EngineSmoke):
         @asynccontextmanager
@@ -33,7 +33,7 @@ SESSION = "smoke"
 async def run_smoke(engine: ContextEngine, session_id: str = SESSION) -> None:
     """Run the whole chain once: prepare a turn, commit its reply, record a tool call and the model's usage.
 
-    Raises AssertionError for the first promise that does not hold.
+    Raises AssertionError for the first broken promise.
     """
     turn = await engine.prepare_turn(session_id, Message(role=Role.USER, content="hello"), RuntimeConfig())
     assert turn.assembled_input.total_tokens > 0, "a prompt costs something"
@@ -98,7 +98,7 @@ class EngineSmoke:
             assert (await engine.finalize_assistant_message(SESSION)).content == "one two!"
 
     async def test_a_tool_loop_keeps_its_tail(self) -> None:
-        """The tail follows the prompt untouched; half of a tool call is refused."""
+        """The tail follows the prompt unchanged; half of a tool call is refused."""
         async with self.open_engine() as engine:
             turn = await engine.prepare_turn(SESSION, "what time is it?")
             call: dict[str, Any] = {
@@ -125,7 +125,7 @@ class EngineSmoke:
             ]
 
     async def test_a_failure_leaves_nothing_behind(self) -> None:
-        """Blocks that must be kept and do not fit raise an error, a dangling ref too; the session stays as it was."""
+        """Blocks that must be kept and do not fit raise an error, and so does a dangling ref; the session stays unchanged."""
         async with self.open_engine() as engine:
             small = RuntimeConfig(budget=BudgetConfig(max_input_tokens=40, reserved_reply_tokens=10))
             await engine.prepare_turn(SESSION, "first", turn_id="t1")
