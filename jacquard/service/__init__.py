@@ -1,1 +1,1 @@
-"""The service: the engine for clients in other processes and languages."""
+"""Service: the engine for clients in other processes and languages."""

@@ -1,6 +1,6 @@
-"""Which session a request names, and which of several processes a session belongs to.
+"""Session of a request, and the process to which a session belongs.
 
-Pure calculation: every process and every machine gives the same answer, and so does a client (`jacquard.client.affinity`).
+Pure calculation: every process and every machine gets the same result, and so does a client (`jacquard.client.affinity`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ _IN_PATH = re.compile(r"/api/v1/sessions/([^/?]+)")
 
 
 def session_in_path(raw_path: str) -> str:
-    """Return the session that an address of the service names, as it was sent; empty where it names none."""
+    """Return the session in a request's path, encoded as it was sent; '' if there is none."""
     found = _IN_PATH.match(raw_path)
     return unquote(found[1], errors="replace") if found else ""

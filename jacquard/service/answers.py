@@ -1,8 +1,8 @@
-"""Which HTTP status an error has, and how it is written in an answer.
+"""HTTP status and body of errors.
 
-The code of an error is the name of its class in snake case, without `Error`: that of `SessionNotFoundError` is
-`session_not_found`. Its facts are the attributes of the error, as far as JSON can say them. What nobody expected has no sentence
-of its own, because that might hold text of a session.
+The code of an error is the name of its class in snake case, without `Error`: `session_not_found` for `SessionNotFoundError`.
+Its facts are the attributes of the error that JSON can represent. An unexpected error has no sentence, because that might
+contain text of a session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.core.errors import ContextEngineError
 JSON = "application/json"
 RETRY_SECONDS = 1
 MOST_CHARS = 10_000
-"""An answer has at most so many characters of an error's sentence, and of each fact: a document can have any number of faults."""
+"""Maximum characters of an error's sentence and of each fact in an answer, because a document can have any number of faults."""
 
 INTERNAL = ErrorBody(code="internal", message="The service failed; its log says more, by the request's id.")
 
@@ -62,7 +62,7 @@ STATUSES: Mapping[type[Exception], int] = {
     ContextEngineError: 422,
     FilamentError: 422,
 }
-"""The status of each class; a class that is not named has that of the nearest of its bases."""
+"""Status of each class; another class has that of its nearest base."""
 
 
 class Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
@@ -77,12 +77,12 @@ class Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
 
 
 def status_of(error: type[Exception]) -> int:
-    """Return the HTTP status of a class of errors; 500 for one that is none of ours."""
+    """Return the HTTP status of a class of errors; 500 for a class that is not ours."""
     return next((STATUSES[base] for base in error.__mro__ if base in STATUSES), 500)
 
 
 def describe(error: Exception) -> ErrorBody:
-    """Return what an answer says of an error."""
+    """Return the description of an error for an answer."""
     if not isinstance(error, ContextEngineError | FilamentError):
         return INTERNAL
     return ErrorBody(code=code_of(type(error)), message=_shorten(str(error)), facts=_facts_of(error))
@@ -94,14 +94,14 @@ def _shorten(text: str) -> str:
 
 
 def answer_error(error: Exception, body: ErrorBody) -> Response:
-    """Return the answer for an error with what it says of it."""
+    """Return the answer for an error with its description."""
     status = 500 if body is INTERNAL else status_of(type(error))
     seconds = getattr(error, "seconds", None)
     return answer_fault(status, body, {} if seconds is None else {"retry-after": str(seconds)})
 
 
 def answer_fault(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer that is an error; one to try again later says when."""
+    """Return an answer that is an error; with the time of a retry if there is one."""
     more = dict(headers or {})
     if status in (429, 503):
         more.setdefault("retry-after", str(RETRY_SECONDS))

@@ -1,4 +1,4 @@
-"""Hides places of this host in what a service with tenants answers: paths of files, addresses of stores."""
+"""Hides locations on this host (file paths, store addresses) from the answers of a service with tenants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jacquard.service.values import Principal
 from mnemosyne.schema.event import Event
 
 _ROOTS = {"app", "data", "etc", "home", "mnt", "opt", "root", "srv", "tmp", "usr", "var", "Users", "Volumes"}
-"""Names with which paths begin. Other texts begin with a slash too: addresses of the service, places in the state."""
+"""First names of paths. Other texts begin with a slash too: addresses of the service, places in the state."""
 with suppress(OSError):
     _ROOTS.update(each.name for each in Path("/").iterdir())
 
@@ -28,24 +28,24 @@ _PLACE = re.compile(
 
 
 def hide_places(value: Any) -> Any:
-    """Return JSON data whose texts name only the last part of each path of this host."""
+    """Return JSON data whose texts contain only the last part of each path of this host."""
     if isinstance(value, str):
         return _PLACE.sub(_shorten, value)
     if isinstance(value, Mapping):
-        # What a caller has named stays as it was sent.
+        # Names given by the caller stay unchanged.
         return {name: each if name.endswith("_id") else hide_places(each) for name, each in value.items()}
     return [hide_places(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def error_for(principal: Principal, error: ErrorBody) -> ErrorBody:
-    """Return what a caller is told of an error: a tenant nothing of this host."""
+    """Return an error for a caller; a tenant learns nothing about this host."""
     if not principal.token_id:
         return error
     return replace(error, message=hide_places(error.message), facts=hide_places(error.facts))
 
 
 def texts_for(principal: Principal, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return sentences about what failed, for a caller."""
+    """Return sentences about failures, for a caller."""
     return tuple(hide_places(texts)) if principal.token_id else texts
 
 
@@ -55,7 +55,7 @@ def event_for(principal: Principal, event: Event) -> Event:
 
 
 def turn_for(principal: Principal, turn: PreparedTurn) -> PreparedTurn:
-    """Return a turn for a caller: the receipt of a tenant says nothing of this host where a part of the turn failed."""
+    """Return a turn for a caller; a tenant's receipt does not describe this host if a part of the turn failed."""
     if not principal.token_id:
         return turn
     report = turn.report

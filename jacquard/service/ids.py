@@ -1,4 +1,4 @@
-"""Rule for the ids that callers give: their length, their characters, and which of them are reserved. Pure."""
+"""Rules for ids from callers: length, characters, and reserved ids. Pure."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import is_profile_session
 
 MOST_CHARS = 255
-"""An id has at most so many characters."""
+"""Maximum characters of an id."""
 
 MOST_BYTES = 1_200
-"""An id that may be made of others (`TURN.u`) has at most so many bytes. PostgreSQL indexes at most 2,700 bytes."""
+"""Maximum bytes of an id that may be composed of others (`TURN.u`). PostgreSQL indexes at most 2,700 bytes."""
 
 _ID_NAMES = re.compile(
     r"id|.*_(?:id|ids|key)|branch|turn|after|viewers?|author|depends_on|derived_from|superseded_by", re.ASCII
 )
-"""Names of parameters and fields that hold ids."""
+"""Names of parameters and fields that contain ids."""
 
 _MADE_NAMES = re.compile(
     r"id|(?:.*_)?(?:evidence|message|memory|entry|edit|proposal|source|tool_call)_ids?|derived_from|superseded_by",
     re.ASCII,
 )
-"""Those of ids that may be made of others."""
+"""Names of ids that may be composed of others."""
 
 _MESSAGES = frozenset({"message", "messages", "tail"})
-"""Fields that hold messages of a chat API. Any other mapping is the caller's own data."""
+"""Fields that contain messages of a chat API. Any other mapping is the caller's own data."""
 
 _MESSAGE_LEVELS = 2
-"""Ids are in a message, and in the tool calls, references and author of one."""
+"""Ids are in a message, and in its tool calls, references and author."""
 
 _NO_IDS = frozenset({"content", "extra", "function", "arguments"})
-"""Parts of such messages that hold no ids."""
+"""Parts of such messages that contain no ids."""
 
 _JOINERS = frozenset("\u200c\u200d")
 """Format characters that words and emoji of some scripts need."""
 
 
 def check_ids(given: Any) -> None:
-    """Raise ConfigError for the first id of parameters, a request body or a document that cannot be one."""
+    """Raise ConfigError for the first invalid id of parameters, a request body or a document."""
     for name, text, is_required in _find_ids(given, levels=1):
         check_id(name, text, is_required=is_required)
 
 
 def check_id(name: str, text: str, *, is_required: bool = True) -> None:
-    """Raise ConfigError for an id that is too long, has a control character, or is the reserved one of a user's facts."""
+    """Raise ConfigError for an id that is too long, has a control character, or is reserved for a user's facts."""
     if (fault := _find_fault(name, text, is_required)) is not None:
         raise ConfigError(f"{name} {fault}")
     if name.endswith("session_id") and is_profile_session(text):
@@ -83,7 +83,7 @@ def _is_wrong(char: str) -> bool:
 def _find_ids(
     given: Any, name: str = "", *, is_required: bool = True, levels: int = 0
 ) -> Iterator[tuple[str, str, bool]]:
-    """Yield name and text of each id, and whether there has to be one. Mappings are entered `levels` deep."""
+    """Yield name and text of each id, and whether it is required. Mappings are entered `levels` deep."""
     if isinstance(given, str):
         if _ID_NAMES.fullmatch(name):
             yield name, given, is_required

@@ -1,4 +1,4 @@
-"""What each tenant may have: sessions, entries, bytes, turns a minute. What goes beyond is refused before anything is written."""
+"""Quotas of each tenant: sessions, entries, bytes, turns a minute. Requests beyond them are refused before anything is written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _STORING = frozenset(
 """Other operations that store texts of the caller."""
 
 WRITING = _REMEMBERING | _TURNS | _STORING
-"""Operations that are refused where a tenant has too much; a turn that has begun can always be committed."""
+"""Operations that are refused if a tenant exceeds a quota; a begun turn can always be committed."""
 
 _MINUTE_SECONDS = 60.0
 _COUNTED_SECONDS = 10.0
@@ -61,9 +61,9 @@ _ADVICE = {
 class TenantQuotas:
     """Checks operations of one process against the settings of their tenants.
 
-    The store itself keeps the limit of sessions (`limit_sessions`). Entries are counted no further than their limit, and counted
-    again after ten seconds; bytes are measured again after ten minutes. A store that cannot count (files, memory, a plugin) is
-    checked for turns alone.
+    The store itself keeps the limit of sessions (`limit_sessions`). Entries are counted up to their limit, and again after ten
+    seconds; bytes are measured again after ten minutes. A store that cannot count (files, memory, a plugin) is only checked for
+    turns.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -72,13 +72,13 @@ class TenantQuotas:
         self._figures: dict[tuple[str, str], tuple[float, int]] = {}
 
     def limit_sessions(self, tenant: str, store: Store) -> None:
-        """Give a store that was opened for a tenant its limit of sessions."""
+        """Set the limit of sessions of a store that was opened for a tenant."""
         most = self._settings.of_tenant(tenant).sessions
         if most and isinstance(store, StoreUpkeep):
             store.limit_sessions(SessionLimit(most, lambda: self._refusal(tenant, "sessions", most)))
 
     async def check(self, operation: str, tenant: str, store: Store) -> None:
-        """Return where an operation may go on; QuotaExceededError, TurnRateError."""
+        """Return if an operation is allowed; raises QuotaExceededError, TurnRateError."""
         quota = self._settings.of_tenant(tenant)
         if operation not in WRITING:
             return

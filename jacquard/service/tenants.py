@@ -1,4 +1,4 @@
-"""The open runtimes of a service's process, one for each tenant."""
+"""Open runtimes of a service's process, one for each tenant."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class _OpenTenant:
 
 
 class TenantRuntimes:
-    """Opens a runtime for a tenant with its first request; of those that no request uses, the longest unused is closed first.
+    """Opens a runtime with the first request of a tenant; of the idle ones, the longest unused is closed first.
 
-    About `limits.open_tenants` runtimes stay open. Each is opened and closed in a task of its own, because a runtime's
-    background work belongs to the task that opened it.
-    `watch` is given the events of all of them. Use it in `async with`; its end waits for what is being written.
+    About `limits.open_tenants` runtimes stay open. Each is opened and closed in its own task, because a runtime's background
+    work belongs to the task that opened it. `watch` receives the events of all of them. Use it in `async with`; its end waits
+    for running writes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TenantRuntimes:
 
     @property
     def reviews(self) -> bool:
-        """Whether what models would remember waits for a person's yes."""
+        """True if memories proposed by models wait for a person's decision."""
         return self._engine.memory.review
 
     async def __aenter__(self) -> Self:
@@ -67,7 +67,10 @@ class TenantRuntimes:
 
     @asynccontextmanager
     async def use(self, tenant: str = DEFAULT_TENANT) -> AsyncIterator[Runtime]:
-        """Give the runtime of a tenant, which stays open while it is used. WorldPackError, StoreUnavailableError, ConfigError."""
+        """Yield the runtime of a tenant, which stays open while it is used.
+
+        Raises WorldPackError, StoreUnavailableError, ConfigError.
+        """
         opened = await self._acquire(tenant)
         try:
             yield opened.runtime
@@ -76,18 +79,19 @@ class TenantRuntimes:
 
     @property
     def processes(self) -> int:
-        """How many processes serve the same store, this one among them."""
+        """Number of processes that serve the same store, including this one."""
         return self._settings.workers
 
     async def check(self) -> None:
-        """Read from the store of the default tenant. What it raises says that the service cannot be used now."""
+        """Read from the store of the default tenant; an error means that the service cannot be used now."""
         async with self.use() as runtime:
             with suppress(SessionNotFoundError):
                 await runtime.store.head("readiness")
 
     async def warm(self) -> None:
-        """Load what the first turns need, and index the world; never raises. A service of several tenants opens each with its first
-        request.
+        """Load the parts that first turns need, and index the world; never raises.
+
+        A service of several tenants opens each with its first request.
         """
         if self._settings.tenants:
             return
@@ -99,7 +103,7 @@ class TenantRuntimes:
                     await runtime.sync()
                 await runtime.warm("" if world is None else world.instruction, tune_process=False)
         except Exception as error:
-            # Requests that need it get the error and say more.
+            # Requests that need it get the detailed error.
             _log.warning("models and world could not be loaded ahead (%s): %s", type(error).__name__, error)
 
     async def _acquire(self, tenant: str) -> _OpenTenant:
@@ -124,7 +128,7 @@ class TenantRuntimes:
         return outcome
 
     async def _hold(self, tenant: str, *, task_status: TaskStatus[_OpenTenant | Exception]) -> None:
-        """Keep a tenant's runtime open until it is to be closed; an error of opening it goes to who asked for it."""
+        """Keep a tenant's runtime open until it is to be closed; an error while opening goes to the request."""
         given, opened = self._settings, None
         try:
             async with open_runtime(

@@ -9,10 +9,10 @@ from mnemosyne.stores.locate import DEFAULT_TENANT
 
 
 class Scope(StrEnum):
-    """What a token allows. `author` includes `play`, and `admin` includes both.
+    """Scope of a token. `author` includes `play`, and `admin` includes both.
 
-    `play`: sessions, their turns and memories. `author`: also worlds, lore and state by hand. `admin`: also tokens, erasure,
-    reads of what only the host may see, and copies of the store.
+    `play`: sessions, their turns and memories. `author`: also worlds, lore and manual state changes. `admin`: also tokens,
+    erasure, reads that are reserved for the host, and copies of the store.
     """
 
     PLAY = "play"
@@ -21,34 +21,33 @@ class Scope(StrEnum):
 
 
 SERVICE_TENANT = "jacquard service"
-"""The tenant of the service's own records; no token can be made for it."""
+"""Tenant of the service's own records; no token can be made for it."""
 
 MOST_MESSAGES = 25_000
-"""A request has at most so many messages of a conversation."""
+"""Maximum number of messages of a conversation in a request."""
 
 _ORDER = (Scope.PLAY, Scope.AUTHOR, Scope.ADMIN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
-    """Who makes a request: the tenant and the scope of its token.
-
-    With a `viewer`, every prompt, search and listing is that of this character, whatever the request asks for. `token_id` names
-    the token in audits and logs, and is no secret. `author` names who edits, where no token does. `is_model`: what it sends was
-    written by a model.
-    """
+    """Caller of a request, with the tenant and the scope of its token."""
 
     tenant: str = DEFAULT_TENANT
     scope: Scope = Scope.ADMIN
     viewer: str | None = None
+    """Every prompt, search and listing is that of this character, whatever the request asks for."""
     token_id: str = ""
+    """Name of the token in audits and logs; not a secret."""
     author: str = ""
+    """Author of edits, if the token names none."""
     is_model: bool = False
+    """True if a model wrote the content of its requests."""
 
     def allows(self, scope: Scope) -> bool:
-        """Return whether this principal may do what needs `scope`."""
+        """Return whether this principal may do something that needs `scope`."""
         return _ORDER.index(self.scope) >= _ORDER.index(scope)
 
 
 LOCAL = Principal()
-"""Who calls a service without tenants, which listens on the loopback address alone."""
+"""Caller of a service without tenants, which listens only on the loopback address."""

@@ -63,7 +63,7 @@ class IncomingFiles:
 
     @property
     def chats(self) -> tuple[Chat, ...]:
-        """All chats, those first that others branch off from."""
+        """All chats, those from which others branch off first."""
         chats = [chat for file in self.files for chat in file.chats]
         return tuple(sorted(chats, key=lambda chat: bool(chat.branch_of)))
 

@@ -1,4 +1,4 @@
-"""Sizes of the parts of request bodies: each list and mapping that a request type declares has a limit. Pure."""
+"""Size limits for the parts of request bodies: each list and mapping of a request type has one. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from jacquard.core.errors import ConfigError
 
 MOST = "most"
-"""The key in a field's metadata of another limit than MOST_ENTRIES."""
+"""Key in a field's metadata for another limit than MOST_ENTRIES."""
 
 MOST_ENTRIES = 1_000
 MOST_CHARS = 20_000
-"""The most characters of a name, a reason or another text that is no content."""
+"""Maximum characters of a name, a reason or another text that is not content."""
 
 _CONTENTS = frozenset({"content", "text", "result", "chunk", "message", "messages"})
 """Fields whose texts may be long; the settings of the engine limit them."""
@@ -22,7 +22,7 @@ _CONTENTS = frozenset({"content", "text", "result", "chunk", "message", "message
 def check_sizes(body: Any, place: str = "") -> None:
     """Raise ConfigError for the first part of a request's body that is larger than its field may be.
 
-    What a free mapping or a message of a chat API contains is bounded by `limits.body_bytes`.
+    `limits.body_bytes` limits the contents of a free mapping or a message of a chat API.
     """
     for each in fields(body):
         value, named = getattr(body, each.name), f"{place}{each.name}"

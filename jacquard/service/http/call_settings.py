@@ -1,4 +1,4 @@
-"""The settings and the memory verbs of one call, and the ids that its idempotency key gives to what it makes. Pure."""
+"""Settings and memory verbs of one call, and ids derived from its idempotency key. Pure."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import Trust
 
 MOST_SETTINGS = 1_000
-"""A call sets at most so many settings, each entry of a list or a mapping counted."""
+"""Maximum number of settings of a call; each entry of a list or a mapping counts."""
 
 MOST_CHARS = 400_000
-"""The settings of a call have at most so many characters, as JSON. They are stored with the turn."""
+"""Maximum characters of a call's settings as JSON; they are stored with the turn."""
 
 _SETTING_CHARS = 100
 """Cost of reading a setting, in characters for `calculate`."""
 
 
 async def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
-    """Return the settings of a call: those that were sent over those of the service, for the viewer of the token; None where they
-    are those of the service. ConfigError for too many settings, and for one that cannot be or that a call may not set.
+    """Return the settings of a call, which override the service's, for the viewer of the token; None if the service's apply.
+
+    Raises ConfigError for too many settings, an invalid one, or one that a call may not set.
     """
     base, principal = call.runtime.engine.config, call.principal
     config = base
@@ -79,9 +80,9 @@ OPEN_OPTIONS = frozenset(
 
 
 def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
-    """Return how a text of a call is ingested: what was sent over the settings of the service.
+    """Return the options for ingesting a text of a call, which override the service's settings.
 
-    ConfigError for an option that only the settings and tokens of scope admin set.
+    Raises ConfigError for an option that only the settings and tokens of scope admin set.
     """
     if sent is not None and sent.trust is Trust.AUTHORED and not call.principal.allows(Scope.AUTHOR):
         raise ConfigError("options.trust: only tokens of scope author label a text as authored.")
@@ -95,7 +96,7 @@ def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
 
 
 def verbs_for(call: Call) -> MemoryVerbs:
-    """Return the memory verbs for who makes a call."""
+    """Return the memory verbs for the caller."""
     principal = call.principal
     author = principal.token_id or principal.author or "host"
     return MemoryVerbs(
@@ -108,7 +109,7 @@ def verbs_for(call: Call) -> MemoryVerbs:
 
 
 def id_from_key(call: Call, kind: str) -> str | None:
-    """Return the id that an idempotency key gives what a call makes; None without a key."""
+    """Return the id that an idempotency key gives to a new object; None without a key."""
     if not call.key:
         return None
     parts = (kind, call.principal.tenant, call.principal.token_id, *call.ids.values(), call.key)

@@ -1,4 +1,4 @@
-"""Guards of tokens that are bound to a viewer: they touch only turns that were prepared for this viewer, and speak as it.
+"""Guards for tokens bound to a viewer: they access only turns that were prepared for this viewer, and speak as it.
 
 A turn's id leads to its recorded prompt and reply, and an engine answers whoever names it; such a token must not get there.
 """
@@ -19,10 +19,10 @@ _PAGE = 50
 
 
 async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = False) -> None:
-    """Raise TurnNotFoundError where the turn of this id is there and is not of the viewer of the token.
+    """Raise TurnNotFoundError if a turn exists and does not belong to the viewer of the token.
 
-    None: the turn that waits for its reply, else the newest committed one (`is_committed`: that one in any case). Without a viewer
-    nothing is read.
+    None: the pending turn, else the newest committed one (`is_committed`: that one in any case). Without a viewer nothing is
+    read.
     """
     viewer = call.principal.viewer
     if viewer is None:
@@ -30,15 +30,16 @@ async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = Fa
     try:
         record = await _find(call, turn_id, is_committed)
     except (TurnNotFoundError, SessionNotFoundError):
-        # The engine says so, or begins it.
+        # The engine reports a missing session, or starts it.
         return
     if record is not None and not _is_of(record, viewer):
         raise TurnNotFoundError(call.session_id, record.turn_id)
 
 
 async def check_left_turns(call: Call, turn_id: str | None = None, *, branch_id: str | None = None) -> None:
-    """Raise Refusal if the session, which is to go on after a turn (None: before the first) or on a branch, would leave turns that
-    were not prepared for the viewer of the token. Without a viewer nothing is read.
+    """Raise Refusal if the session would leave turns that were not prepared for the viewer of the token.
+
+    It continues after a turn (None: before the first) or on a branch. Without a viewer nothing is read.
     """
     viewer, store, session_id = call.principal.viewer, call.runtime.store, call.session_id
     if viewer is None:
@@ -57,12 +58,12 @@ async def check_left_turns(call: Call, turn_id: str | None = None, *, branch_id:
                     raise Refusal(403, "viewer_bound", sentence)
             before = page[0].depth
     except (TurnNotFoundError, BranchNotFoundError, SessionNotFoundError):
-        # The engine says so.
+        # The engine reports a missing turn.
         return
 
 
 async def _find_common_depth(call: Call, turn_id: str | None, branch_id: str | None) -> int:
-    """Return the depth up to which the active branch and the way to a turn, or to the head of a branch, are the same."""
+    """Return the depth up to which the active branch and the path to a turn, or to the head of a branch, are the same."""
     store, session_id = call.runtime.store, call.session_id
     kept: dict[str, int] = {}
     if branch_id is not None:
@@ -76,7 +77,7 @@ async def _find_common_depth(call: Call, turn_id: str | None, branch_id: str | N
 
 
 def check_author(call: Call, message: Message) -> None:
-    """Raise ConfigError for a message of another user than the viewer of the token: a prompt shows the facts about its user."""
+    """Raise ConfigError for a message of another user than the token's viewer, because a prompt shows the facts about its user."""
     viewer = call.principal.viewer
     if viewer is not None and read_user(message) not in ("", viewer):
         raise ConfigError(f"message: this token speaks as {viewer!r}; leave the name and author of the message out.")

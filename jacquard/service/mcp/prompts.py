@@ -1,4 +1,4 @@
-"""Prompts of the MCP server: what a user may ask for by name. They name tools and hold no text of a session. Pure."""
+"""Prompts of the MCP server, which a user selects by name. They name tools and contain no text of a session. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_CHARS = 2_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """A prompt: `arguments` have a description each, and stand in the text as `{name}`."""
+    """Prompt; each of its `arguments` has a description and occurs in the text as `{name}`."""
 
     name: str
     title: str
@@ -64,7 +64,7 @@ PROMPTS: Mapping[str, Prompt] = {
 
 
 def list_prompts() -> list[types.Prompt]:
-    """Return what a client shows of the prompts."""
+    """Return the descriptions of the prompts for a client."""
     return [
         types.Prompt(
             name=each.name,
@@ -79,7 +79,7 @@ def list_prompts() -> list[types.Prompt]:
 
 
 def get_prompt(name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
-    """Return a prompt with its arguments; ConfigError for an unknown one, and for arguments that it does not have."""
+    """Return a prompt with its arguments; raises ConfigError for an unknown prompt or argument."""
     prompt = PROMPTS.get(name)
     if prompt is None:
         raise ConfigError(f"There is no prompt {name[:40]!r}; there are: {', '.join(PROMPTS)}.")

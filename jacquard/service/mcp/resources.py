@@ -1,4 +1,4 @@
-"""Resources of the MCP server: operations that read, at the addresses that they have over HTTP."""
+"""Resources of the MCP server: read operations at their HTTP addresses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Resource:
 
     @property
     def template(self) -> str:
-        """The address, with the names of ids in braces."""
+        """Address, with the names of ids in braces."""
         return SCHEME + self.operation.path.removeprefix(_API)
 
 
@@ -63,7 +63,7 @@ def list_templates(principal: Principal) -> list[types.ResourceTemplate]:
 
 
 async def list_resources(service: Service, note: RequestNote) -> list[types.Resource]:
-    """Return the lists, the first sessions and the worlds, as far as a caller may read them."""
+    """Return the lists, the first sessions and the worlds that a caller may read."""
     found: list[types.Resource] = []
     for each in RESOURCES:
         if "{" in each.template or not _may_read(each, note.principal):
@@ -82,7 +82,7 @@ async def list_resources(service: Service, note: RequestNote) -> list[types.Reso
 
 
 async def read_resource(service: Service, uri: str, note: RequestNote) -> types.TextResourceContents:
-    """Return a resource as JSON; Refusal for an address that there is not, and what its operation raises."""
+    """Return a resource as JSON; raises Refusal for an unknown address, and the errors of its operation."""
     path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""
     for each in RESOURCES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(each.template.removeprefix(SCHEME)))

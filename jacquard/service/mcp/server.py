@@ -1,4 +1,4 @@
-"""The MCP server over the official SDK: what it lists, calls and reads, for the caller of each request."""
+"""MCP server over the official SDK: lists, calls and reads for the caller of each request."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Observe = Callable[[RequestNote], None]
 
 
 def build_server(service: Service, find_note: FindNote, observe: Observe = lambda _: None) -> Server[Any]:
-    """Return the server. `find_note` gives the note of a request, with who makes it; `observe` is given it at the end."""
+    """Return the server. `find_note` returns the note of a request, with its caller; `observe` receives it at the end."""
 
     @asynccontextmanager
     async def noted(context: Context, operation: str) -> AsyncIterator[RequestNote]:
@@ -124,15 +124,16 @@ def build_server(service: Service, find_note: FindNote, observe: Observe = lambd
 
 
 def list_tools(principal: Principal, *, reviews: bool) -> list[types.Tool]:
-    """Return the tools that a caller may call; those for proposals only where there are any (`memory.review`)."""
+    """Return the tools that a caller may call; those for proposals only if there are any (`memory.review`)."""
     tools = [each for each in TOOLS.values() if _may_call(each, principal) and (reviews or not each.for_review)]
     return [_describe_tool(each, principal) for each in tools]
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client over standard input and output; nothing but the protocol reaches the latter meanwhile.
+    """Serve one client over standard input and output; only the protocol is written to the latter meanwhile.
 
-    Half of a surrogate pair in a request becomes U+FFFD: the SDK drops a line with one, and the client would wait for its answer.
+    Half of a surrogate pair in a request becomes U+FFFD, because the SDK drops such a line and the client would wait for its
+    answer.
     """
     lines = anyio.wrap_file(_RequestLines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
     async with stdio_server(stdin=lines) as (received, sent):
@@ -140,7 +141,7 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 class _RequestLines(TextIOWrapper):
-    """Lines of JSON in which each character is whole."""
+    """Lines of JSON without half surrogate pairs."""
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # the stub of io has the type of bytes
         line = super().readline(size)
@@ -154,13 +155,13 @@ def _complete_escape(found: re.Match[str]) -> str:
 def make_http(
     server: Server[Any], settings: ServiceSettings
 ) -> tuple[StreamableHTTPASGIApp, StreamableHTTPSessionManager]:
-    """Return the endpoint of streamable HTTP, and what has to run while it answers.
+    """Return the endpoint of streamable HTTP, and the manager that must run while it answers.
 
-    It keeps nothing between requests, so any process of a service can answer any of them.
+    It keeps no state between requests, so any process of a service can answer any of them.
     """
     hosts = [*_LOCAL, *settings.hosts]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
-    # With tenants a page of a stranger has no token; without, it must not reach the loopback address.
+    # With tenants a stranger's page has no token; without, it must not reach the loopback address.
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not settings.tenants,
         allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
@@ -207,7 +208,7 @@ def _as_model(principal: Principal, context: Context) -> Principal:
 
 
 def _describe(error: Exception, note: RequestNote) -> ErrorBody:
-    """Return what a client is told of an error, and write it into the note."""
+    """Return the description of an error for a client, and write it into the note."""
     body = error.body if isinstance(error, Refusal) else error_for(note.principal, describe(error))
     note.error_code = body.code
     if body is INTERNAL:

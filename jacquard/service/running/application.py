@@ -1,4 +1,4 @@
-"""The application: everything that the service answers, behind its gate, and what is open while it runs."""
+"""Application of the service: all endpoints behind the gate, and the resources that are open while it runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ else:
     HAS_MCP = True
 
 SETTLED_SECONDS = 60.0
-"""After so long a service has usually loaded its models."""
+"""Seconds after which a service has usually loaded its models."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -64,9 +64,9 @@ def build_app(
 ) -> Starlette:
     """Return the application of the service; `engine` are the settings of turns.
 
-    What the application opens is closed when the server ends its lifespan. Where it `is_served` by a process of its own, it writes
-    the log, and ends the streams of events as soon as the process is asked to end. `places` are those of the processes of a service
-    that has several and whose processes can reach each other.
+    Its resources are closed when the server ends its lifespan. If it `is_served` by its own process, it writes the log, and
+    ends event streams as soon as the process is asked to end. `places` are those of several processes that can reach each
+    other.
     """
     parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp
@@ -96,7 +96,7 @@ def build_app(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ServiceParts:
-    """What the application is made of. `streams` are those of events that are open."""
+    """Parts of the application."""
 
     settings: ServiceSettings
     is_served: bool
@@ -110,10 +110,11 @@ class _ServiceParts:
     places: WorkerPlaces | None
     forwarder: OwnerForwarder | None
     streams: list[anyio.CancelScope] = field(default_factory=list)
+    """Open event streams."""
 
     @asynccontextmanager
     async def open(self, app: Starlette) -> AsyncIterator[None]:
-        """Keep open what requests need; the reverse order closes it."""
+        """Keep the resources of requests open; they are closed in reverse order."""
         settings = self.settings
         async with AsyncExitStack() as stack:
             if self.records is not None:
@@ -136,7 +137,7 @@ class _ServiceParts:
             yield
 
     def observe(self, note: RequestNote) -> None:
-        """Count a request that was answered, and write it to the log."""
+        """Count an answered request, and write it to the log."""
         self.metrics.count_request(note)
         if self.is_served and not note.is_passed_on:
             log_request(note)
@@ -167,7 +168,7 @@ def _build_parts(
 
 @asynccontextmanager
 async def _tuned_process() -> AsyncIterator[None]:
-    """Tune the process while the application runs, and once more when the first turns have loaded what they need."""
+    """Tune the process while the application runs, and once more after the first turns have loaded their parts."""
     tuning = ProcessTuning()
 
     async def tune_later() -> None:
@@ -186,7 +187,7 @@ async def _tuned_process() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _warming(tenants: TenantRuntimes) -> AsyncIterator[None]:
-    """Load what first turns need while the application already runs."""
+    """Load the parts that first turns need while the application already runs."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tenants.warm)
         yield
@@ -203,7 +204,7 @@ async def _housekeeping(settings: ServiceSettings) -> AsyncIterator[None]:
 
 
 def _make_mcp(settings: ServiceSettings, tenants: TenantRuntimes, records: ServiceRecords | None) -> Any:
-    """Return the endpoint of MCP and what runs it; None where its package is not installed."""
+    """Return the endpoint of MCP and its manager; None if its package is not installed."""
     if not HAS_MCP:
         return None
     server = build_server(Service(tenants=tenants, records=records), lambda context: note_of(context.request))
@@ -234,13 +235,13 @@ def _add_probes(app: Starlette, tenants: TenantRuntimes, metrics: ServiceMetrics
 
 
 def _without_metrics(engine: RuntimeConfig) -> RuntimeConfig:
-    """The service counts the events of all of its engines itself."""
+    """Return settings without metrics, because the service itself counts the events of all of its engines."""
     return replace(engine, observability=replace(engine.observability, metrics=False))
 
 
 @contextmanager
 def _when_asked_to_end(streams: list[anyio.CancelScope]) -> Iterator[None]:
-    """End open streams with the signal to end, which the server otherwise waits for as long as it may."""
+    """End open streams at the signal to end; the server would otherwise wait for them as long as it may."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

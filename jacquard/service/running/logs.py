@@ -1,6 +1,6 @@
-"""The log of the service: one line on standard error for every request, warning and fault; JSON, except at a terminal.
+"""Log of the service: one line on standard error for every request, warning and fault; JSON, except at a terminal.
 
-A line never holds what was sent or answered, nor a key, a token, or an id that a user chose: requests are named by their operation,
+A line never contains request or response bodies, keys, tokens, or ids chosen by users: requests are named by their operation,
 faults by their class and the places in the code.
 """
 
@@ -23,7 +23,7 @@ MOST_PLACES = 6
 
 
 def configure_logs() -> None:
-    """Make standard error the place of all logs of this process, those of libraries from warnings on."""
+    """Send all logs of this process to standard error, those of libraries from warnings on."""
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -51,13 +51,13 @@ def configure_logs() -> None:
 
 
 def log_start(host: str, port: int, workers: int, store: str) -> None:
-    """Write where the service listens, and from which store it serves."""
+    """Log the listening address and the store."""
     shown = f"[{host}]" if ":" in host else host
     structlog.get_logger().info("serving", address=f"http://{shown}:{port}", store=store, workers=workers)
 
 
 def log_upstream(upstream: str, fault: str) -> None:
-    """Write which model server is called, and what is wrong with it ('': nothing)."""
+    """Log the model server and its fault ('': none)."""
     log = structlog.get_logger().bind(upstream=upstream)
     if fault:
         log.warning("no answer from the model server", fault=fault)
@@ -66,7 +66,7 @@ def log_upstream(upstream: str, fault: str) -> None:
 
 
 def log_request(note: RequestNote) -> None:
-    """Write the line of a request that is over."""
+    """Log a finished request."""
     facts: dict[str, Any] = {
         "request_id": note.request_id,
         "method": note.method,
@@ -89,7 +89,7 @@ def log_request(note: RequestNote) -> None:
 
 
 def _describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception by its class and its places: its sentence and its lines might hold what was sent."""
+    """Replace an exception by its class and its places, because its message and source lines might contain request data."""
     fault = event.pop("exc_info", None)
     record = event.get("_record")
     if fault is None and record is not None:

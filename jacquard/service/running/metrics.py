@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mnemosyne.schema.event import Event
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable by which prometheus_client finds the folder that several processes share; it is set before they start."""
+"""Variable with which prometheus_client finds the folder shared by several processes; it is set before they start."""
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
@@ -63,7 +63,7 @@ class ServiceMetrics:
         )
 
     def count_request(self, note: RequestNote) -> None:
-        """Count a request that is over; one that another process has answered is counted there."""
+        """Count a finished request; one that another process answered is counted there."""
         if note.is_passed_on:
             self._passed_on.inc()
             return
@@ -81,7 +81,7 @@ class ServiceMetrics:
         self._engine.count(event)
 
     def exposition(self) -> bytes:
-        """Return all metrics in the text format that Prometheus reads; blocks on files where several processes share them."""
+        """Return all metrics in the text format that Prometheus reads; with several processes it blocks on files."""
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self._registry)
         _forget_ended_processes()
@@ -91,9 +91,9 @@ class ServiceMetrics:
 
 
 def _forget_ended_processes() -> None:
-    """Take what a process had under way out of the sums, once it was killed; what it had counted stays in them."""
+    """Remove a killed process's running requests from the sums; its counters stay in them."""
     if os.name == "nt":
-        # There, asking for a process by a signal ends it.
+        # On such systems, checking for a process by a signal ends it.
         return
     for file in Path(os.environ[SHARED_FOLDER]).glob("gauge_live*_*.db"):
         number = int(file.stem.rpartition("_")[2])

@@ -1,8 +1,7 @@
-"""The HTTP protocol of uvicorn with limits that uvicorn does not have.
+"""uvicorn's HTTP protocol with more limits: request heads, chunk framing, unread rests of requests, and unread responses.
 
-They bound the head of a request, what stands between and after the pieces of its body (sizes and extensions of chunks, trailers),
-what follows an early answer, and an answer that nobody reads. A client that sends these slowly or without an end, or reads its
-answer slowly, would otherwise hold a connection, memory and the event loop as long as it likes.
+Without them a client that sends these slowly or without an end, or reads its answer slowly, would hold a connection, memory and
+the event loop as long as it likes.
 """
 
 from __future__ import annotations
@@ -12,17 +11,20 @@ import asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 65_536
-"""Most bytes of a head, and of what follows a piece of a body up to the next piece or the end."""
+"""Maximum bytes of a head, and of the framing between two pieces of a body."""
 
 MOST_UNWANTED_BYTES = 1_000_000
-"""Most bytes of a body that are read and dropped because its request is answered already; a client that sends all of its body
-before it reads still gets the answer.
+"""Maximum bytes of a body that are read and dropped because its request is answered already.
+
+A client that sends all of its body before it reads still gets the answer.
 """
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Closes a connection whose next head, or the rest of whose answered request, takes longer than `head_seconds` or is too long,
-    and one that for `unread_seconds` leaves more of its answer unread than the system and the server hold for it.
+    """Closes slow connections.
+
+    The next head, or the rest of an answered request, may take `head_seconds` and has a maximum size. A client may leave its
+    answer unread for `unread_seconds`, beyond the data that the system and the server buffer.
     """
 
     head_seconds = 10.0
@@ -35,7 +37,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _is_in_head = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head."""
+        """Start waiting for a head."""
         super().connection_made(transport)
         self._start_timer()
 
@@ -46,18 +48,18 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered."""
+        """Start waiting, because the client reads more slowly than it is answered."""
         super().pause_writing()
         if self._unread_timer is None:
             self._unread_timer = asyncio.get_running_loop().call_later(self.unread_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has read on."""
+        """Stop waiting, because the client has read on."""
         super().resume_writing()
         self._stop_unread_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come, unless there is too much of it."""
+        """Read the received data, unless there is too much of it."""
         # A body may begin or end among these bytes: framing below half of the limit is never refused for it.
         self._framing_bytes += len(data)
         super().data_received(data)
@@ -79,31 +81,31 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a line of the head; trailers are dropped."""
+        """Read a line of the head; trailers are dropped."""
         if self._is_in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Stop waiting, because the head is complete."""
         self._is_in_head, self._framing_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Read a piece of the body."""
         self._framing_bytes = 0
         if self.cycle.response_complete:
             self._unwanted_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole; the next head may come when it likes, within the time of idle connections."""
+        """Finish the request; the next head may come within the time of idle connections."""
         self._is_in_head, self._framing_bytes = True, 0
         self._stop_timer()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is sent; the rest of its request may not take long."""
+        """Start waiting for the rest of an answered request, which may not take long."""
         super().on_response_complete()
         if not self._is_in_head and self.cycle.response_complete:
             self._stop_timer()

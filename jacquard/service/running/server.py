@@ -38,16 +38,18 @@ from mnemosyne.stores.locate import locate_store
 
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 WORKER_SECONDS = 60
-"""A worker that gives no sign of life for so long is killed and replaced; on a busy machine a living one may take a while."""
+"""Seconds without a sign of life after which a worker is killed and replaced; on a busy machine a living one may take a while.
+"""
 
 
 def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
-    """Serve until the process is asked to end; requests under way are then finished, for at most `limits.shutdown_seconds`.
+    """Serve until the process is asked to end; running requests are then finished, for at most `limits.shutdown_seconds`.
 
-    `file` and `options` are those of `load_settings`; each process reads them. ConfigError that lists every fault of
-    theirs, for an address other than the loopback one without tenants or on which this process cannot listen, for several processes
-    on a store in memory, and for a file of rules that cannot be read; StoreUnavailableError and WorldPackError if store and world
-    cannot be used.
+    `file` and `options` are those of `load_settings`; each process reads them.
+
+    Raises ConfigError with every fault of the settings, without tenants for an address other than loopback, for an address on
+    which this process cannot listen, for several processes on a store in memory, and for a file of rules that cannot be read.
+    Raises StoreUnavailableError and WorldPackError if store and world cannot be used.
     """
     settings, engine = load_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
@@ -57,7 +59,7 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
         )
     if settings.workers > 1 and settings.store.startswith("memory:"):
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
-    # Read here too, so that a fault is said before anything starts.
+    # Read here too, so that a fault is reported before anything starts.
     load_rules(settings.proxy.rules)
     if settings.upstream is not None and (address := find_address(settings.upstream)) is not None:
         HttpUpstream(address)
@@ -77,7 +79,7 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
 
 @contextmanager
 def _listen(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Give sockets that listen on all addresses of a host; ConfigError if it has none on which this process may.
+    """Yield sockets that listen on all addresses of a host; raises ConfigError if this process may not listen on any.
 
     They listen before anything else is done, so that no other process can take the port meanwhile.
     """
@@ -92,7 +94,7 @@ def _listen(host: str, port: int) -> Iterator[list[socket.socket]]:
                     faults.append(error)
         except socket.gaierror as error:
             faults.append(error)
-        # `localhost` may have an address that this machine does not have, besides one that it has.
+        # `localhost` may have an address that this machine does not have, in addition to one that it has.
         if not sockets or any(each.errno not in _NO_ADDRESS for each in faults):
             raise ConfigError(_explain_refusal(faults[-1], host, port)) from faults[-1]
         yield sockets
@@ -124,21 +126,21 @@ def _explain_refusal(error: OSError, host: str, port: int) -> str:
 
 
 def _ask_upstream(settings: ServiceSettings) -> None:
-    """Say once in the log whether the model server is there; calls are passed on in any case."""
+    """Log once whether the model server is reachable; calls are passed on in any case."""
     if settings.upstream is not None:
         log_upstream(show_upstream(settings), anyio.run(ask_upstream, settings))
 
 
 async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None:
-    """Open what the first request would open, so that a fault is said at once."""
+    """Open the parts that the first request would open, so that a fault is reported at once."""
     async with TenantRuntimes(settings, engine) as tenants:
         await tenants.check()
 
 
 def build_served(file: Path | None, options: Mapping[str, Any], folder: str | None = None) -> Starlette:
-    """Return the application for the process that calls this, which may be one of several; ConfigError as of `serve`.
+    """Return the application for the calling process, which may be one of several; raises ConfigError like `serve`.
 
-    `folder`: where several processes find each other.
+    `folder`: the folder through which several processes find each other.
     """
     configure_logs()
     _end_with_parent()
@@ -167,7 +169,7 @@ def _configure(
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is killed: it would hold the port, and nobody would watch over it."""
+    """End this process when its parent is killed: it would hold the port, and nobody would supervise it."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

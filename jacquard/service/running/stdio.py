@@ -21,13 +21,13 @@ from mnemosyne.schema.memory import EMPTY
 
 
 def run_stdio(principal: Principal, file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
-    """Serve until standard input ends, for one caller; the log goes to standard error.
+    """Serve one caller until standard input ends; the log goes to standard error.
 
-    `file` and `options` are those of `load_settings`. ConfigError that lists every fault of theirs.
+    `file` and `options` are those of `load_settings`. Raises ConfigError with every fault of theirs.
     """
     settings, engine = load_settings(file, options=options)
     configure_logs()
-    # What was answered is stored, and a thread that waits for standard input cannot be asked to end.
+    # Acknowledged data are stored, and a thread that waits for standard input cannot be asked to end.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     anyio.run(_serve, principal, settings, engine)
 

@@ -1,1 +1,1 @@
-"""Keeping stores in order: housekeeping by lease, and what is where."""
+"""Upkeep of stores: housekeeping by lease, and health checks."""

@@ -1,6 +1,6 @@
-"""Looks at a store and what lies around it: what is where, what is stale or wrong, and what to do. It writes nothing.
+"""Read-only health check of a store and its surroundings; suggests a fix for each finding.
 
-Each part is looked at for itself (`checks`): a database that is away takes nothing from what can be said of files, packages and
+Each part is checked separately (`checks`), so an unreachable database does not prevent findings on files, packages and
 settings.
 """
 
@@ -41,18 +41,18 @@ from mnemosyne.stores.sql.schema import REVISION
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doctor:
-    """Looks at the store of an address with the settings of a file. `embedder`: by default that of the service. `deep`: every
-    record is read, as `jacquard check` does.
-    """
+    """Checks the store of an address with the settings of a file."""
 
     store: str
     embedder: str | None = None
+    """None: the service's."""
     config: Path | None = None
     deep: bool = False
+    """Read every record, like `jacquard check`."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def examine(self) -> Diagnosis:
-        """Return what was found; StoreUnavailableError for an address that names no store."""
+        """Return the findings; raises StoreUnavailableError for an address that names no store."""
         location = await to_thread.run_sync(locate_store, self.store)
         known: dict[str, Any] = {"store": location.shown, "kind": location.kind, "reachable": False}
         known["packages"] = await to_thread.run_sync(find_packages)
@@ -67,7 +67,7 @@ class Doctor:
         return Diagnosis(**known, findings=tuple(found))
 
     async def _look_at_store(self, location: StoreLocation, found: list[Finding]) -> dict[str, Any]:
-        """Return what is known of a store's content, and add to what was `found`."""
+        """Return the known contents of a store, and add to `found`."""
         known: dict[str, Any] = {}
         content: dict[str, list[Any]] = {"tenants": [], "indexes": [], "shared": [], "snapshots": []}
         try:
@@ -123,7 +123,7 @@ class Doctor:
             await store.close()
 
     async def _find_serving(self, store: Store) -> tuple[str, list[Finding]]:
-        """Return the name of the configured embedder of a tenant; empty if there is none."""
+        """Return the name of the configured embedder of a tenant; '' if there is none."""
         try:
             configured = await to_thread.run_sync(find_embedder_name, self.config)
             name = self.embedder or configured

@@ -1,4 +1,4 @@
-"""What a look at a store and its surroundings has found. Values only."""
+"""Findings of a health check. Values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class Severity(StrEnum):
-    """`wrong`: something does not work, or will not. `stale`: it works, with more time or less quality than it could."""
+    """`wrong`: something does not work, or will not. `stale`: it works, but slower or worse than possible."""
 
     WRONG = "wrong"
     STALE = "stale"
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that is stale or wrong: `what` it is, and what to `do`, a sentence each; `code` is for machines."""
+    """One fault: `what` it is, and what to `do`, a sentence each; `code` is for machines."""
 
     code: str
     severity: Severity
@@ -28,18 +28,18 @@ class Finding:
 
 
 def wrong(code: str, what: str, do: str) -> Finding:
-    """Return a finding of what does not work."""
+    """Return a finding about something that does not work."""
     return Finding(code=code, severity=Severity.WRONG, what=what, do=do)
 
 
 def stale(code: str, what: str, do: str) -> Finding:
-    """Return a finding of what works, and could work better."""
+    """Return a finding about something that works, but could work better."""
     return Finding(code=code, severity=Severity.STALE, what=what, do=do)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
-    """A setting in force: its path, its value without secrets, and where it comes from (`default`, a variable, `file:line`)."""
+    """Effective setting: its path, its value without secrets, and its source (`default`, a variable, `file:line`)."""
 
     name: str
     value: Any
@@ -48,7 +48,7 @@ class InForce:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexFolder:
-    """The index folder of a tenant on this host: its tables and their bytes, and the sessions whose tables nobody needs."""
+    """Index folder of a tenant on this host: its tables and their bytes, and the number of tables that no session needs."""
 
     tenant: str
     folder: str
@@ -60,23 +60,23 @@ class IndexFolder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedIndexFigures:
-    """What hosts share of a tenant's indexes in PostgreSQL, in the `scopes` that were looked at.
-
-    `vectors`: their number by encoder. `missing`: entries without a vector of the configured one. `segments` have index rows.
-    """
+    """Shared index data of a tenant in PostgreSQL, in the checked `scopes`."""
 
     tenant: str
     scopes: int
     vectors: Mapping[str, int]
+    """Number of vectors by encoder."""
     segments: int
+    """Scopes with index rows."""
     missing: int
+    """Entries without a vector of the configured encoder."""
     orphaned_vectors: int
     orphaned_segments: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedWorld:
-    """The newest snapshot of a world of a tenant. `encoder`: the embedder of its vectors (empty: it has none)."""
+    """Newest snapshot of a tenant's world; `encoder` is the embedder of its vectors ('': it has none)."""
 
     tenant: str
     world_id: str
@@ -88,7 +88,7 @@ class PublishedWorld:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFigures:
-    """What a tenant has."""
+    """Contents of a tenant."""
 
     tenant: str
     sessions: int
@@ -100,27 +100,26 @@ class TenantFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """What is where, and what is stale or wrong.
-
-    `revisions` are those of the store (0: none is known) and of this release. `leases`
-    are those in the store, with their holders. `packages` are versions by name, empty where one is not installed.
-    """
+    """Health check of a store."""
 
     store: str
     kind: str
     reachable: bool
     revisions: tuple[int, int] = (0, 0)
+    """Revision of the store (0: unknown) and of this release."""
     tenants: tuple[TenantFigures, ...] = ()
     indexes: tuple[IndexFolder, ...] = ()
     shared: tuple[SharedIndexFigures, ...] = ()
     snapshots: tuple[PublishedWorld, ...] = ()
     leases: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Leases in the store, with their holders."""
     embedder: str = ""
     packages: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Versions by name, '' if a package is not installed."""
     settings: tuple[InForce, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return all(each.severity is not Severity.WRONG for each in self.findings)

@@ -1,7 +1,7 @@
-"""Finds and removes what no session needs any more on this host: index tables, originals of redacted texts, old backups.
+"""Finds and removes leftovers on this host: index tables, originals of redacted texts, old backups.
 
-All of it lies beside a store, so each host does it for itself. What is there is listed before the sessions are, so that what a new
-session makes meanwhile is never taken for a leftover.
+They are next to a store, so each host removes its own. They are listed before the sessions, so that a new session's files are
+never taken for leftovers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_SESSIONS = (
 
 
 def vault_of(location: StoreLocation) -> FolderVault | None:
-    """Return the originals of the tenant of a location, where they lie on this host."""
+    """Return the originals of a location's tenant, if they are on this host."""
     if location.index is None:
         return None
     return FolderVault(location.index.with_name(location.index.name.replace("index", "originals")))
@@ -42,7 +42,7 @@ def tables_of(session_id: str) -> tuple[str, ...]:
 
 
 def list_session_tables(index: Path) -> tuple[str, ...]:
-    """Return the names of the tables of sessions in an index folder; OSError where it cannot be read."""
+    """Return the names of the tables of sessions in an index folder; raises OSError if it cannot be read."""
     return tuple(name for name in list_tables(str(index)) if name.startswith(_OF_SESSIONS))
 
 
@@ -53,7 +53,7 @@ async def open_sessions(store: Store) -> frozenset[str]:
 
 
 def leftover_tables(tables: Collection[str], open_sessions: Collection[str]) -> tuple[str, ...]:
-    """Return those of the tables of sessions that no open session has."""
+    """Return the tables that belong to no open session."""
     if not tables:
         return ()
     needed = {name for session_id in open_sessions for name in tables_of(session_id)}
@@ -68,12 +68,12 @@ def list_originals(vault: FolderVault | None) -> tuple[str, ...]:
 
 
 def leftover_originals(folders: Collection[str], sessions: Collection[str]) -> tuple[str, ...]:
-    """Return those of the folders with originals whose session is gone."""
+    """Return the folders with originals whose session is gone."""
     return tuple(sorted(set(folders) - {name_of(session_id) for session_id in sessions})) if folders else ()
 
 
 def old_backups(folder: Path, kept: int) -> tuple[Path, ...]:
-    """Return the backups of `jacquard backup` in a folder but the newest `kept`; what is no backup is never among them."""
+    """Return the backups of `jacquard backup` in a folder except the newest `kept`; other files are never among them."""
     if not folder.is_dir():
         return ()
     ours = [each for each in folder.iterdir() if each.is_file() and not each.is_symlink() and has_digest(each)]

@@ -15,8 +15,8 @@ import pytest
 from served import PATIENCE_SECONDS
 
 from jacquard.service.affinity import session_in_path
-from jacquard.service.running.workers.addressed import is_in_body, session_in_body
 from jacquard.service.running.workers.places import WorkerPlaces, can_share
+from jacquard.service.running.workers.request_session import is_in_body, session_in_body
 
 SESSIONS = [f"s{number}" for number in range(6)]
 

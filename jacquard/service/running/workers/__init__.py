@@ -1,1 +1,1 @@
-"""Several processes of one service: which of them a session belongs to, and how a request comes to it."""
+"""Several processes of one service: assignment of sessions to processes, and forwarding of requests."""

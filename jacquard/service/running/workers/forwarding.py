@@ -1,6 +1,6 @@
-"""Passes a request on to the process that its session belongs to, over that process's Unix socket, and the answer back.
+"""Forwards a request to the process of its session over that process's Unix socket, and returns the answer.
 
-So a session's caches, chunks and events are in one process. Where that process cannot be reached, this one works on the request.
+So a session's caches, chunks and events are in one process. If that process cannot be reached, this one handles the request.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from jacquard.service.access.gate import HAS_ARRIVED, REQUEST_ID
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.affinity import session_in_path
 from jacquard.service.answers import Refusal
-from jacquard.service.running.workers.addressed import is_in_body, session_in_body
 from jacquard.service.running.workers.places import WorkerPlaces
+from jacquard.service.running.workers.request_session import is_in_body, session_in_body
 from mnemosyne.core.off_loop import calculate
 
 AT_OWNER, OWNER_GONE = "is_at_owner", "owner_is_gone"
 """Keys in the state of a request: its session belongs here; the process of its session is gone."""
 
 KEEP_SECONDS = 30.0
-"""How long a connection to another process stays open unused; less than the other keeps it, so that none is closed in use."""
+"""Seconds for which an unused connection to another process stays open; less than the other side's, so that none is closed in
+use.
+"""
 
 _OF_ONE_WAY = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"expect", b"date"}
 
@@ -32,7 +34,7 @@ Pairs = Sequence[tuple[bytes, bytes]]
 
 
 class ForwardedRequests:
-    """Wraps the application for what other processes pass on: it is not passed on again."""
+    """Wraps the application for requests forwarded by other processes, which are not forwarded again."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -44,7 +46,7 @@ class ForwardedRequests:
 
 
 class OwnerForwarder:
-    """Finds the process of a request's session and passes the request on to it."""
+    """Finds the process of a request's session and forwards the request to it."""
 
     def __init__(self, places: WorkerPlaces) -> None:
         self._places = places
@@ -59,9 +61,9 @@ class OwnerForwarder:
         send: Send,
         note: RequestNote,
     ) -> bool:
-        """Return whether a request was passed on and answered; else this process is to work on it.
+        """Return whether a request was forwarded and answered; otherwise this process handles it.
 
-        `headers` by lower-case name. Refusal 503 where the other process ended before it answered.
+        `headers` by lower-case name. Raises Refusal 503 if the other process ended before it answered.
         """
         state, path = scope["state"], scope["path"]
         if state.get(HAS_ARRIVED):
@@ -88,7 +90,7 @@ class OwnerForwarder:
     async def _try(
         self, owner: str, scope: Scope, body: RequestBody, receive: Receive, send: Send, note: RequestNote
     ) -> bool:
-        """Return whether the owner was reached; the client then has its answer, unless it hung up."""
+        """Return whether the owner was reached; the client then has its answer, unless it disconnected."""
         request, way = _request(scope, body, note), self._way(owner)
         is_reached, has_ended = True, False
         async with anyio.create_task_group() as tasks:
@@ -107,7 +109,7 @@ class OwnerForwarder:
                 has_ended = True
             tasks.cancel_scope.cancel()
         if has_ended:
-            # Perhaps it was done: only the caller knows whether it may be done again.
+            # The request may have been carried out: only the caller knows whether it may be repeated.
             raise Refusal(503, "worker_ended", "The process of this session ended before it had answered; ask again.")
         return is_reached
 
@@ -141,6 +143,6 @@ def _request(scope: Scope, body: RequestBody, note: RequestNote) -> httpx.Reques
     dropped = {*_OF_ONE_WAY, b"content-length", REQUEST_ID.encode()}
     headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
     headers += [(REQUEST_ID.encode(), note.request_id.encode()), (b"content-length", str(len(body.data)).encode())]
-    # Sent without httpx's client, which would keep cookies of all callers; `target` as it came.
+    # Sent without httpx's client, which would store cookies of all callers; `target` exactly as received.
     extensions = {"target": target}
     return httpx.Request(scope["method"], "http://worker", headers=headers, content=send_body(), extensions=extensions)

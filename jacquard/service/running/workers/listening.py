@@ -1,4 +1,4 @@
-"""Answers what other processes of the service pass on, beside the server that answers clients."""
+"""Answers requests forwarded by other processes of the service, next to the server that answers clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jacquard.service.running.workers.places import WorkerPlaces
 
 @asynccontextmanager
 async def listen_for_workers(app: ASGIApp, places: WorkerPlaces, shutdown_seconds: float) -> AsyncIterator[None]:
-    """Answer at this process's place while the block lasts; then finish requests under way, within `shutdown_seconds`."""
+    """Answer at this process's place during the block; then finish running requests, within `shutdown_seconds`."""
     state = ServerState()
     config = uvicorn.Config(
         ForwardedRequests(app),
@@ -43,7 +43,7 @@ async def listen_for_workers(app: ASGIApp, places: WorkerPlaces, shutdown_second
 
 
 def find_protocol() -> type[asyncio.Protocol]:
-    """Return our protocol where httptools is installed, which it is on all platforms but Windows."""
+    """Return our protocol if httptools is installed, as on all platforms but Windows."""
     try:
         from jacquard.service.running.protocol import LimitedProtocol
     except ImportError:

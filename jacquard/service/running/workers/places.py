@@ -1,6 +1,6 @@
-"""The places of a service's processes: a number each, held by a lock, and a Unix socket on which it takes requests from the others.
+"""Places of a service's processes: a number each, held by a lock, and a Unix socket for requests from the others.
 
-A process that is killed loses its place with its lock, and the one that is started instead takes it, with the same sessions.
+A killed process loses its place with its lock, and its replacement takes the place with the same sessions.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any
 from jacquard.service.affinity import choose_node
 
 _MOST_PATH_BYTES = 100
-"""A Unix socket's path has at most 104 bytes on some systems."""
+"""Maximum bytes of a Unix socket's path; some systems allow 104."""
 
 _CLAIM_SECONDS = 0.5
 
 
 def can_share(folder: str) -> bool:
-    """Return whether processes can find each other through a folder here: there are Unix sockets and locks of files."""
+    """Return whether processes can find each other through a folder here: there are Unix sockets and file locks."""
     return os.name == "posix" and len(os.fsencode(folder)) + len("/000.sock") <= _MOST_PATH_BYTES
 
 
 class WorkerPlaces:
-    """The places of `count` processes in a folder that only their owner may read.
+    """Places of `count` processes in a folder that only their owner may read.
 
-    `mine` is the place of this process, None until it has one: a process that is to replace another one waits until that has ended,
-    and passes all requests of sessions on meanwhile.
+    `mine` is the place of this process, None until it has one: a replacement waits until the old process has ended, and
+    forwards all requests of sessions meanwhile.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -45,12 +45,12 @@ class WorkerPlaces:
         return choose_node(session_id, self._names, tenant)
 
     def socket_of(self, place: str) -> str:
-        """Return the path of the socket of a place; nobody need listen there."""
+        """Return the path of the socket of a place; possibly nobody listens there."""
         return str(self._folder / f"{place}.sock")
 
     @asynccontextmanager
     async def listen(self, protocol: Callable[[], asyncio.Protocol]) -> AsyncIterator[None]:
-        """Take a place as soon as there is one, and answer there while the block lasts."""
+        """Take a place as soon as there is one, and answer there during the block."""
         waiting = asyncio.get_running_loop().create_task(self._take(protocol))
         try:
             if self.claim():
@@ -67,21 +67,21 @@ class WorkerPlaces:
         while True:
             if self.claim():
                 break
-            # Its holder is another process: nothing here can say when it ends.
+            # Its holder is another process, and its end is not signalled here.
             await asyncio.sleep(_CLAIM_SECONDS)
         assert self.mine is not None
         return await asyncio.get_running_loop().create_unix_server(protocol, sock=self._bind(self.mine))
 
     def _bind(self, place: str) -> socket.socket:
         path = self.socket_of(place)
-        # Of a process that was killed.
+        # Left by a killed process.
         Path(path).unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(path)
         return listening
 
     def claim(self) -> bool:
-        """Hold the first place that nobody holds; return whether this process has one."""
+        """Hold the first free place; return whether this process has one."""
         if self.mine is not None:
             return True
         fcntl: Any = importlib.import_module("fcntl")
@@ -97,7 +97,7 @@ class WorkerPlaces:
         return False
 
     def release(self) -> None:
-        """Give the place up."""
+        """Release the place."""
         if self._lock is not None and self.mine is not None:
             Path(self.socket_of(self.mine)).unlink(missing_ok=True)
             os.close(self._lock)

@@ -1,6 +1,6 @@
-"""Which session a request is for whose address does not name it, read from its headers and its body. Pure.
+"""Finds the session of a request whose URL has no session id, in its headers and its body. Pure.
 
-A wrong answer costs a detour or a cold cache, never a wrong result: every process can work on every session.
+A wrong result costs a detour or a cold cache, never a wrong answer: every process can work on every session.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ _CHATS = {"/v1/chat/completions": Api.OPENAI, "/v1/messages": Api.ANTHROPIC}
 
 
 def is_in_body(path: str) -> bool:
-    """Return whether the session of a request to this address has to be looked for in its body."""
+    """Return whether the session of a request to this address must be searched in its body."""
     return path == MCP_PATH or path in _CHATS
 
 
 def session_in_body(path: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Return the session that a call of MCP or of a chat client is for; empty where none can be told.
-
-    `headers` by lower-case name.
-    """
+    """Return the session of a call of MCP or of a chat client; '' if unknown. `headers` by lower-case name."""
     if path == MCP_PATH:
         return _session_of_tool(body)
     call = read_request(_CHATS[path], body)

@@ -1,1 +1,1 @@
-"""What `jacquard doctor` looks at, a module for each kind; every check returns what it found and writes nothing."""
+"""Checks of `jacquard doctor`, a module for each kind; every check returns its findings and writes nothing."""

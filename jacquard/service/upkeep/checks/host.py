@@ -1,4 +1,4 @@
-"""What is of this host alone: installed packages, the settings in force, the rights of a store's files."""
+"""Checks of this host: installed packages, effective settings, file permissions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 def find_packages() -> dict[str, str]:
-    """Return the versions of the packages that matter here, empty where one is not installed."""
+    """Return the versions of the packages that matter here, '' if one is not installed."""
     found = {}
     for name in PACKAGES:
         try:
@@ -42,7 +42,7 @@ def find_packages() -> dict[str, str]:
 
 
 def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Finding]]:
-    """Return the settings in force; none where a file or a variable is wrong."""
+    """Return the effective settings; none if a file or a variable is wrong."""
     try:
         found = settings_in_force(config)
         return tuple(InForce(name=name, value=value, source=source) for name, value, source in found), []
@@ -54,7 +54,7 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
 
 
 def find_snapshot_address(config: Path | None) -> str:
-    """Return where the settings say that snapshots lie; empty where they say nothing, or are wrong."""
+    """Return the address of snapshots in the settings; '' if there is none, or they are wrong."""
     try:
         return load_config(config).snapshots.address
     except ConfigError:
@@ -70,7 +70,7 @@ def find_embedder_name(config: Path | None) -> str:
 
 
 def check_files(location: StoreLocation) -> list[Finding]:
-    """See that this user, and nobody else, may use the files and folders of a store."""
+    """Check that only this user may use the files and folders of a store."""
     found = []
     for path in (location.database, location.index, None if location.index is None else location.index.parent):
         if path is None or not path.exists():

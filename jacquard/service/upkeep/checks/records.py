@@ -1,4 +1,4 @@
-"""What a store has of a tenant: figures, packs of worlds, and, where it is asked for, every record."""
+"""Checks of a tenant's records: figures, packs of worlds, and, if requested, every record."""
 
 from __future__ import annotations
 

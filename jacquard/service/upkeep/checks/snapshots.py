@@ -1,4 +1,4 @@
-"""Published snapshots of a tenant's worlds: whether their place can be reached, and whether they are whole and present."""
+"""Checks of published snapshots of a tenant's worlds: reachable, complete and up to date."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ _UNREACHABLE = (
 async def check_snapshots(
     store: Store, tenant: str, address: str, serving: str, *, deep: bool
 ) -> tuple[list[PublishedWorld], list[Finding]]:
-    """Return the newest snapshot of each world of a tenant. `address`: where snapshots lie (empty: nowhere). `serving`: the name of
-    the configured embedder (empty: there is none). `deep`: every file of the newest is read and compared with its hash.
+    """Return the newest snapshot of each world of a tenant.
+
+    Args:
+        store: store of the tenant.
+        tenant: id of the tenant.
+        address: address of the snapshots ('': none).
+        serving: name of the configured embedder ('': there is none).
+        deep: read every file of the newest snapshot and compare it with its hash.
     """
     worlds = await store.worlds() if address else {}
     if not worlds:
@@ -56,7 +62,7 @@ async def check_snapshots(
 
 
 def _judge_faults(world_id: str, listed: tuple[PublishedSnapshot, ...]) -> list[Finding]:
-    """Name snapshots that cannot be used; a later one that can is used in their place."""
+    """Report snapshots that cannot be used; a usable later one replaces them."""
     found = []
     for each in listed:
         if each.is_torn:

@@ -1,4 +1,4 @@
-"""Whether a store can be used, of which revision it is, and who has a lease."""
+"""Checks of a store's tables: usable, their revision, and the holders of leases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]
 
 
 async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], list[Finding]]:
-    """Return who has which lease and until when."""
+    """Return the holder and the end of each lease."""
     held: dict[str, str] = {}
     found: list[Finding] = []
     for lease in await store.leases() if isinstance(store, StoreUpkeep) else ():
