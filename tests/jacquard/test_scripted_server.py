@@ -103,4 +103,4 @@ def test_a_bad_step_of_the_command_is_named():
     command = [sys.executable, "-m", "jacquard.testing.server", "words"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "'words' is no step" in done.stderr
+    assert "'words' is not a step" in done.stderr
