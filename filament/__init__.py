@@ -1,4 +1,4 @@
-"""Prompt protocol: values go out as XML and YAML; a model's reply comes back as XML and JSON.
+"""Filament: the prompt protocol. Values go out as XML and YAML; a model's reply comes back as XML and JSON.
 
 - Prompt: `render` and `render_body` write it; `display`, `with_anchors` and `collect_anchors` prepare a state tree for
   it.

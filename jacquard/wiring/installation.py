@@ -15,7 +15,7 @@ from pathlib import Path
 DISTRIBUTION = "jacquard-context"
 
 PACKAGES = {
-    "filament": ("Filament: ", "bounded errors markup nodes payload read render reply state"),
+    "filament": ("Filament: ", "boundaries errors markup nodes payload read render reply state"),
     "mnemosyne": (
         "Mnemosyne ",
         "chains core damage documents evidence files formats host_parts plugins privacy protocols retrieval "
