@@ -6,8 +6,17 @@ try:
     from jacquard.client.engine import RemoteEngine, RemoteIngestor
     from jacquard.client.errors import ServiceError, ServiceUnreachableError
     from jacquard.client.verbs import RemoteVerbs
+    from jacquard.client.wire import RemoteTurn, ShortReport
 except ModuleNotFoundError as error:
     sentence = explain_missing_package("jacquard.client", error.name or "a package", "client")
     raise ModuleNotFoundError(sentence, name=error.name) from error
 
-__all__ = ["RemoteEngine", "RemoteIngestor", "RemoteVerbs", "ServiceError", "ServiceUnreachableError"]
+__all__ = [
+    "RemoteEngine",
+    "RemoteIngestor",
+    "RemoteTurn",
+    "RemoteVerbs",
+    "ServiceError",
+    "ServiceUnreachableError",
+    "ShortReport",
+]

@@ -5,12 +5,13 @@
     async with RemoteEngine("http://127.0.0.1:8321") as engine:
         turn = await engine.prepare_turn("s1", "Hello.")
 
-Arguments, results and errors are those of the engine. It needs httpx and no part of the service.
+Arguments, results and errors are those of the engine, except that a turn is a `RemoteTurn`: it has the parts that were asked for.
+It needs httpx and no part of the service.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
@@ -20,11 +21,10 @@ import httpx
 
 from jacquard.client.connection import Connection
 from jacquard.client.verbs import RemoteVerbs
-from jacquard.client.wire import decode_turn, message_to_wire
+from jacquard.client.wire import RemoteTurn, decode_turn, message_to_wire
 from jacquard.config.sections import RuntimeConfig
 from jacquard.memory.consolidate.consolidator import ConsolidationResult
 from jacquard.pipeline.record.commit import CommitResult
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.turns.host.values import ChatMessage
 from jacquard.turns.writing.repair import RepairResult
 from mnemosyne.core import codec
@@ -48,8 +48,9 @@ class RemoteEngine:
     `url` may be several addresses: hosts of one service over one database. A session's calls then go to its host, and on to the
     next while that one is away (`jacquard.client.connection.Connection`).
     `config` are settings for every turn that brings none of its own, over those of the service; only what differs from the
-    defaults is sent. Calls raise the engine's errors, ServiceUnreachableError where the service does not answer, and ServiceError
-    for what only a service refuses (a token, a limit).
+    defaults is sent. `include` names the parts that each turn brings with its messages, its ids and its short report
+    (`jacquard.client.wire.PARTS`, or `all`). Calls raise the engine's errors, ServiceUnreachableError where the service does not
+    answer, and ServiceError for what only a service refuses (a token, a limit).
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class RemoteEngine:
         token: str | None = None,
         *,
         config: RuntimeConfig | None = None,
+        include: Collection[str] = (),
         timeout_seconds: float = 60.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._connection = Connection(url, token, timeout_seconds=timeout_seconds, transport=transport)
         self._config = config
+        self._include = {"include": ",".join(include)} if include else {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,7 +107,7 @@ class RemoteEngine:
         turn_id: str | None = None,
         branch_id: str | None = None,
         dry_run: bool = False,
-    ) -> PreparedTurn:
+    ) -> RemoteTurn:
         """Call `ContextEngine.prepare_turn`."""
         body = {
             "message": message_to_wire(user_message),
@@ -115,7 +118,7 @@ class RemoteEngine:
         }
         # The same input after the same turn is the same turn already; a key would make it another one.
         address = ("sessions", session_id, "turns")
-        return decode_turn(await self._connection.call("POST", address, body, keyed=False))
+        return decode_turn(await self._connection.call("POST", address, body, query=self._include, keyed=False))
 
     async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
         """Call `ContextEngine.assemble`."""
@@ -250,15 +253,17 @@ class RemoteEngine:
 
     async def swipe(
         self, session_id: str, runtime_config: RuntimeConfig | None = None, *, turn_id: str | None = None
-    ) -> PreparedTurn:
+    ) -> RemoteTurn:
         """Call `ContextEngine.swipe`."""
         body = {"config": self._settings(runtime_config), "turn_id": turn_id}
-        return decode_turn(await self._connection.call("POST", ("sessions", session_id, "swipe"), body, once=True))
+        address = ("sessions", session_id, "swipe")
+        return decode_turn(await self._connection.call("POST", address, body, query=self._include, once=True))
 
-    async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
+    async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> RemoteTurn:
         """Call `ContextEngine.retry`."""
         body = {"config": self._settings(runtime_config)}
-        return decode_turn(await self._connection.call("POST", ("sessions", session_id, "retry"), body, once=True))
+        address = ("sessions", session_id, "retry")
+        return decode_turn(await self._connection.call("POST", address, body, query=self._include, once=True))
 
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None

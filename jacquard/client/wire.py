@@ -6,22 +6,26 @@ this module are also those of the published interface (OpenAPI).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from jacquard.core.block_kinds import INPUT_ID
+from jacquard.core.degradations import Degradation
 from jacquard.core.plan import PlanContext
-from jacquard.core.receipt import Report
+from jacquard.core.receipt import BudgetReport, CandidateDecision, CurationPath, PrefixReport, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.pipeline.record.provider_messages import Attachment
+from jacquard.pipeline.record.provider_messages import Attachment, to_anthropic, to_openai
 from jacquard.pipeline.weaving.assemble import PromptMessage
-from jacquard.templating.profiles import ReplyForm
+from jacquard.templating.profiles import ReplyForm, session_boundary
 from jacquard.turns.host.values import ChatMessage
 from mnemosyne.core import codec
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.session import Message
+
+MOST_LINE_CHARS = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,27 +37,121 @@ class SentMessage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SentTurn:
-    """A prepared turn (`jacquard.PreparedTurn`) as it is sent: without the snapshot of its prompt, which stays in the store."""
+class ChosenMemory:
+    """A memory that was chosen for a prompt: the id of its entry, its score in recall (None: not recorded), and one line of it."""
 
+    entry_id: str
+    score: float | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShortReport:
+    """The part of a turn's receipt that a caller acts on."""
+
+    budget: BudgetReport
+    prefix: PrefixReport
+    path: CurationPath
+    """How the memories were chosen."""
+    memories: tuple[ChosenMemory, ...] = ()
+    """Best first."""
+    degradations: tuple[Degradation, ...] = ()
+    redacted: tuple[str, ...] = ()
+    """Rules by which secrets were removed from the user's message."""
+    timings_ms: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+
+
+def shorten_report(report: Report) -> ShortReport:
+    """Return the short form of a receipt."""
+    chosen = {each.entry_id: each for each in report.stream_b.candidates if each.chosen}
+    return ShortReport(
+        budget=report.budget,
+        prefix=report.prefix,
+        path=report.stream_b.path,
+        memories=tuple(_describe_choice(each, chosen.get(each)) for each in report.stream_b.selected),
+        degradations=report.degradations,
+        redacted=tuple(rule for each in report.redactions if each.block_id == INPUT_ID for rule in each.rules_applied),
+        timings_ms=report.timings_ms,
+    )
+
+
+def _describe_choice(entry_id: str, chosen: CandidateDecision | None) -> ChosenMemory:
+    if chosen is None:
+        return ChosenMemory(entry_id=entry_id)
+    line = " ".join((chosen.title or chosen.preview).split())
+    line = line if len(line) <= MOST_LINE_CHARS else f"{line[: MOST_LINE_CHARS - 1]}…"
+    return ChosenMemory(entry_id=entry_id, score=round(chosen.score, 3), line=line)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TurnAnswer:
     turn_id: str
     session_id: str
     branch_id: str
     depth: int
     version: int
-    plan: PlanContext
-    messages: tuple[SentMessage, ...]
-    text: str
-    package: ContextPackage
-    report: Report
-    evidences: tuple[Evidence, ...] = ()
-    context_blocks: tuple[ContextBlock, ...] = ()
+    short_report: ShortReport
     reply: str | None = None
     reply_form: ReplyForm = ReplyForm.ELEMENTS
-    history_start: str | None = None
-    other_tokens: int | None = None
-    newest_evidence: str = ""
     attachments: tuple[Attachment, ...] = ()
+    plan: PlanContext | None = None
+    text: str | None = None
+    package: ContextPackage | None = None
+    report: Report | None = None
+    evidences: tuple[Evidence, ...] | None = None
+    context_blocks: tuple[ContextBlock, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentTurn(_TurnAnswer):
+    """A prepared turn (`jacquard.PreparedTurn`) as it is sent: its ids, its messages, what they carry beside their text, a short
+    report, and the parts that were asked for (`include`); the others are not there.
+    """
+
+    messages: tuple[SentMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteTurn(_TurnAnswer):
+    """A turn that a service has prepared. `messages` are dicts of `role` and `content`, as those of `PreparedTurn`; a part that
+    was not asked for (`RemoteEngine(include=…)`) is None.
+    """
+
+    messages: tuple[PromptMessage, ...]
+
+    def to_openai(self) -> list[Any]:
+        """Return the prompt as messages of the OpenAI API, as `PreparedTurn.to_openai` does."""
+        return to_openai(self.messages, self.attachments)
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """Return the prompt in the form of the Anthropic API, as `PreparedTurn.to_anthropic` does."""
+        prefix = self.short_report.prefix
+        boundary = session_boundary(self.session_id)
+        return to_anthropic(self.messages, self.attachments, prefix.stable_messages, prefix.stable_chars, boundary)
+
+
+PARTS = ("plan", "text", "package", "report", "evidences", "context_blocks")
+"""Parts of a prepared turn that are sent only if they are asked for."""
+
+ALL = "all"
+"""Asks for every part."""
+
+_ALWAYS = tuple(each.name for each in fields(SentTurn) if each.name not in (*PARTS, "short_report"))
+
+
+def encode_turn(turn: PreparedTurn, include: Collection[str] = ()) -> bytes:
+    """Return a prepared turn as JSON of the form of `SentTurn`, with the parts that `include` names."""
+    parts = PARTS if ALL in include else (name for name in PARTS if name in include)
+    sent = {name: getattr(turn, name) for name in (*_ALWAYS, *parts)}
+    return codec.encode({**sent, "short_report": shorten_report(turn.report)})
+
+
+def decode_turn(data: bytes) -> RemoteTurn:
+    """Return the turn that `encode_turn` wrote; UnreadableError for other bytes."""
+    sent = codec.decode(data, SentTurn)
+    given = {each.name: getattr(sent, each.name) for each in fields(SentTurn)}
+    messages = tuple(PromptMessage(role=each.role, content=each.content) for each in sent.messages)
+    return RemoteTurn(**{**given, "messages": messages})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,22 +168,6 @@ class ErrorAnswer:
     """The body of every answer that is an error."""
 
     error: ErrorBody
-
-
-_FIELDS = tuple(each.name for each in fields(SentTurn))
-
-
-def encode_turn(turn: PreparedTurn) -> bytes:
-    """Return a prepared turn as JSON of the form of `SentTurn`."""
-    return codec.encode({name: getattr(turn, name) for name in _FIELDS})
-
-
-def decode_turn(data: bytes) -> PreparedTurn:
-    """Return the prepared turn that `encode_turn` wrote, without what stays in the store; UnreadableError for other bytes."""
-    sent = codec.decode(data, SentTurn)
-    given = {name: getattr(sent, name) for name in _FIELDS}
-    messages = tuple(PromptMessage(role=each.role, content=each.content) for each in sent.messages)
-    return PreparedTurn(**{**given, "messages": messages})
 
 
 _OF_A_MESSAGE = frozenset({"message_id", "author", "at", "refs", "extra"})

@@ -173,7 +173,10 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
         if name not in by_name:
             listed = ", ".join(by_name) or "none"
             raise Refusal(400, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
-    return {each.name: read_parameter(each, request.query_params.get(each.name)) for each in known}
+    # A list may also be sent as one parameter for each of its names; of any other parameter the last one counts.
+    sent = {name: ",".join(request.query_params.getlist(name)) for name in by_name if by_name[name].kind is tuple}
+    sent = {**request.query_params, **{name: text for name, text in sent.items() if name in request.query_params}}
+    return {each.name: read_parameter(each, sent.get(each.name)) for each in known}
 
 
 def read_parameter(known: Query, sent: str | None) -> Any:
@@ -188,6 +191,13 @@ def read_parameter(known: Query, sent: str | None) -> Any:
             return number
     if known.kind is str:
         return sent
+    if known.kind is tuple:
+        names = tuple(filter(None, (each.strip() for each in sent.split(","))))
+        if wrong := next((each for each in names if each not in known.names), None):
+            choices = ", ".join(known.names)
+            sentence = f"{known.name} names {wrong[:40]!r}; choose from {choices}, with commas between several."
+            raise Refusal(400, "bad_query", sentence, name=known.name)
+        return names
     kinds = {bool: "true or false", int: f"a whole number from {known.least} to {known.most}"}
     raise Refusal(400, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
 

@@ -108,6 +108,9 @@ def _id(name: str) -> dict[str, Any]:
 
 
 def _query(query: Query) -> dict[str, Any]:
+    if query.kind is tuple:
+        listed = {"type": "array", "items": {"type": "string", "enum": list(query.names)}}
+        return {"name": query.name, "in": "query", "description": query.doc, "explode": False, "schema": listed}
     schema: dict[str, Any] = {"type": _KINDS[query.kind]}
     for name, value in (("minimum", query.least), ("maximum", query.most), ("default", query.default)):
         if value is not None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from jacquard.client.wire import ALL, PARTS
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.values import Principal, Scope
@@ -18,7 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """A parameter of an address: its name, its type (`str`, `int` or `bool`), what it means, and its value when it is left out."""
+    """A parameter of an address: its name, its type, what it means, and its value when it is left out.
+
+    `kind` is `str`, `int`, `bool`, or `tuple` for a list of `names` with commas between them.
+    """
 
     name: str
     doc: str
@@ -26,6 +30,7 @@ class Query:
     default: Any = None
     least: int | None = None
     most: int | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +67,13 @@ class Call:
 
 VIEWER = Query(name="viewer", doc="See and edit what this character may know; with a token of a viewer it is that one.")
 AUTHOR = Query(name="author", doc="Who makes the edit, in a service without tenants; with tenants it is the token.")
+INCLUDE = Query(
+    name="include",
+    doc="Parts of the turn to send with its messages, its ids and its short report.",
+    kind=tuple,
+    default=(),
+    names=(*PARTS, ALL),
+)
 
 Run = Callable[[Call], Awaitable[Any]]
 

@@ -68,7 +68,7 @@ def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str],
         if not isinstance(sent.get(name, ""), str):
             raise ConfigError(f"{name} of {tool.name} is {str(sent[name])[:40]!r}; give a text.")
     query = {each.name: each.default for each in operation.query}
-    for each in queries(operation):
+    for each in queries(tool):
         query[each.name] = read_parameter(each, _as_text(sent.get(each.name)))
     body = None
     if operation.body is not None:

@@ -27,9 +27,10 @@ def path_ids(operation: Operation) -> tuple[str, ...]:
     return tuple(_PATH_ID.findall(operation.path))
 
 
-def queries(operation: Operation) -> tuple[Query, ...]:
-    """Return the parameters of an operation but for who calls it, which is settled for all tools alike."""
-    return tuple(each for each in operation.query if each.name not in _CALLER)
+def queries(tool: Tool) -> tuple[Query, ...]:
+    """Return the parameters of a tool's address but for who calls it, which is settled for all tools alike."""
+    wanted = (each for each in tool.operation.query if each.name not in _CALLER)
+    return tuple(each for each in wanted if not tool.only or each.name in tool.only)
 
 
 def input_schema(tool: Tool, *, is_bound: bool) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def input_schema(tool: Tool, *, is_bound: bool) -> dict[str, Any]:
     operation = tool.operation
     properties: dict[str, Any] = {name: {"type": "string"} for name in path_ids(operation)}
     required = list(properties)
-    for query in queries(operation):
+    for query in queries(tool):
         properties[query.name] = {"type": _KINDS[query.kind]}
     if operation.body is not None:
         _, named = codec.json_schemas([operation.body], _PLACE)

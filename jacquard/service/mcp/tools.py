@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from jacquard.client.wire import SentMessage
-from jacquard.core.block_kinds import INPUT_ID
+from jacquard.client.wire import SentMessage, shorten_report
 from jacquard.service.http.operation import Call, Operation, Run
 from jacquard.service.http.operations.turns import is_dry_run, prepare
 from jacquard.service.http.routes import OPERATIONS
@@ -22,7 +21,8 @@ from jacquard.service.http.routes import OPERATIONS
 class Tool:
     """An operation as a tool.
 
-    Of its body, only the fields `only` are arguments (none named: all). `run` and `answer` are those of the operation unless given.
+    Of its body and its parameters, only those in `only` are arguments (none named: all). `run` and `answer` are those of the
+    operation unless given.
     `omit` are fields of the answer that are left out. `reads` and `destroys`: it changes nothing; it takes something away.
     `is_idempotent`: a second call with the same arguments changes nothing more. `for_review`: listed with `memory.review` only.
     """
@@ -62,16 +62,15 @@ class TurnPrompt:
 
 async def _prepare_prompt(call: Call) -> TurnPrompt:
     turn = await prepare(call)
+    report = shorten_report(turn.report)
     return TurnPrompt(
         turn_id=turn.turn_id,
         messages=tuple(SentMessage(role=each.role, content=each.content) for each in turn.messages),
-        tokens=turn.report.budget.used_tokens,
+        tokens=report.budget.used_tokens,
         reply=turn.reply,
         receipt="" if is_dry_run(call) else receipt_uri(turn.session_id, turn.turn_id),
-        degradations=tuple(each.code for each in turn.report.degradations),
-        redacted=tuple(
-            rule for each in turn.report.redactions if each.block_id == INPUT_ID for rule in each.rules_applied
-        ),
+        degradations=tuple(each.code for each in report.degradations),
+        redacted=report.redacted,
     )
 
 

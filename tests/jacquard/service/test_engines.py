@@ -45,7 +45,7 @@ class TestRemoteEngine(EngineContract):
         served = serve_app(app)
         port = await to_thread.run_sync(served.__enter__)
         try:
-            async with RemoteEngine(f"http://127.0.0.1:{port}") as engine:
+            async with RemoteEngine(f"http://127.0.0.1:{port}", include=["report"]) as engine:
                 yield engine
         finally:
             await to_thread.run_sync(served.__exit__, None, None, None)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from jacquard.client.wire import decode_turn
+from jacquard.client.wire import PARTS, decode_turn
 from jacquard.config.service import ServiceSettings
 from jacquard.service.running.application import build_app
 
-WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
+WORLDS = Path(__file__).parents[3] / "examples" / "whispering_forest"
+INPUTS = {
+    "zh": "那把钥匙是不是开启神庙的?我记得之前提到过。",
+    "en": "Is that the key that opens the temple? I remember it came up before.",
+}
+MOST_BYTES = 25_000
+MOST_BYTES_OF_A_REPORT = 2_500
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def serve(store):
-    app = build_app(ServiceSettings(store=str(store), world=str(WORLD), embedder="none"))
+async def serve(store, locale="en"):
+    app = build_app(ServiceSettings(store=str(store), world=str(WORLDS / locale), embedder="none"))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
@@ -35,7 +42,7 @@ async def test_a_turn_is_prepared_and_answered(tmp_path):
         assert answer.status_code == 200, answer.text
         turn = decode_turn(answer.content)
         assert turn.session_id == "a/b 蓝"
-        assert turn.messages[-1].content.endswith("Hello, who are you?") or "Hello" in turn.text
+        assert "Hello, who are you?" in turn.messages[-1].content
         reply = {"message": "<content>Nobody.</content>", "turn_id": turn.turn_id}
         done = await client.post(f"{address}/reply", json=reply)
         assert done.json()["content"] == "Nobody."
@@ -48,6 +55,60 @@ async def test_the_same_key_prepares_the_same_turn(tmp_path):
         address, sent = "/api/v1/sessions/s/turns", {"message": "Hello."}
         first, again = [await client.post(address, json=sent, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
         assert decode_turn(first.content) == decode_turn(again.content)
+
+
+async def prepare_example(client, locale, **query):
+    await client.post("/api/v1/sessions", json={"session_id": "s"})
+    answer = await client.post("/api/v1/sessions/s/turns", json={"message": INPUTS[locale]}, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+@pytest.mark.parametrize("locale", INPUTS)
+async def test_a_turn_is_answered_with_its_messages_its_ids_and_a_short_report(tmp_path, locale):
+    async with serve(tmp_path / "store", locale) as client:
+        answer = await prepare_example(client, locale)
+        turn = answer.json()
+        assert not set(turn) & set(PARTS)
+        more = len(answer.content) - len(json.dumps(turn["messages"], ensure_ascii=False).encode())
+        assert more <= MOST_BYTES_OF_A_REPORT
+        if locale == "zh":
+            # The English prompt alone takes nearly as much.
+            assert len(answer.content) <= MOST_BYTES
+        whole = (await client.get(f"/api/v1/sessions/s/turns/{turn['turn_id']}/receipt")).json()["report"]
+        short = turn["short_report"]
+        assert short["budget"] == whole["budget"]
+        assert [each["code"] for each in short["degradations"]] == ["no_embedder"]
+        assert [each["entry_id"] for each in short["memories"]] == whole["stream_b"]["selected"]
+        assert all(each["score"] > 0 and 0 < len(each["line"]) <= 80 for each in short["memories"])
+        assert "total" in short["timings_ms"]
+
+
+async def test_parts_of_a_turn_are_sent_when_they_are_asked_for(tmp_path):
+    async with serve(tmp_path / "store") as client:
+        turn = (await prepare_example(client, "en", include="package,report")).json()
+        assert set(turn) & set(PARTS) == {"package", "report"}
+        address = f"/api/v1/sessions/s/turns/{turn['turn_id']}"
+        read = (await client.get(address, params=[("include", "text"), ("include", "plan")])).json()
+        assert set(read) & set(PARTS) == {"text", "plan"}
+        assert read["messages"] == turn["messages"]
+        assert set(PARTS) < set((await client.get(f"{address}?include=all")).json())
+        await client.post("/api/v1/sessions/s/reply", json={"message": "Yes.", "turn_id": turn["turn_id"]})
+        for name in ("swipe", "retry"):
+            again = await client.post(f"/api/v1/sessions/s/{name}?include=evidences", json={})
+            assert set(again.json()) & set(PARTS) == {"evidences"}
+
+
+@pytest.mark.parametrize("path", ["turns", "swipe", "retry", "turns/t"])
+async def test_a_part_that_there_is_not_is_named_with_those_that_there_are(tmp_path, path):
+    async with serve(tmp_path / "store") as client:
+        method = "GET" if path == "turns/t" else "POST"
+        sent = {"params": {"include": "text,packge"}} | ({"json": {"message": "Hello."}} if path == "turns" else {})
+        answer = await client.request(method, f"/api/v1/sessions/s/{path}", **({"json": {}} | sent))
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert (error["code"], error["facts"]) == ("bad_query", {"name": "include"})
+        assert error["message"].startswith("include names 'packge'; choose from plan, text, package, ")
 
 
 @pytest.mark.parametrize(

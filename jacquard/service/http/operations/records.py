@@ -20,7 +20,7 @@ from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.service.host_paths import turn_for
-from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.http.operation import INCLUDE, Call, Operation, Query
 from jacquard.service.values import Scope
 from jacquard.wiring.parts.named_parts import open_token_estimator
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
@@ -49,7 +49,7 @@ class ReplayAnswer:
 
 async def get_turn(call: Call) -> bytes:
     """Return a prepared turn from its record."""
-    return encode_turn((await _load(call))[1])
+    return encode_turn((await _load(call))[1], call.query["include"])
 
 
 async def get_receipt(call: Call) -> ReceiptAnswer:
@@ -131,6 +131,7 @@ OPERATIONS = (
         doc="Return a prepared turn from its record.",
         run=get_turn,
         answer=SentTurn,
+        query=(INCLUDE,),
         errors=_ERRORS,
     ),
     Operation(

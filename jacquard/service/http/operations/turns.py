@@ -19,7 +19,7 @@ from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.service.host_paths import turn_for
 from jacquard.service.http.call_settings import config_for, id_from_key, options_for
-from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.http.operation import INCLUDE, Call, Operation, Query
 from jacquard.service.http.viewer_guard import check_author, check_left_turns, check_turn
 from jacquard.turns.host.values import to_message
 from mnemosyne.core.errors import EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError, TurnNotPendingError
@@ -163,7 +163,7 @@ async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:
 
 async def prepare_turn(call: Call) -> bytes:
     """Prepare a turn."""
-    return encode_turn(await prepare(call))
+    return encode_turn(await prepare(call), call.query["include"])
 
 
 async def swipe(call: Call) -> bytes:
@@ -175,7 +175,7 @@ async def swipe(call: Call) -> bytes:
         again = await call.runtime.store.turn(call.session_id, sent.turn_id)
         await check_left_turns(call, again.parent_id)
     turn = await call.runtime.engine.swipe(call.session_id, config, turn_id=sent.turn_id)
-    return encode_turn(await _checked(call, turn))
+    return encode_turn(await _checked(call, turn), call.query["include"])
 
 
 async def retry(call: Call) -> bytes:
@@ -185,7 +185,7 @@ async def retry(call: Call) -> bytes:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")
     await check_turn(call, None)
     turn = await call.runtime.engine.retry(call.session_id, await config_for(call, sent.config))
-    return encode_turn(await _checked(call, turn))
+    return encode_turn(await _checked(call, turn), call.query["include"])
 
 
 async def assemble(call: Call) -> PromptAnswer:
@@ -264,12 +264,15 @@ OPERATIONS = (
         name="prepare_turn",
         method="POST",
         path=f"{_SESSION}/turns",
-        doc="Prepare a turn: the prompt for the main model, with its receipt.",
+        doc="Prepare a turn: the prompt for the main model, with a short report.",
         run=prepare_turn,
         body=TurnRequest,
         answer=SentTurn,
         is_dry=is_dry_run,
-        query=(Query(name="dry_run", kind=bool, doc="As `dry_run` of the body: nothing is written.", default=False),),
+        query=(
+            INCLUDE,
+            Query(name="dry_run", kind=bool, doc="As `dry_run` of the body: nothing is written.", default=False),
+        ),
         errors=_TURN_ERRORS,
         open_to_viewers=True,
     ),
@@ -281,6 +284,7 @@ OPERATIONS = (
         run=swipe,
         body=AgainRequest,
         answer=SentTurn,
+        query=(INCLUDE,),
         errors=(TurnNotFoundError, *_TURN_ERRORS),
         open_to_viewers=True,
         is_repeatable=False,
@@ -293,6 +297,7 @@ OPERATIONS = (
         run=retry,
         body=AgainRequest,
         answer=SentTurn,
+        query=(INCLUDE,),
         errors=(TurnNotFoundError, *_TURN_ERRORS),
         open_to_viewers=True,
     ),
