@@ -19,4 +19,4 @@ VOLUME /data
 EXPOSE 8321
 HEALTHCHECK --start-period=30s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8321/healthz', timeout=3)"]
 ENTRYPOINT ["jacquard"]
-CMD ["serve"]
+CMD ["operate", "serve"]

@@ -53,7 +53,7 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
 
 demo: $(VENV)/.local
 	@rm -rf .jacquard/demo
-	@$(BIN)/jacquard weave --world $(WORLD) --session demo --store .jacquard/demo --input '$(INPUT)'
+	@$(BIN)/jacquard play weave --world $(WORLD) --session demo --store .jacquard/demo --input '$(INPUT)'
 
 test: check unit
 check: lint types contracts

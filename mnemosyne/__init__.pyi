@@ -51,18 +51,6 @@ from .evidence.conflicts import resolve_conflicts
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
 from .formats.corpora.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
 from .formats.losses import FieldCounter
-from .formats.values import (
-    AuthorsNote,
-    BookEntry,
-    CharacterCard,
-    Chat,
-    DepthPrompt,
-    Fate,
-    FieldFate,
-    ImportedFile,
-    ImportedMemory,
-    WorldBook,
-)
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .plugins import (
     EmbedderFactory,
@@ -158,6 +146,18 @@ from .schema.evidence import (
     RenderHints,
     ResolvedRef,
     SourceKind,
+)
+from .schema.imported_files import (
+    AuthorsNote,
+    BookEntry,
+    CharacterCard,
+    Chat,
+    DepthPrompt,
+    Fate,
+    FieldFate,
+    ImportedFile,
+    ImportedMemory,
+    WorldBook,
 )
 from .schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions, IngestResult, ShownText
 from .schema.memory import (

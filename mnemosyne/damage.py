@@ -40,7 +40,7 @@ class DamageNote:
         """Return the note for a person."""
         place = f" in {self.path}" if self.path else ""
         return (
-            f"{self.what}{place} is damaged: {self.reason.strip().rstrip('.')}. {self.effect}; `jacquard check` names all "
+            f"{self.what}{place} is damaged: {self.reason.strip().rstrip('.')}. {self.effect}; `jacquard operate check` names all "
             "damage, a backup brings it back."
         )
 

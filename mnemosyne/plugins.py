@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from mnemosyne.core.errors import ContextEngineError, PluginError
 from mnemosyne.core.masking.credentials import mask_error
-from mnemosyne.formats.values import FORMAT_NAMES
 from mnemosyne.protocols import Embedder, Importer, Redactor, Store, TokenEstimator
+from mnemosyne.schema.imported_files import FORMAT_NAMES
 from mnemosyne.schema.redaction import RedactionRules
 
 GUIDE = "docs/plugins.md"

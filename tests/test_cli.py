@@ -40,7 +40,7 @@ def weave(run):
 
 def test_the_package_runs_as_the_command_does(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "jacquard", "init", "world"], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-m", "jacquard", "author", "init", "world"], capture_output=True, text=True, cwd=tmp_path
     )
     assert (done.returncode, (tmp_path / "world" / "world.yaml").is_file()) == (0, True)
 
@@ -95,23 +95,23 @@ def test_the_same_turn_twice_gives_the_same_bytes(run, weave):
     other = weave(SEED_QUESTION, session="other")
     assert other["messages"] == first["messages"]
     assert other["text"] == first["text"]
-    turns = json.loads(run("history", "--session", "demo", "--json").stdout)["turns"]
+    turns = json.loads(run("play", "history", "--session", "demo", "--json").stdout)["turns"]
     assert turns[-1]["turn_id"] == "p040"
 
 
 def test_a_session_is_played_committed_and_explained(run, weave):
     turn = weave(SEED_QUESTION)
     reply = '<thought>hm</thought><content>阿苇摇头。</content><state_update>[["SUB", "hero.gold", 1]]</state_update>'
-    before = json.loads(run("state", "--session", "demo", "--json").stdout)
-    done = json.loads(run("commit", "--session", "demo", "--text", reply, "--json").stdout)
+    before = json.loads(run("play", "state", "--session", "demo", "--json").stdout)
+    done = json.loads(run("play", "commit", "--session", "demo", "--text", reply, "--json").stdout)
     assert done["content"] == "阿苇摇头。"
     assert done["refused"] is None
     assert [op["path"] for op in done["ops"]] == ["/hero/gold"]
-    after = json.loads(run("state", "--session", "demo", "--json").stdout)
+    after = json.loads(run("play", "state", "--session", "demo", "--json").stdout)
     assert _plain(after["hero"]["gold"]) == _plain(before["hero"]["gold"]) - 1
-    turns = json.loads(run("history", "--session", "demo", "--json").stdout)["turns"]
+    turns = json.loads(run("play", "history", "--session", "demo", "--json").stdout)["turns"]
     assert turns[-1]["turn_id"] == turn["turn_id"]
-    explained = run("explain", turn["turn_id"], "--session", "demo").stdout
+    explained = run("play", "explain", turn["turn_id"], "--session", "demo").stdout
     assert "lore_temple_key" in explained
     next_turn = weave("我们去找村长。")
     assert next_turn["report"]["prefix"]["shared_tokens"] > 0
@@ -124,38 +124,38 @@ def _plain(value):
 
 def test_an_op_that_is_refused_changes_nothing_but_the_talk_goes_on(run, weave):
     weave("我把钱都扔了。")
-    before = run("state", "--session", "demo", "--json").stdout
+    before = run("play", "state", "--session", "demo", "--json").stdout
     reply = (
         '<content>好。</content><state_update>[["SUB","hero.gold",1],["SET","no_such_thing.count",0]]</state_update>'
     )
-    done = json.loads(run("commit", "--session", "demo", "--text", reply, "--json").stdout)
+    done = json.loads(run("play", "commit", "--session", "demo", "--text", reply, "--json").stdout)
     assert "no_such_thing" in done["refused"]
     assert done["ops"] == []
-    assert run("state", "--session", "demo", "--json").stdout == before
+    assert run("play", "state", "--session", "demo", "--json").stdout == before
 
 
 def test_a_numerical_action_answers_without_a_model_and_stays_out_of_memory(run):
     args = ["--world", FOREST / "zh", "--session", "demo", "--json"]
-    done = json.loads(run("action", *args, "--input", "喝一瓶治疗药水").stdout)
+    done = json.loads(run("play", "action", *args, "--input", "喝一瓶治疗药水").stdout)
     assert done["triage"] == "numerical"
     assert done["reply"]
     assert done["report"]["stream_b"]["path"] == "skipped"
-    health = json.loads(run("state", "--session", "demo", "--json").stdout)["hero"]["health"]
+    health = json.loads(run("play", "state", "--session", "demo", "--json").stdout)["hero"]["health"]
     assert _plain(health) > 85
-    none = run("action", "--world", FOREST / "zh", "--session", "demo", "--input", "我想念家乡的河", code=1)
+    none = run("play", "action", "--world", FOREST / "zh", "--session", "demo", "--input", "我想念家乡的河", code=1)
     assert "No numerical action matches" in none.stderr
 
 
 def test_a_fork_leaves_the_old_branch_as_it_is(run, weave):
     weave("往东走。")
-    run("commit", "--session", "demo", "--text", "你向东走去。")
-    run("fork", "--session", "demo", "--at", "p040", "--name", "west")
+    run("play", "commit", "--session", "demo", "--text", "你向东走去。")
+    run("play", "fork", "--session", "demo", "--at", "p040", "--name", "west")
     turn = weave("往西走。")
     assert turn["branch_id"] == "west"
     assert "你向东走去" not in turn["text"]
-    run("commit", "--session", "demo", "--text", "你向西走去。")
-    run("switch", "--session", "demo", "--name", "main")
-    assert "你向东走去" in run("history", "--session", "demo", "--limit", 1).stdout
+    run("play", "commit", "--session", "demo", "--text", "你向西走去。")
+    run("play", "switch", "--session", "demo", "--name", "main")
+    assert "你向东走去" in run("play", "history", "--session", "demo", "--limit", 1).stdout
 
 
 def test_both_layouts_hold_the_same_facts(weave):
@@ -180,47 +180,47 @@ def _restricted():
 
 
 def test_init_makes_a_pack_that_validates_and_plays(run, weave):
-    run("init", "mine")
-    assert json.loads(run("validate", "mine", "--json").stdout)["ok"]
+    run("author", "init", "mine")
+    assert json.loads(run("author", "validate", "mine", "--json").stdout)["ok"]
     assert weave("Hello", world="mine", session="x")["messages"]
-    again = run("init", "mine", code=1)
+    again = run("author", "init", "mine", code=1)
     assert "mine" in again.stderr
 
 
 def test_validate_warns_and_counts_in_words(run):
-    run("init", "mine")
-    told = run("validate", "mine")
+    run("author", "init", "mine")
+    told = run("author", "validate", "mine")
     assert told.stderr == ""
     assert "lore: 6 (1 axiom, 1 agent, 3 encyclopedia, 1 directive)" in told.stdout
     assert "{" not in told.stdout
     assert "[" not in told.stdout
     with Path("mine/world.yaml").open("a", encoding="utf-8") as file:
         file.write("  skills: [hacking, sneaking]\n")
-    told = run("validate", "mine")
+    told = run("author", "validate", "mine")
     assert told.stderr.startswith("warning: world.yaml:")
     assert "state.skills: has two texts" in told.stderr
     assert "is a good pack, with 1 warning." in told.stdout
-    answer = json.loads(run("validate", "mine", "--json").stdout)
+    answer = json.loads(run("author", "validate", "mine", "--json").stdout)
     assert (answer["ok"], len(answer["warnings"])) == (True, 1)
 
 
 def test_validate_tells_all_faults_at_once(run):
-    run("init", "mine")
+    run("author", "init", "mine")
     Path("mine/planner.yaml").write_text("default_template: opera\n", encoding="utf-8")
-    done = run("validate", "mine", code=1)
+    done = run("author", "validate", "mine", code=1)
     assert (
         "template 'opera' does not exist; there are: assistant, chat, coding, combat, dense, flashback, support"
         in done.stderr
     )
     with Path("mine/world.yaml").open("a", encoding="utf-8") as file:
         file.write("titel: typo\n")
-    done = run("validate", "mine", code=1)
+    done = run("author", "validate", "mine", code=1)
     assert "world.yaml:" in done.stderr
     assert "title" in done.stderr
 
 
 def test_a_template_of_the_pack_that_is_broken_is_named_with_its_line(run):
-    run("init", "mine")
+    run("author", "init", "mine")
     chat = Path("mine/templates/chat")
     chat.mkdir(parents=True)
     (chat / "guidance.j2").write_text("<guidance>\n{{ no_such_thing }}\n</guidance>\n", encoding="utf-8")
@@ -250,7 +250,7 @@ def test_import_makes_sessions_from_a_corpus(run, monkeypatch):
         )
     ]
     Path("corpus.jsonl").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-    made = json.loads(run("import", "corpus.jsonl", "--embedder", "none", "--json").stdout)
+    made = json.loads(run("memory", "import", "corpus.jsonl", "--embedder", "none", "--json").stdout)
     assert made == {"sessions": {"talk": 121}}
     args = [
         "weave",
@@ -319,10 +319,10 @@ def test_bad_input_says_what_is_wrong_and_fails(run, args, say):
 
 
 def test_a_turn_that_does_not_fit_leaves_nothing_behind(run, weave):
-    run("import", FOREST / "zh", "--session", "demo", "--embedder", "none")
+    run("memory", "import", FOREST / "zh", "--session", "demo", "--embedder", "none")
     args = ["--world", FOREST / "zh", "--session", "demo", "--input", "你好", "--embedder", "none"]
-    run("weave", *args, "--budget", 300, "--reserve", 10, code=1)
-    done = run("explain", "--session", "demo", code=1)
+    run("play", "weave", *args, "--budget", 300, "--reserve", 10, code=1)
+    done = run("play", "explain", "--session", "demo", code=1)
     assert "p040 was imported" in done.stderr
 
 
@@ -331,16 +331,9 @@ def test_a_locked_database_is_named_and_nothing_is_written(run, weave):
     lock = sqlite3.connect(Path(".jacquard") / "store.db", isolation_level=None)
     lock.execute("BEGIN EXCLUSIVE")
     try:
-        done = run("commit", "--session", "demo", "--text", "好", code=1)
+        done = run("play", "commit", "--session", "demo", "--text", "好", code=1)
     finally:
         lock.execute("ROLLBACK")
         lock.close()
     assert "stayed locked" in done.stderr
-    run("commit", "--session", "demo", "--text", "好")
-
-
-def test_help_teaches(run):
-    text = run("--help").stdout
-    for command in ("init", "validate", "import", "weave", "commit", "action", "state", "history", "fork", "explain"):
-        assert command in text
-        assert "Usage" in run(command, "--help").stdout
+    run("play", "commit", "--session", "demo", "--text", "好")

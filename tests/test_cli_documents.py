@@ -1,4 +1,4 @@
-"""`jacquard schema` and `jacquard doc` as a user types them."""
+"""`jacquard author schema` and `jacquard operate doc` as a user types them."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ async def _fill(store_path, world):
 
 def test_a_played_session_goes_out_and_comes_back_without_loss(run, tmp_path):
     anyio.run(_fill, tmp_path / "one", FOREST / "zh")
-    run("doc", "export", "demo", "--store", "one", "--out", "demo.json")
+    run("operate", "doc", "export", "demo", "--store", "one", "--out", "demo.json")
     data = json.loads(Path("demo.json").read_text(encoding="utf-8"))
-    assert run("doc", "validate", "demo.json").exit_code == 0
+    assert run("operate", "doc", "validate", "demo.json").exit_code == 0
     session = data["session"]
     assert session["messages"][-1]["refs"] == [{"evidence_id": "lookup", "selector": "lines:1-1"}]
     assert session["summary"]["message_index_range"] == {"from": 1, "to": 4}
@@ -127,14 +127,14 @@ def test_a_played_session_goes_out_and_comes_back_without_loss(run, tmp_path):
     assert len(data["evidences"]) > 1
     assert "b1" in {block["block_id"] for block in data["context_blocks"]}
     assert data["x_note"] == [1]
-    run("doc", "import", "demo.json", "--store", "two")
-    again = json.loads(run("doc", "export", "demo", "--store", "two").stdout)
+    run("operate", "doc", "import", "demo.json", "--store", "two")
+    again = json.loads(run("operate", "doc", "export", "demo", "--store", "two").stdout)
     assert again == data
-    told = json.loads(run("doc", "import", "demo.json", "--store", "one", "--json").stdout)
+    told = json.loads(run("operate", "doc", "import", "demo.json", "--store", "one", "--json").stdout)
     assert (told["branch_id"], told["left_out"]) == ("main", [])
-    assert json.loads(run("doc", "export", "demo", "--store", "one").stdout) == data
-    run("doc", "import", "demo.json", "--store", "two", "--session", "other")
-    other = json.loads(run("doc", "export", "other", "--store", "two").stdout)
+    assert json.loads(run("operate", "doc", "export", "demo", "--store", "one").stdout) == data
+    run("operate", "doc", "import", "demo.json", "--store", "two", "--session", "other")
+    other = json.loads(run("operate", "doc", "export", "other", "--store", "two").stdout)
     assert other["session"]["session_id"] == "other"
     assert other["session"]["messages"] == session["messages"]
 
@@ -156,10 +156,10 @@ def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path
             await engine.prepare_turn("demo", "往哪边?")
 
     anyio.run(play)
-    run("doc", "export", "demo", "--store", "one", "--out", "demo.json")
-    run("doc", "validate", "demo.json")
-    run("doc", "import", "demo.json", "--store", "two")
-    again = run("doc", "export", "demo", "--store", "two").stdout
+    run("operate", "doc", "export", "demo", "--store", "one", "--out", "demo.json")
+    run("operate", "doc", "validate", "demo.json")
+    run("operate", "doc", "import", "demo.json", "--store", "two")
+    again = run("operate", "doc", "export", "demo", "--store", "two").stdout
     assert json.loads(again) == json.loads(Path("demo.json").read_text(encoding="utf-8"))
     for args in (
         ("history", "--limit", 99),
@@ -177,15 +177,15 @@ def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path
     assert "pack of world 'whispering_forest'" in run(*reply, code=1).stderr, "a document does not hold the pack"
     commit = run(*reply, "--world", FOREST / "zh")
     assert "committed turn t000042" in commit.stderr
-    linear = run("doc", "export", "demo", "--store", "one", "--linear")
+    linear = run("operate", "doc", "export", "demo", "--store", "one", "--linear")
     assert "turn_tree" not in json.loads(linear.stdout)
     assert "left out: the state of the world; 1 other branch; " in linear.stderr
     data = json.loads(again)
     data["turn_tree"]["turns"][3]["parent_id"] = "gone"
     Path("bad.json").write_text(json.dumps(data), encoding="utf-8")
-    told = run("doc", "validate", "bad.json", code=1).stderr
+    told = run("operate", "doc", "validate", "bad.json", code=1).stderr
     assert "turn_tree.turns[3].parent_id: turn 'p004' at depth 4 does not follow 'gone'" in told
-    assert "turn_tree.turns[3]" in run("doc", "import", "bad.json", "--store", "three", code=1).stderr
+    assert "turn_tree.turns[3]" in run("operate", "doc", "import", "bad.json", "--store", "three", code=1).stderr
 
 
 def test_an_address_leads_back_to_what_it_names(run):
@@ -196,21 +196,21 @@ def test_an_address_leads_back_to_what_it_names(run):
         ).stdout
     )
     for item in turn["package"]["evidence"]:
-        named = json.loads(run("source", item["source_uri"]).stdout)
+        named = json.loads(run("memory", "source", item["source_uri"]).stdout)
         assert named["entry_id"] == item["id"]
         assert named["text"].startswith(item["snippet"][:40])
-    assert json.loads(run("source", "mnemosyne://session:g/turn/p001").stdout)["turn_id"] == "p001"
-    assert "nothing has this name" in run("source", "mnemosyne://session:g/event/gone", code=1).stderr
+    assert json.loads(run("memory", "source", "mnemosyne://session:g/turn/p001").stdout)["turn_id"] == "p001"
+    assert "nothing has this name" in run("memory", "source", "mnemosyne://session:g/event/gone", code=1).stderr
 
 
 @pytest.mark.parametrize("name", ["full", "smallest"])
 def test_the_examples_of_the_specification_go_in_and_out(run, name):
     file = EXAMPLES / f"{name}.json"
-    done = run("doc", "validate", file)
+    done = run("operate", "doc", "validate", file)
     assert "is a good session document" in done.stdout
     assert "warning: " in done.stderr
-    run("doc", "import", file, "--store", "s")
-    again = json.loads(run("doc", "export", "uuid", "--store", "s").stdout)
+    run("operate", "doc", "import", file, "--store", "s")
+    again = json.loads(run("operate", "doc", "export", "uuid", "--store", "s").stdout)
     for message in again["session"]["messages"]:
         message.pop("message_id", None)
     assert again == json.loads(file.read_text(encoding="utf-8"))
@@ -222,16 +222,18 @@ def test_every_fault_is_told_with_its_path(run, tmp_path):
     data["context_blocks"][0]["refs"][0]["evidence_id"] = "gone"
     del data["evidences"]["uuid"]["source"]["kind"]
     Path("bad.json").write_text(json.dumps(data), encoding="utf-8")
-    told = run("doc", "validate", "bad.json", code=1).stderr
+    told = run("operate", "doc", "validate", "bad.json", code=1).stderr
     assert "session.messages[2].role: 'usr' is none of system, user, assistant, tool" in told
     assert "context_blocks[0].refs[0].evidence_id: no evidence has the id 'gone'" in told
     assert "evidences.uuid.source.kind: is missing" in told
     assert "3 errors in bad.json." in told
-    answer = json.loads(run("doc", "validate", "bad.json", "--json", code=1).stdout)
+    answer = json.loads(run("operate", "doc", "validate", "bad.json", "--json", code=1).stdout)
     assert (answer["ok"], len(answer["errors"])) == (False, 3)
     assert answer["warnings"]
-    assert "bad.json is no session document" in run("doc", "import", "bad.json", "--store", "s", code=1).stderr
-    assert "There is no session" in run("doc", "export", "uuid", "--store", "s", code=1).stderr
+    assert (
+        "bad.json is no session document" in run("operate", "doc", "import", "bad.json", "--store", "s", code=1).stderr
+    )
+    assert "There is no session" in run("operate", "doc", "export", "uuid", "--store", "s", code=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -250,14 +252,14 @@ def test_every_fault_is_told_with_its_path(run, tmp_path):
 )
 def test_bad_json_is_told_with_line_and_column(run, data, told):
     Path("x.json").write_bytes(data)
-    assert told in run("doc", "validate", "x.json", code=1).stderr
+    assert told in run("operate", "doc", "validate", "x.json", code=1).stderr
     if data != b"[]":
-        assert told in run("doc", "import", "x.json", code=1).stderr
-        assert told in run("doc", "migrate", "x.json", code=1).stderr
+        assert told in run("operate", "doc", "import", "x.json", code=1).stderr
+        assert told in run("operate", "doc", "migrate", "x.json", code=1).stderr
 
 
 def test_a_file_that_is_not_there(run):
-    assert "gone.json" in run("doc", "validate", "gone.json", code=1).stderr
+    assert "gone.json" in run("operate", "doc", "validate", "gone.json", code=1).stderr
 
 
 @pytest.mark.parametrize("command", [("doc", "migrate"), ("migrate",)])
@@ -286,11 +288,11 @@ def test_a_document_of_the_present_version_comes_out_as_it_is_and_a_newer_one_is
 
 @pytest.mark.parametrize("name", [[], ["session"], ["package"], ["world"], ["settings"]])
 def test_schemas_are_printed(run, name):
-    Draft202012Validator.check_schema(json.loads(run("schema", *name).stdout))
+    Draft202012Validator.check_schema(json.loads(run("author", "schema", *name).stdout))
 
 
 def test_an_unknown_schema(run):
-    run("schema", "dream", code=2)
+    run("author", "schema", "dream", code=2)
 
 
 def test_the_package_of_a_woven_turn_is_valid(run):
@@ -301,7 +303,7 @@ def test_the_package_of_a_woven_turn_is_valid(run):
             *("--input", "Is that the key that opens the temple?"),
         ).stdout
     )
-    schema = json.loads(run("schema", "package").stdout)
+    schema = json.loads(run("author", "schema", "package").stdout)
     Draft202012Validator(schema).validate(turn["package"])
     assert set(turn["package"]) == set(schema["properties"])
     assert turn["package"]["evidence"]
@@ -319,21 +321,21 @@ PACKAGE = {
 def test_a_context_package_is_checked(run, tmp_path):
     file = tmp_path / "package.json"
     file.write_text(json.dumps(PACKAGE), encoding="utf-8")
-    assert "package.json is a good context package (0 warnings)." in run("doc", "validate", file).output
+    assert "package.json is a good context package (0 warnings)." in run("operate", "doc", "validate", file).output
     item = {"id": "e1", "source": "book", "source_uri": "x", "title": "", "snippet": "", "mode": "exact", "score": 1}
     file.write_text(json.dumps(PACKAGE | {"evidence": [item], "mood": "calm"}), encoding="utf-8")
-    warned = run("doc", "validate", file).output
+    warned = run("operate", "doc", "validate", file).output
     assert "warning: evidence[0].source: 'book' is none of memory, resource" in warned
     assert "warning: mood: is not known, ignored" in warned
     wrong = PACKAGE | {"version": "2.0", "user_message": "Where is it?", "evidence": [{"id": 1}]}
     file.write_text(json.dumps(wrong), encoding="utf-8")
-    told = run("doc", "validate", file, code=1).output
+    told = run("operate", "doc", "validate", file, code=1).output
     for line in (
         "version: '2.0' cannot be read here",
         "text, not an object",
         "evidence[0].source_uri",
     ):
         assert line in told
-    found = json.loads(run("doc", "validate", file, "--json", code=1).output)
+    found = json.loads(run("operate", "doc", "validate", file, "--json", code=1).output)
     assert found["kind"] == "context package"
     assert len(found["errors"]) >= 4

@@ -1,4 +1,4 @@
-"""`jacquard import` and `jacquard export` of cards, books and chats of other programs, as a user types them."""
+"""`jacquard memory import` and `jacquard memory export` of cards, books and chats of other programs, as a user types them."""
 
 from __future__ import annotations
 
@@ -117,11 +117,23 @@ def files(tmp_path):
 
 
 def _import(run, files, *names, code=0, more=()):
-    return run("import", *(files / name for name in names), "--session", "mira", "--embedder", "none", *more, code=code)
+    return run(
+        "memory",
+        "import",
+        *(files / name for name in names),
+        "--session",
+        "mira",
+        "--embedder",
+        "none",
+        *more,
+        code=code,
+    )
 
 
 def _weave(run, text, session="mira"):
-    return json.loads(run("weave", "--session", session, "--input", text, "--embedder", "none", "--json").stdout)
+    return json.loads(
+        run("play", "weave", "--session", session, "--input", text, "--embedder", "none", "--json").stdout
+    )
 
 
 def test_card_book_and_chat_become_one_session_that_goes_on(run, files):
@@ -145,7 +157,7 @@ def test_the_report_names_what_becomes_of_each_field_and_a_dry_run_writes_nothin
     told = json.loads(_import(run, files, "Mira.json", "Coast.json", "chat.jsonl", more=["--dry-run", "--json"]).stdout)
     assert [file["format"] for file in told["files"]] == ["card", "world-info", "chat"]
     assert told["written"] is None
-    run("history", "--session", "mira", code=1)
+    run("play", "history", "--session", "mira", code=1)
 
 
 def test_fields_of_one_fate_are_told_in_one_line(run, files):
@@ -165,19 +177,19 @@ def test_a_chat_with_a_byte_order_mark_is_recognised(run, files, encoding):
 def test_a_second_import_changes_nothing(run, files):
     names = ("Mira.json", "Coast.json", "chat.jsonl")
     _import(run, files, *names)
-    before = run("history", "--session", "mira", "--json").stdout
+    before = run("play", "history", "--session", "mira", "--json").stdout
     told = json.loads(_import(run, files, *names, more=["--json"]).stdout)["written"]
     assert told["lore_changed"] == 0
     assert told["sessions"] == {"mira": {"turns": 3, "new": 0}}
-    assert run("history", "--session", "mira", "--json").stdout == before
+    assert run("play", "history", "--session", "mira", "--json").stdout == before
 
 
 def test_files_may_come_one_after_the_other(run, files):
     _import(run, files, "Mira.json")
-    assert "Too late for today" in run("history", "--session", "mira").stdout
+    assert "Too late for today" in run("play", "history", "--session", "mira").stdout
     _import(run, files, "Coast.json")
     _import(run, files, "chat.jsonl")
-    shown = run("history", "--session", "mira").stdout
+    shown = run("play", "history", "--session", "mira").stdout
     assert shown.count("Too late for today") == 1
     assert "Then you will be cold." in shown
     prompt = _weave(run, "Tell me about the lighthouse.")["text"]
@@ -188,24 +200,27 @@ def test_files_may_come_one_after_the_other(run, files):
 
 def test_other_replies_and_other_greetings_are_branches(run, files):
     _import(run, files, "chat.jsonl")
-    told = json.loads(run("history", "--session", "mira", "--json").stdout)
+    told = json.loads(run("play", "history", "--session", "mira", "--json").stdout)
     others = [each["branch_id"] for each in told["branches"]][1:]
     assert len(others) == 1
-    assert "At seven." in run("history", "--session", "mira", "--branch", others[0]).stdout
-    run("import", files / "Mira.json", "--session", "two", "--embedder", "none")
-    names = [each["branch_id"] for each in json.loads(run("history", "--session", "two", "--json").stdout)["branches"]]
+    assert "At seven." in run("play", "history", "--session", "mira", "--branch", others[0]).stdout
+    run("memory", "import", files / "Mira.json", "--session", "two", "--embedder", "none")
+    names = [
+        each["branch_id"]
+        for each in json.loads(run("play", "history", "--session", "two", "--json").stdout)["branches"]
+    ]
     assert names == ["main", "greeting-2", "greeting-3"]
-    assert "The pier is empty" in run("history", "--session", "two", "--branch", "greeting-2").stdout
+    assert "The pier is empty" in run("play", "history", "--session", "two", "--branch", "greeting-2").stdout
 
 
 def test_what_is_exported_is_what_was_imported(run, files):
     _import(run, files, "Mira.json", "Coast.json", "chat.jsonl")
-    run("export", "mira", "--format", "world-info", "--name", "Coast", "--to", files / "book.json")
+    run("memory", "export", "mira", "--format", "world-info", "--name", "Coast", "--to", files / "book.json")
     book = json.loads((files / "book.json").read_text(encoding="utf-8"))
     for uid, entry in BOOK["entries"].items():
         assert {key: book["entries"][uid][key] for key in entry} == entry
     assert book["own"] is True
-    run("export", "mira", "--format", "card", "--to", files / "card.json")
+    run("memory", "export", "mira", "--format", "card", "--to", files / "card.json")
     card = json.loads((files / "card.json").read_text(encoding="utf-8"))
     data = {key: value for key, value in card["data"].items() if key != "character_book"}
     assert data == {key: value for key, value in CARD["data"].items() if key != "character_book"}
@@ -214,12 +229,13 @@ def test_what_is_exported_is_what_was_imported(run, files):
         key: CARD["data"]["character_book"]["entries"][0][key]
         for key in ("id", "keys", "content", "enabled", "insertion_order", "custom")
     }
-    run("export", "mira", "--format", "chat", "--to", files / "out.jsonl")
+    run("memory", "export", "mira", "--format", "chat", "--to", files / "out.jsonl")
     lines = [json.loads(line) for line in (files / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line.get("mes") for line in lines[1:]] == [line["mes"] for line in CHAT[1:]]
     assert lines[0]["chat_metadata"]["tainted"] is True
     assert sorted(lines[3]["swipes"]) == sorted(CHAT[3]["swipes"])
     run(
+        "memory",
         "import",
         files / "card.json",
         files / "book.json",
@@ -229,15 +245,15 @@ def test_what_is_exported_is_what_was_imported(run, files):
         "--embedder",
         "none",
     )
-    run("export", "back", "--format", "card", "--to", files / "again.json")
+    run("memory", "export", "back", "--format", "card", "--to", files / "again.json")
     assert json.loads((files / "again.json").read_text(encoding="utf-8")) == card
 
 
 def test_what_was_played_since_is_exported_under_the_names_of_the_chat(run, files):
     _import(run, files, "Mira.json", "chat.jsonl")
     _weave(run, "Is it cold?")
-    run("commit", "--session", "mira", "--text", "As the sea.")
-    assert "wrote" in run("export", "mira", "--format", "chat", "--to", files / "out.jsonl").stderr
+    run("play", "commit", "--session", "mira", "--text", "As the sea.")
+    assert "wrote" in run("memory", "export", "mira", "--format", "chat", "--to", files / "out.jsonl").stderr
     lines = [json.loads(line) for line in (files / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(line["name"], line["mes"]) for line in lines[-2:]] == [("Tom", "Is it cold?"), ("Mira", "As the sea.")]
     assert all(line["send_date"] for line in lines[1:])
@@ -257,8 +273,8 @@ def test_activation_is_chosen_at_import_and_stays_that_of_a_pack(run, files):
 
 def test_a_card_is_written_as_a_png_and_read_again(run, files):
     _import(run, files, "Mira.json")
-    run("export", "mira", "--format", "card", "--to", files / "mira.png")
-    done = run("import", files / "mira.png", "--session", "png", "--embedder", "none")
+    run("memory", "export", "mira", "--format", "card", "--to", files / "mira.png")
+    done = run("memory", "import", files / "mira.png", "--session", "png", "--embedder", "none")
     assert "card of Mira" in done.stdout
     assert "keeps the ferry" in _weave(run, "Hello?", session="png")["text"]
 
@@ -266,7 +282,7 @@ def test_a_card_is_written_as_a_png_and_read_again(run, files):
 def test_a_world_is_written_as_a_pack_that_can_be_edited(run, files):
     pack = files / "pack"
     _import(run, files, "Mira.json", "Coast.json", more=["--world", pack])
-    run("validate", pack)
+    run("author", "validate", pack)
     assert (
         json.loads(_import(run, files, "Coast.json", more=["--world", pack, "--json"]).stdout)["written"]["files"] == []
     )
@@ -303,26 +319,26 @@ def test_the_world_of_a_session_is_written_to_a_folder_later(run, files):
     # What was edited there is not replaced by what the store knows of the book.
     assert "Name that folder" in _import(run, files, "Coast.json", code=1).stderr
     assert _import(run, files, "chat.jsonl")
-    run("init", files / "own")
+    run("author", "init", files / "own")
     refused = _import(run, files, "Coast.json", code=1, more=["--world", str(files / "own")])
     assert "Name another session" in refused.stderr
     assert not (files / "own" / "lore" / "imported").exists()
 
 
 def test_a_book_comes_into_the_pack_of_an_author(run, files):
-    run("init", files / "own")
+    run("author", "init", files / "own")
     before = (files / "own" / "world.yaml").read_bytes()
     _import(run, files, "Coast.json", "Mira.json", more=["--world", files / "own"])
     assert (files / "own" / "world.yaml").read_bytes() == before
-    run("validate", files / "own")
+    run("author", "validate", files / "own")
     prompt = _weave(run, "Tell me about the lighthouse and about Mira.")["text"]
     assert "dark since the storm of 1911" in prompt
     assert "keeps the ferry at the north pier" in prompt
 
 
 def test_lore_of_another_world_needs_its_folder(run, files):
-    run("init", files / "own")
-    run("import", files / "own", "--session", "mira", "--embedder", "none")
+    run("author", "init", files / "own")
+    run("memory", "import", files / "own", "--session", "mira", "--embedder", "none")
     refused = _import(run, files, "Coast.json", code=1)
     assert "--world DIR" in refused.stderr
 
@@ -340,10 +356,10 @@ def test_lore_of_another_world_needs_its_folder(run, files):
 )
 def test_a_file_that_cannot_be_read_is_named_and_nothing_is_written(run, tmp_path, name, data, told):
     (tmp_path / name).write_bytes(data)
-    refused = run("import", tmp_path / name, "--session", "mira", "--embedder", "none", code=1)
+    refused = run("memory", "import", tmp_path / name, "--session", "mira", "--embedder", "none", code=1)
     assert told in refused.stderr
     assert "Traceback" not in refused.stderr
-    run("history", "--session", "mira", code=1)
+    run("play", "history", "--session", "mira", code=1)
 
 
 def test_notes_and_memories_of_other_programs_are_recalled(run, tmp_path):
@@ -356,13 +372,15 @@ def test_notes_and_memories_of_other_programs_are_recalled(run, tmp_path):
         json.dumps({"results": [{"id": "m1", "memory": "Tom is afraid of herons.", "user_id": "tom"}]}),
         encoding="utf-8",
     )
-    done = run("import", vault, tmp_path / "mem0.json", "--session", "notes", "--embedder", "none")
+    done = run("memory", "import", vault, tmp_path / "mem0.json", "--session", "notes", "--embedder", "none")
     assert "memories: 1 new of 1" in done.stdout
     prompt = _weave(run, "Is the heron safe, and is Tom afraid of it?", session="notes")["text"]
     assert "The Heron is a ferry that leaks." in prompt
     assert "Tom is afraid of herons." in prompt
     told = json.loads(
-        run("import", vault, tmp_path / "mem0.json", "--session", "notes", "--embedder", "none", "--json").stdout
+        run(
+            "memory", "import", vault, tmp_path / "mem0.json", "--session", "notes", "--embedder", "none", "--json"
+        ).stdout
     )["written"]
     assert (told["lore_changed"], told["memories"]) == (0, 0)
 

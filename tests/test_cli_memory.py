@@ -23,8 +23,8 @@ def run(tmp_path, monkeypatch):
         assert done.exit_code == code, done.output
         return done.stdout if code == 0 else done.stderr
 
-    call("weave", "--world", FOREST, "--session", "demo", "--input", "Hello.", "--embedder", "none")
-    call("commit", "--session", "demo", "--text", "Good day.")
+    call("play", "weave", "--world", FOREST, "--session", "demo", "--input", "Hello.", "--embedder", "none")
+    call("play", "commit", "--session", "demo", "--text", "Good day.")
     return call
 
 
@@ -52,27 +52,31 @@ def test_memory_of_a_character_is_its_own(run):
 
 
 def test_sessions_are_listed_and_those_of_another_tenant_are_not(run):
-    assert run("sessions").startswith("demo · world whispering_forest_en · branch main · ")
-    assert run("sessions", "nothing") == ""
-    assert [head["session_id"] for head in json.loads(run("sessions", "DE mo", "--json"))] == ["demo"]
-    assert json.loads(run("sessions", "--tenant", "other", "--json")) == []
+    assert run("play", "sessions").startswith("demo · world whispering_forest_en · branch main · ")
+    assert run("play", "sessions", "nothing") == ""
+    assert [head["session_id"] for head in json.loads(run("play", "sessions", "DE mo", "--json"))] == ["demo"]
+    assert json.loads(run("play", "sessions", "--tenant", "other", "--json")) == []
 
 
 def test_the_state_is_set_all_or_none(run):
-    state = json.loads(run("state", "-s", "demo", "--set", "hero.health=42", "--json"))
+    state = json.loads(run("play", "state", "-s", "demo", "--set", "hero.health=42", "--json"))
     assert state["hero"]["health"][0] == 42
-    refused = run("state", "-s", "demo", "--set", "hero.health=7", "--set", "nothing.here=1", code=1)
+    refused = run("play", "state", "-s", "demo", "--set", "hero.health=7", "--set", "nothing.here=1", code=1)
     assert "No op of the turn was applied" in refused
-    assert json.loads(run("state", "-s", "demo", "--json")) == state
-    assert "write it as hero.health=7" in run("state", "-s", "demo", "--set", "health", code=2)
-    assert "leave --turn and --branch out" in run("state", "-s", "demo", "--set", "a=1", "--turn", "x", code=2)
+    assert json.loads(run("play", "state", "-s", "demo", "--json")) == state
+    assert "write it as hero.health=7" in run("play", "state", "-s", "demo", "--set", "health", code=2)
+    assert "leave --turn and --branch out" in run("play", "state", "-s", "demo", "--set", "a=1", "--turn", "x", code=2)
 
 
 def test_lore_is_listed_added_and_edited(run):
     world = "whispering_forest_en"
-    added = json.loads(run("lore", "add", world, "--text", FACT, "--title", "Boat", "--author", "ana", "--json"))
+    added = json.loads(
+        run("memory", "lore", "add", world, "--text", FACT, "--title", "Boat", "--author", "ana", "--json")
+    )
     assert added["metadata"]["added_by"] == "ana"
-    run("lore", "edit", world, added["entry_id"], "--title", "Boat key")
-    assert f"{added['entry_id']} · encyclopedia · Boat key\n{FACT}\n" in run("lore", "list", world, "blue clock")
-    assert "there are: whispering_forest_en" in run("lore", "list", "nothing", code=1)
-    assert "give --text, --title, or both" in run("lore", "edit", world, "x", code=2)
+    run("memory", "lore", "edit", world, added["entry_id"], "--title", "Boat key")
+    assert f"{added['entry_id']} · encyclopedia · Boat key\n{FACT}\n" in run(
+        "memory", "lore", "list", world, "blue clock"
+    )
+    assert "there are: whispering_forest_en" in run("memory", "lore", "list", "nothing", code=1)
+    assert "give --text, --title, or both" in run("memory", "lore", "edit", world, "x", code=2)

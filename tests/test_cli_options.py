@@ -20,13 +20,13 @@ def test_the_version_is_that_of_the_installed_package():
 
 
 def test_a_shell_is_given_the_commands_that_begin_so():
-    words = {"COMP_WORDS": "jacquard ex", "COMP_CWORD": "1", "_JACQUARD_COMPLETE": "complete_bash"}
+    words = {"COMP_WORDS": "jacquard memory e", "COMP_CWORD": "2", "_JACQUARD_COMPLETE": "complete_bash"}
     done = _run_command(words)
-    assert done.stdout.split() == ["explain", "export"]
+    assert done.stdout.split() == ["edit", "evidence", "export", "erase"]
 
 
 def test_a_shell_is_given_the_options_of_a_command():
-    words = {"COMP_WORDS": "jacquard weave --sess", "COMP_CWORD": "2", "_JACQUARD_COMPLETE": "complete_bash"}
+    words = {"COMP_WORDS": "jacquard play weave --sess", "COMP_CWORD": "3", "_JACQUARD_COMPLETE": "complete_bash"}
     assert _run_command(words).stdout.split() == ["--session"]
 
 

@@ -1,4 +1,4 @@
-"""`jacquard reindex` as a user meets it: after a loss, after damage, and after being killed half way."""
+"""`jacquard operate reindex` as a user meets it: after a loss, after damage, and after being killed half way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def jacquard(*words: object) -> object:
 
 
 def report(*words: object) -> dict[str, dict[str, object]]:
-    done = jacquard("reindex", "--embedder", "none", "--json", *words)
+    done = jacquard("operate", "reindex", "--embedder", "none", "--json", *words)
     assert done.exit_code == 0, done.output
     return {each["scope"]: each for each in json.loads(done.stdout)["scopes"]}
 
@@ -37,7 +37,7 @@ def report(*words: object) -> dict[str, dict[str, object]]:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     folder = tmp_path / "store"
-    done = jacquard("import", PACK, "--session", "s1", "--store", folder, "--embedder", "none")
+    done = jacquard("memory", "import", PACK, "--session", "s1", "--store", folder, "--embedder", "none")
     assert done.exit_code == 0, done.output
     return folder
 
@@ -61,11 +61,11 @@ def test_damage_is_said_in_the_receipt_and_repaired(store: Path) -> None:
     for file in (store / "index").glob("*.lance/data/*.lance"):
         file.write_bytes(b"rubbish")
     words = ("--store", store, "--session", "s1", "--embedder", "none")
-    turn = jacquard("weave", *words, "--input", "Who lit the lantern at the ferry?", "--json")
+    turn = jacquard("play", "weave", *words, "--input", "Who lit the lantern at the ferry?", "--json")
     assert turn.exit_code == 0, turn.output
-    receipt = jacquard("explain", "--store", store, "--session", "s1")
-    assert "jacquard reindex" in receipt.stdout
-    done = jacquard("reindex", *words)
+    receipt = jacquard("play", "explain", "--store", store, "--session", "s1")
+    assert "jacquard operate reindex" in receipt.stdout
+    done = jacquard("operate", "reindex", *words)
     assert done.exit_code == 0, done.output
     assert "built again" in done.stdout
     assert "of" in done.stderr, "progress goes to standard error"
@@ -75,12 +75,12 @@ def test_damage_is_said_in_the_receipt_and_repaired(store: Path) -> None:
 def test_one_world_and_one_session_can_be_named(store: Path, tmp_path: Path) -> None:
     assert set(report("--store", store, "--world", PACK)) == {"world:whispering_forest_en"}
     assert set(report("--store", store, "--session", "s1", "--anew")) == {"world:whispering_forest_en", "session:s1"}
-    both = jacquard("reindex", "all", "--session", "s1", "--store", store)
+    both = jacquard("operate", "reindex", "all", "--session", "s1", "--store", store)
     assert both.exit_code == 2
-    unknown = jacquard("reindex", "--session", "nobody", "--store", store, "--embedder", "none")
+    unknown = jacquard("operate", "reindex", "--session", "nobody", "--store", store, "--embedder", "none")
     assert unknown.exit_code == 1
     assert "nobody" in unknown.stderr
-    empty = jacquard("reindex", "--store", tmp_path / "new", "--embedder", "none")
+    empty = jacquard("operate", "reindex", "--store", tmp_path / "new", "--embedder", "none")
     assert empty.exit_code == 0
     assert "nothing to index" in empty.stdout
 
@@ -97,7 +97,7 @@ def test_a_killed_reindex_is_gone_on_with(tmp_path: Path) -> None:
     words = [
         sys.executable,
         "-c",
-        "from jacquard.cli.app import main; main()",
+        "from jacquard.cli.main import main; main()",
         "reindex",
         "--store",
         str(folder),

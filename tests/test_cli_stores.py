@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import typer.main
+from cli_calls import walk_commands
 from typer.testing import CliRunner
 
 from jacquard.cli.app import app
@@ -21,45 +21,45 @@ FOREST = Path(__file__).parents[1] / "examples" / "whispering_forest" / "zh"
 VARIABLE = "JACQUARD_SERVICE__STORE"
 SESSION = ("--session", "demo")
 WORDS = ("--input", "往东走。")
-SERVES = ("serve", "mcp")
+SERVES = ("operate serve", "operate mcp")
 """Commands that go on until they are stopped."""
-EXIT_CODES = {"consolidate": 1, "memory accept": 1, "memory reject": 1}
+EXIT_CODES = {"memory consolidate": 1, "memory accept": 1, "memory reject": 1}
 """Exit codes other than 0: no model is configured, and no memory waits for a yes."""
 ARGUMENTS = {
-    "weave": (*SESSION, *WORDS),
-    "commit": (*SESSION, "--text", "你向东走去。"),
-    "action": (*SESSION, "--input", "喝一瓶治疗药水"),
-    "sessions list": (),
-    "sessions continue": ("demo", "demo-2"),
-    "state": SESSION,
-    "history": SESSION,
-    "fork": (*SESSION, "--turn", "p039", "--name", "east"),
-    "switch": (*SESSION, "--name", "west"),
-    "explain": SESSION,
-    "replay": SESSION,
-    "source": ("mnemosyne://session:demo/turn/p001",),
-    "import": ("notes.md", "--session", "other"),
-    "export": ("demo", "--format", "chat"),
-    "reindex": (),
-    "check": (),
-    "erase": SESSION,
-    "sweep": (),
-    "archive": SESSION,
-    "consolidate": SESSION,
-    "serve": ("--port", "{port}"),
-    "mcp": (),
-    "migrate": (),
-    "backup": ("new.backup",),
-    "restore": ("whole.backup",),
-    "housekeeping": ("--once",),
-    "doctor": (),
-    "doc export": ("demo",),
-    "doc import": ("demo.json",),
-    "evidence add": ("notes.md", *SESSION),
-    "lore list": ("whispering_forest",),
-    "lore add": ("whispering_forest", "--text", "The mill stands still."),
-    "lore edit": ("whispering_forest", "{lore}", "--text", "The mill turns."),
-    "lore compare": ("demo", *WORDS),
+    "play weave": (*SESSION, *WORDS),
+    "play commit": (*SESSION, "--text", "你向东走去。"),
+    "play action": (*SESSION, "--input", "喝一瓶治疗药水"),
+    "play sessions list": (),
+    "play sessions continue": ("demo", "demo-2"),
+    "play state": SESSION,
+    "play history": SESSION,
+    "play fork": (*SESSION, "--turn", "p039", "--name", "east"),
+    "play switch": (*SESSION, "--name", "west"),
+    "play explain": SESSION,
+    "author replay": SESSION,
+    "memory source": ("mnemosyne://session:demo/turn/p001",),
+    "memory import": ("notes.md", "--session", "other"),
+    "memory export": ("demo", "--format", "chat"),
+    "operate reindex": (),
+    "operate check": (),
+    "memory erase": SESSION,
+    "operate sweep": (),
+    "operate archive": SESSION,
+    "memory consolidate": SESSION,
+    "operate serve": ("--port", "{port}"),
+    "operate mcp": (),
+    "operate migrate": (),
+    "operate backup": ("new.backup",),
+    "operate restore": ("whole.backup",),
+    "operate housekeeping": ("--once",),
+    "operate doctor": (),
+    "operate doc export": ("demo",),
+    "operate doc import": ("demo.json",),
+    "memory evidence add": ("notes.md", *SESSION),
+    "memory lore list": ("whispering_forest",),
+    "memory lore add": ("whispering_forest", "--text", "The mill stands still."),
+    "memory lore edit": ("whispering_forest", "{lore}", "--text", "The mill turns."),
+    "memory lore compare": ("demo", *WORDS),
     "memory search": ("mill", *SESSION),
     "memory show": ("{memory}", *SESSION),
     "memory remember": ("The bridge is down.", *SESSION),
@@ -73,28 +73,16 @@ ARGUMENTS = {
     "memory accept": ("{memory}", *SESSION),
     "memory reject": ("{memory}", *SESSION),
     "memory log": SESSION,
-    "template preview": SESSION,
-    "template diff": ("chat", "dense", *SESSION),
-    "template watch": (*SESSION, "--renders", "1"),
-    "tokens create": ("--tenant", "me"),
-    "tokens list": (),
-    "tokens revoke": ("{token}",),
-    "snapshot publish": ("whispering_forest", "--at", "snapshots"),
+    "author template preview": SESSION,
+    "author template diff": ("chat", "dense", *SESSION),
+    "author template watch": (*SESSION, "--renders", "1"),
+    "operate tokens create": ("--tenant", "me"),
+    "operate tokens list": (),
+    "operate tokens revoke": ("{token}",),
+    "operate snapshot publish": ("whispering_forest", "--at", "snapshots"),
 }
 """What each command needs besides its store."""
-
-
-def commands_with_a_store():
-    def walk(command, path=()):
-        for name, each in getattr(command, "commands", {}).items():
-            yield from walk(each, (*path, name))
-        if any(each.name == "store" for each in command.params):
-            yield " ".join(path), command
-
-    return dict(walk(typer.main.get_command(app)))
-
-
-COMMANDS = commands_with_a_store()
+COMMANDS = {" ".join(path): each for path, each in walk_commands() if any(one.name == "store" for one in each.params)}
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +99,18 @@ def played(tmp_path_factory):
     def remember(text):
         return json.loads(run("memory", "remember", text, *SESSION, "--json", *store))
 
-    run("weave", "--world", FOREST, *SESSION, *WORDS, "--embedder", "none", *store)
-    run("commit", *SESSION, "--text", "你向东走去。", *store)
-    run("fork", *SESSION, "--turn", "p040", "--name", "west", *store)
-    run("switch", *SESSION, "--name", "main", *store)
-    run("weave", *SESSION, *WORDS, "--embedder", "none", *store)
+    run("play", "weave", "--world", FOREST, *SESSION, *WORDS, "--embedder", "none", *store)
+    run("play", "commit", *SESSION, "--text", "你向东走去。", *store)
+    run("play", "fork", *SESSION, "--turn", "p040", "--name", "west", *store)
+    run("play", "switch", *SESSION, "--name", "main", *store)
+    run("play", "weave", *SESSION, *WORDS, "--embedder", "none", *store)
     pinned = remember("The key opens the mill.")["memory_id"]
     run("memory", "pin", pinned, *SESSION, *store)
     edit = remember("The mill is old.")
-    lore = run("lore", "add", "whispering_forest", "--text", "The mill is red.", "--json", *store)
-    token = run("tokens", "create", "--tenant", "me", "--json", *store)
-    run("backup", folder / "whole.backup", *store)
-    run("doc", "export", "demo", "--out", folder / "demo.json", *store)
+    lore = run("memory", "lore", "add", "whispering_forest", "--text", "The mill is red.", "--json", *store)
+    token = run("operate", "tokens", "create", "--tenant", "me", "--json", *store)
+    run("operate", "backup", folder / "whole.backup", *store)
+    run("operate", "doc", "export", "demo", "--out", folder / "demo.json", *store)
     (folder / "notes.md").write_text("# The mill\n\nIt stands by the river.\n", encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -157,7 +145,7 @@ def run_process(arguments, environment):
 
 def mine(name):
     """Return the store for a command; a restore needs an empty one, and an import of a session one without it."""
-    return "empty" if name in ("restore", "doc import") else "mine"
+    return "empty" if name in ("operate restore", "operate doc import") else "mine"
 
 
 def test_every_command_with_a_store_is_called_here_and_takes_settings():
@@ -169,7 +157,7 @@ def test_every_command_with_a_store_is_called_here_and_takes_settings():
 def test_a_command_uses_the_store_of_the_environment_or_says_why_not(call, name):
     done = call(name, environment={VARIABLE: "nosuch://x:secret@y"})
     # A client of MCP is told with its first call.
-    assert done.exit_code != 0 or name == "mcp"
+    assert done.exit_code != 0 or name == "operate mcp"
     assert "nosuch://" in done.stderr
     assert "secret" not in done.output
     assert not Path(".jacquard").exists()
@@ -201,20 +189,20 @@ def test_the_option_wins_over_the_settings(call, name):
 
 def test_the_environment_wins_over_a_settings_file(call):
     Path("settings.yaml").write_text("service:\n  store: nosuch:// \n")
-    done = call("sessions list", "--config", "settings.yaml", environment={VARIABLE: "mine"})
+    done = call("play sessions list", "--config", "settings.yaml", environment={VARIABLE: "mine"})
     assert "demo" in done.stdout
 
 
 def test_the_default_is_named_too_and_output_for_programs_stays_as_it_is(call):
-    done = call("sessions list", "--json")
+    done = call("play sessions list", "--json")
     assert "store: .jacquard (default)" in done.stderr
     assert json.loads(done.stdout) == []
 
 
 def test_a_backup_of_an_empty_store_fails_and_a_good_one_names_the_store(call):
-    call("sessions list", "--store", "empty")
-    empty = call("backup", "--store", "empty")
+    call("play sessions list", "--store", "empty")
+    empty = call("operate backup", "--store", "empty")
     assert empty.exit_code == 1
     assert "it is empty" in empty.stderr
     assert not Path("new.backup").exists()
-    assert "new.backup: written from mine." in call("backup", "--store", "mine").stdout
+    assert "new.backup: written from mine." in call("operate backup", "--store", "mine").stdout

@@ -1,7 +1,7 @@
 """The service beside the library in this process: a turn's time at half of the capacity, memory, and what comes past capacity.
 
-The service is `jacquard serve` in a process of its own, over SQLite; both play the same inputs in the same world at the same
-rate, half of what the service can do, by turns in short parts, so that other work on the machine meets both alike. A turn is
+The service is `jacquard operate serve` in a process of its own, over SQLite; both play the same inputs in the same world at the
+same rate, half of what the service can do, by turns in short parts, so that other work on the machine meets both alike. A turn is
 prepared and its reply committed: two requests.
 """
 

@@ -87,7 +87,7 @@ def _child(templates: TemplateSet, spec: BlockSpec, *, shipped: bool) -> str:
 def _case(name: str) -> str:
     return "\n".join(
         (
-            "# A golden prompt: `jacquard template test` renders it and holds it against the .txt beside this file.",
+            "# A golden prompt: `jacquard author template test` renders it and holds it against the .txt beside this file.",
             f"template: {name}",
             "input: What do you see?",
             "# layout: cache_first       # classic if left out",

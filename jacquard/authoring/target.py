@@ -121,7 +121,7 @@ def _build_from_path(path: Path, pack: Path | None, shipped: Path) -> TemplateTa
 def _build_from_root(root: Path, shipped: Path, shown: str, pack: Path | None = None) -> TemplateTarget:
     if not root.is_dir():
         raise JacquardError(
-            f"{show_path(str(root))}: there are no templates yet; `jacquard template new NAME --world {shown}` writes some."
+            f"{show_path(str(root))}: there are no templates yet; `jacquard author template new NAME --world {shown}` writes some."
         )
     return TemplateTarget(roots=_roots(root, shipped, pack), own=True, shown=shown)
 

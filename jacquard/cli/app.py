@@ -1,83 +1,210 @@
-"""The `jacquard` command: every command is registered here and lives in a module of its own kind."""
+"""The `jacquard` command: its four groups, and where each command is defined.
+
+A command is imported when it is run, so `jacquard --help` loads neither an engine nor a store.
+"""
 
 from __future__ import annotations
 
-from jacquard.cli.commands import (
-    documents,
-    erase,
-    explain,
-    files,
-    index,
-    migrate,
-    parts,
-    replay,
-    sessions,
-    turns,
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+DISTRIBUTION = "jacquard-context"
+"""The name under which the package is installed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommandGroup:
+    """One of the groups that `jacquard --help` lists."""
+
+    summary: str
+    """The sentence that the help shows."""
+    commands: Mapping[str, str]
+    """The module and the name of each command's function or `Typer`, by the command's name, in the order of the help."""
+
+
+_COMMANDS = "jacquard.cli.commands"
+_VERBS = f"{_COMMANDS}.memory.verbs"
+
+GROUPS: Mapping[str, CommandGroup] = {
+    "play": CommandGroup(
+        summary="Play sessions: prepare turns, commit replies, go back, see why.",
+        commands={
+            "weave": f"{_COMMANDS}.play.turns:weave",
+            "commit": f"{_COMMANDS}.play.turns:commit",
+            "action": f"{_COMMANDS}.play.turns:action",
+            "explain": f"{_COMMANDS}.play.explain:explain",
+            "state": f"{_COMMANDS}.play.sessions:state",
+            "history": f"{_COMMANDS}.play.sessions:history",
+            "fork": f"{_COMMANDS}.play.sessions:fork",
+            "switch": f"{_COMMANDS}.play.sessions:switch",
+            "sessions": f"{_COMMANDS}.play.sessions:sessions",
+        },
+    ),
+    "author": CommandGroup(
+        summary="Write worlds: packs and templates, checked and tested.",
+        commands={
+            "init": f"{_COMMANDS}.author.packs:init",
+            "validate": f"{_COMMANDS}.author.packs:validate",
+            "template": f"{_COMMANDS}.author.templates:template",
+            "replay": f"{_COMMANDS}.author.replay:replay",
+            "schema": f"{_COMMANDS}.operate.documents:schema",
+        },
+    ),
+    "memory": CommandGroup(
+        summary="See, edit, import and erase what is remembered.",
+        commands={
+            "search": f"{_VERBS}:search",
+            "show": f"{_VERBS}:show_memory",
+            "remember": f"{_VERBS}:remember",
+            "edit": f"{_VERBS}:edit",
+            "supersede": f"{_VERBS}:supersede",
+            "pin": f"{_VERBS}:pin",
+            "unpin": f"{_VERBS}:unpin",
+            "undo": f"{_VERBS}:undo",
+            "forget": f"{_VERBS}:forget",
+            "proposals": f"{_VERBS}:proposals",
+            "accept": f"{_VERBS}:accept",
+            "reject": f"{_VERBS}:reject",
+            "log": f"{_VERBS}:log",
+            "lore": f"{_COMMANDS}.memory.lore:lore",
+            "evidence": f"{_COMMANDS}.memory.evidence:evidence",
+            "source": f"{_COMMANDS}.operate.documents:source",
+            "consolidate": f"{_COMMANDS}.memory.evidence:consolidate",
+            "import": f"{_COMMANDS}.memory.files:import_",
+            "export": f"{_COMMANDS}.memory.files:export",
+            "erase": f"{_COMMANDS}.memory.erase:erase",
+        },
+    ),
+    "operate": CommandGroup(
+        summary="Run services and look after stores: serve, doctor, backup.",
+        commands={
+            "serve": f"{_COMMANDS}.operate.service:serve",
+            "mcp": f"{_COMMANDS}.operate.service:mcp",
+            "tokens": f"{_COMMANDS}.operate.service:tokens",
+            "doctor": f"{_COMMANDS}.operate.doctor:doctor",
+            "check": f"{_COMMANDS}.operate.index:check",
+            "reindex": f"{_COMMANDS}.operate.index:reindex",
+            "backup": f"{_COMMANDS}.operate.stores:backup",
+            "restore": f"{_COMMANDS}.operate.stores:restore",
+            "migrate": f"{_COMMANDS}.operate.migrate:migrate",
+            "doc": f"{_COMMANDS}.operate.documents:doc",
+            "archive": f"{_COMMANDS}.operate.housekeeping:archive",
+            "housekeeping": f"{_COMMANDS}.operate.housekeeping:housekeeping",
+            "sweep": f"{_COMMANDS}.memory.erase:sweep",
+            "snapshot": f"{_COMMANDS}.operate.snapshots:snapshot",
+            "embedder": f"{_COMMANDS}.operate.parts:embedder",
+            "plugins": f"{_COMMANDS}.operate.parts:plugins",
+        },
+    ),
+}
+
+_GROUP_OF = {name: group for group, each in GROUPS.items() for name in each.commands}
+
+FORMER_NAMES = frozenset(
+    name for each in GROUPS.values() for name, place in each.commands.items() if not place.startswith(_VERBS)
 )
-from jacquard.cli.commands.authoring import packs, templates
-from jacquard.cli.commands.memory import evidence, lore, verbs
-from jacquard.cli.commands.operations import doctor, housekeeping, service, snapshots, stores
-from jacquard.cli.overview import new_app
-from jacquard.cli.store_options import add_store_options
+"""Commands that may still be named without their group. This goes with the release after 0.1.0."""
 
-app = new_app()
 
-for command in (
-    packs.init,
-    packs.validate,
-    turns.weave,
-    turns.commit,
-    turns.action,
-    sessions.state,
-    sessions.history,
-    sessions.fork,
-    sessions.switch,
-    explain.explain,
-    replay.replay,
-    documents.schema,
-    documents.source,
-    parts.plugins,
-):
-    app.command()(command)
-app.add_typer(sessions.sessions)
-app.command("import")(files.import_)
-app.command()(files.export)
-app.command()(index.reindex)
-app.command()(index.check)
-app.command()(erase.erase)
-app.command()(erase.sweep)
-app.command()(housekeeping.archive)
-app.command()(evidence.consolidate)
-app.add_typer(documents.doc)
-app.add_typer(parts.embedder)
-app.add_typer(evidence.evidence)
-app.add_typer(lore.lore)
-app.add_typer(verbs.memory)
-app.add_typer(templates.template)
-app.command()(service.serve)
-app.command()(service.mcp)
-app.command()(migrate.migrate)
-app.command()(stores.backup)
-app.command()(stores.restore)
-app.command()(housekeeping.housekeeping)
-app.command()(doctor.doctor)
-app.add_typer(service.tokens, name="tokens")
-app.add_typer(snapshots.snapshot)
-add_store_options(
-    app,
-    whole_stores=(
-        service.serve,
-        service.list_tokens,
-        service.revoke_token,
-        migrate.migrate,
-        stores.restore,
-        housekeeping.housekeeping,
-        doctor.doctor,
-        snapshots.publish,
+class _Commands(TyperGroup):
+    """The commands of one group."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*GROUPS[str(self.name)].commands]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _load(cmd_name) if _GROUP_OF.get(cmd_name) == self.name else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        _refuse_unknown(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+
+class _Groups(TyperGroup):
+    """The four groups. Former names are not listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*GROUPS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in GROUPS:
+            return _Commands(name=cmd_name, help=GROUPS[cmd_name].summary, no_args_is_help=True, rich_markup_mode=None)
+        return _load(cmd_name) if cmd_name in FORMER_NAMES else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        _refuse_unknown(self, ctx, name)
+        if name in FORMER_NAMES and "--json" not in args and not ctx.resilient_parsing:
+            typer.echo(
+                f"`jacquard {name}` is now `{_full_name(name)}`; the former name goes with the next release.", err=True
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _refuse_unknown(group: TyperGroup, ctx: Any, name: str) -> None:
+    """Fail with the nearest name of any group if `group` has no such command."""
+    if group.get_command(ctx, name) is not None or ctx.resilient_parsing or name.startswith("-"):
+        return
+    nearest = get_close_matches(name.lower(), [*GROUPS, *_GROUP_OF], n=1)
+    ctx.fail(f"There is no command '{name}'." + "".join(f" Did you mean `{_full_name(each)}`?" for each in nearest))
+
+
+def _full_name(name: str) -> str:
+    """Return what is typed for a command or a group."""
+    return f"jacquard {_GROUP_OF[name]} {name}" if name in _GROUP_OF else f"jacquard {name}"
+
+
+@functools.cache
+def _load(name: str) -> Any:
+    from jacquard.cli.store_options import add_store_options  # loads what commands share
+
+    module, _, attribute = GROUPS[_GROUP_OF[name]].commands[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    app = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
+    add_store_options(app)
+    return get_group(app).commands[name]
+
+
+app = typer.Typer(
+    name="jacquard",
+    cls=_Groups,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help=(
+        "Prepares, for every turn of a game or narrative agent, the exact prompt its model will see: a deterministic "
+        "skeleton, a few chosen memories, one budget, and a receipt that says why each line is there.\n\n"
+        "Begin: jacquard author init my_world, then jacquard play weave --world my_world --session s1 --input 'Hello'. "
+        "Commit the model's reply with jacquard play commit, and ask jacquard play explain why a memory was chosen."
     ),
 )
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        # Loaded here, because it takes as long as all else of the help.
+        typer.echo(f"jacquard {import_module('importlib.metadata').version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of the command itself; the text of its help is the one that `typer.Typer` is given."""

@@ -1,24 +1,17 @@
-"""The entry point of the `jacquard` command: its overview is printed without loading an engine."""
+"""Entry point of the `jacquard` command."""
 
 from __future__ import annotations
 
 import io
-import os
 import sys
-from importlib import import_module
 
-from jacquard.cli.overview import overview
-
-_COMPLETING = "_JACQUARD_COMPLETE"
+from jacquard.cli.app import app
 
 
 def main() -> None:
     """Run the command line."""
     replace_unwritable()
-    if sys.argv[1:] in ([], ["--help"], ["--version"]) and _COMPLETING not in os.environ:
-        overview()()
-    else:
-        import_module("jacquard.cli.app").app()
+    app()
 
 
 def replace_unwritable() -> None:

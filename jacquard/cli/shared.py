@@ -35,7 +35,7 @@ StoreOption = Annotated[
         "--store",
         metavar="URL",
         help="A folder, sqlite:///FILE, file:FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, memory:, or NAME:… of "
-        "a plugin (`jacquard plugins`). [service.store of the settings, else .jacquard]",
+        "a plugin (`jacquard operate plugins`). [service.store of the settings, else .jacquard]",
     ),
 ]
 DEFAULT_STORE = ""
@@ -121,7 +121,7 @@ async def open_store(store: str, *, config: RuntimeConfig | None = None, **optio
             for note in notes[:_MOST_NOTES]:
                 say(f"damaged: {note.sentence}", "yellow")
             if len(notes) > _MOST_NOTES:
-                say(f"damaged: {len(notes) - _MOST_NOTES} more records; `jacquard check` names them.", "yellow")
+                say(f"damaged: {len(notes) - _MOST_NOTES} more records; `jacquard operate check` names them.", "yellow")
 
 
 def load_configuration(given: Mapping[str, Any] | None = None, *, file: Path | None = None) -> RuntimeConfig:
@@ -189,7 +189,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 def sentence(error: BaseException) -> str:
     """Return the message of an error for a person; an unexpected error with its name and the line that raised it."""
     if isinstance(error, SessionNotFoundError):
-        return f"{error} `jacquard weave` starts it with --world DIR, or with --profile assistant."
+        return f"{error} `jacquard play weave` starts it with --world DIR, or with --profile assistant."
     if isinstance(error, JacquardError | MnemosyneError | FilamentError):
         return str(error)
     if isinstance(error, OSError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -16,22 +16,29 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.stores.locate import DEFAULT_TENANT
 
 Command = Callable[..., Any]
+C = TypeVar("C", bound=Command)
 TenantOption = Annotated[
     str, typer.Option("--tenant", metavar="NAME", help="Whose sessions and worlds, in a store of several tenants.")
 ]
 
 
-def add_store_options(app: typer.Typer, whole_stores: Collection[Command]) -> None:
-    """Give every command of `app`, and of its groups, that has a parameter `store` the options that go with it.
+def on_whole_store(command: C) -> C:
+    """Mark a command that works on the whole store, so that it gets no option `--tenant`."""
+    _WHOLE_STORE_COMMANDS.add(command)
+    return command
 
-    `whole_stores`: the commands that are not about one tenant.
-    """
+
+_WHOLE_STORE_COMMANDS: set[Command] = set()
+
+
+def add_store_options(app: typer.Typer) -> None:
+    """Give every command of `app`, and of its groups, that has a parameter `store` the options that go with it."""
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            add_store_options(group.typer_instance, whole_stores)
+            add_store_options(group.typer_instance)
     for each in app.registered_commands:
         if each.callback is not None and "store" in inspect.signature(each.callback).parameters:
-            each.callback = _with_store(each.callback, has_tenant=each.callback not in whole_stores)
+            each.callback = _with_store(each.callback, has_tenant=each.callback not in _WHOLE_STORE_COMMANDS)
 
 
 def _with_store(command: Command, *, has_tenant: bool) -> Command:

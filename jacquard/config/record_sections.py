@@ -263,7 +263,7 @@ class LockConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotConfig:
-    """The indexes of large worlds are made once and published (`jacquard snapshot publish`); hosts fetch them."""
+    """The indexes of large worlds are made once and published (`jacquard operate snapshot publish`); hosts fetch them."""
 
     address: str = credential_field(
         "",

@@ -30,7 +30,7 @@ _INTRODUCTION = """# Settings
 
 Every setting, with its default and its bounds. A setting is given in code (`RuntimeConfig`), in a YAML file (`--config FILE`,
 `load_config`), or in an environment variable; the environment counts over the file, the file over the default. The section
-`service` is read by `jacquard serve` alone, whose options count over the environment. A list or a mapping
+`service` is read by `jacquard operate serve` alone, whose options count over the environment. A list or a mapping
 in a variable is written as YAML (`[must, high]`, `{low: 3600}`). An unknown name or a value outside its bounds is refused with a
 `ConfigError` that names it. Bounds are included.
 
@@ -40,7 +40,7 @@ lower than the service's own value (a smaller number, `false`, an earlier word).
 scope `admin` may set all of them. A new setting is closed until its definition opens it.
 
 The same in a form for programs: [JSON Schema](schema/settings.json), printed by
-`jacquard schema settings`.
+`jacquard author schema settings`.
 
 This page is generated: `python -m jacquard.config.reference docs` writes it.
 """

@@ -125,7 +125,7 @@ class ServiceSettings:
         doc="Origins of pages that may call the service from a browser, as `http://localhost:8000`; `null` is a page from a file.",
     )
     workers: int = bounded_field(1, 1, 128, doc="How many processes.")
-    tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard tokens`).")
+    tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard operate tokens`).")
     limits: ServiceLimits = field(default=ServiceLimits())
     each_tenant: TenantSettings = field(default=TenantSettings())
     by_tenant: Mapping[str, TenantSettings] = plain_field(

@@ -47,7 +47,8 @@ class HousekeepingSettings:
     """The work that keeps stores in order: one process of all hosts does it, by a lease in the store."""
 
     enabled: bool = plain_field(
-        False, doc="Whether `jacquard serve` does it; otherwise `jacquard housekeeping` does, where it is run."
+        False,
+        doc="Whether `jacquard operate serve` does it; otherwise `jacquard operate housekeeping` does, where it is run.",
     )
     every_seconds: float = bounded_field(3_600.0, 1.0, doc="How long it waits between two passes.")
     lease_seconds: float = bounded_field(
@@ -63,7 +64,7 @@ class HousekeepingSettings:
         "PostgreSQL; the next pass continues after them.",
     )
     backups: str | None = plain_field(
-        None, doc="A folder with backups of `jacquard backup`, of which old ones are deleted."
+        None, doc="A folder with backups of `jacquard operate backup`, of which old ones are deleted."
     )
     backups_kept: int = bounded_field(7, 1, doc="How many of the newest backups in that folder are kept.")
 

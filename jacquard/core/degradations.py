@@ -70,7 +70,7 @@ class DegradationCode(StrEnum):
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         DegradationCode.VERSION_CONFLICT: "Another writer came first: the turn was decided again on what it wrote.",
-        DegradationCode.RECORD_DAMAGED: "A stored record is damaged; the turn was made without it. `jacquard check` "
+        DegradationCode.RECORD_DAMAGED: "A stored record is damaged; the turn was made without it. `jacquard operate check` "
         "names all damage.",
         DegradationCode.SUMMARIZE_FAILED: "The messages that left the window could not be summarized; they are shown in full as "
         "far as there is room.",
@@ -95,28 +95,28 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.VECTORS_UNFIT: "The embedding model does not know this language: its vectors were left out of recall.",
         DegradationCode.NO_VECTORS: "The index holds no vectors for this memory yet: recall went by words alone.",
         DegradationCode.VECTORS_BEHIND: "A part of this memory has no vectors yet: it was found by words alone. "
-        "`jacquard reindex` makes them.",
+        "`jacquard operate reindex` makes them.",
         DegradationCode.VECTORS_LATE: "The embedding model had not answered in time: recall went by words alone.",
         DegradationCode.ENCODER_CHANGED: "The index has the vectors of another embedding model than the configured one: that "
-        "model serves until the new vectors are made, behind committed turns or by `jacquard reindex`.",
+        "model serves until the new vectors are made, behind committed turns or by `jacquard operate reindex`.",
         DegradationCode.ENCODER_MISSING: "The index has the vectors of an embedding model that is not available here: recall goes "
-        "by words until they are made again. `jacquard reindex` makes them.",
+        "by words until they are made again. `jacquard operate reindex` makes them.",
         DegradationCode.VECTORS_UNSHARED: "What hosts share of vectors cannot be used, or rows of it are damaged: these texts are "
         "embedded again, here and on every other host.",
         DegradationCode.INDEX_DAMAGED: "The index could not be read, or some of its rows are damaged: recall used what was left. "
-        "Damaged rows are made again after the turn; `jacquard reindex` restores the rest.",
-        DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "
-        "in the rest.",
+        "Damaged rows are made again after the turn; `jacquard operate reindex` restores the rest.",
+        DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. "
+        "`jacquard operate reindex` brings in the rest.",
         DegradationCode.INDEX_LOADING: "This memory was still being read: recall searched its last checkpoint and what was written "
         "since, or, where it has none, the entries written last.",
         DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "
         f"To keep it on disk: {install_command('lance')}.",
         DegradationCode.SNAPSHOT_OLD: "The published index of this world is older than the world: what has changed since was added "
-        "from the store, in this process. `jacquard snapshot publish` makes a new one.",
+        "from the store, in this process. `jacquard operate snapshot publish` makes a new one.",
         DegradationCode.SNAPSHOT_UNREACHABLE: "The published indexes cannot be reached: the newest that this host has fetched is "
         "used, else an index of its own, made from the store.",
         DegradationCode.SNAPSHOT_DAMAGED: "A published index is not what its publisher wrote, and is not used: an older one is, "
-        "else an index of this host, made from the store. `jacquard snapshot list --verify` names it.",
+        "else an index of this host, made from the store. `jacquard operate snapshot list --verify` names it.",
         DegradationCode.CONFLICT: "Two results disagree; the conflict policy decided what is shown (`report.conflicts`).",
         DegradationCode.TEXT_CUT: "A text is long: its first sentences are shown, and its ref says which characters.",
         DegradationCode.EVIDENCE_NOT_FOUND: "A chosen memory is no longer in the store; it was left out.",

@@ -52,9 +52,9 @@ _MINUTE_SECONDS = 60.0
 _COUNTED_SECONDS = 10.0
 _MEASURED_SECONDS = 600.0
 _ADVICE = {
-    "sessions": "Erase sessions that are not needed (`jacquard erase --session ID`), or raise the setting.",
+    "sessions": "Erase sessions that are not needed (`jacquard memory erase --session ID`), or raise the setting.",
     "entries": "Forget memories or lore that are not needed, or raise the setting.",
-    "stored_bytes": "Erase or archive sessions (`jacquard archive`), or raise the setting.",
+    "stored_bytes": "Erase or archive sessions (`jacquard operate archive`), or raise the setting.",
 }
 
 

@@ -187,7 +187,7 @@ class Runtime:
             return found
         raise ConfigError(
             f"Session {session_id!r} has evidence that will expire, and only open sessions are swept; archive it after "
-            "`jacquard sweep`."
+            "`jacquard operate sweep`."
         )
 
     async def open_archived(self, session_id: str) -> bool:

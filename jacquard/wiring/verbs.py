@@ -396,7 +396,7 @@ class MemoryVerbs:
         if self._runtime.world is not None and self._runtime.world.world_id == world_id:
             raise ConfigError(
                 f"World {world_id!r} is read from a folder (`--world`, or `service.world`), which would take the change back: "
-                "edit its files there. Or import the folder once (`jacquard import DIR`) and start without it."
+                "edit its files there. Or import the folder once (`jacquard memory import DIR`) and start without it."
             )
         return world
 

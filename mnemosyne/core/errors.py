@@ -94,7 +94,9 @@ class BranchNotFoundError(StoreError):
 
     def __init__(self, session_id: str, branch_id: str) -> None:
         self.session_id, self.branch_id = session_id, branch_id
-        super().__init__(f"Session {session_id!r} has no branch {branch_id!r}. `jacquard history` lists its branches.")
+        super().__init__(
+            f"Session {session_id!r} has no branch {branch_id!r}. `jacquard play history` lists its branches."
+        )
 
 
 class BranchExistsError(StoreError):
@@ -110,7 +112,7 @@ class TurnNotFoundError(StoreError):
 
     def __init__(self, session_id: str, turn_id: str) -> None:
         self.session_id, self.turn_id = session_id, turn_id
-        super().__init__(f"Session {session_id!r} has no turn {turn_id!r}. `jacquard history` lists its turns.")
+        super().__init__(f"Session {session_id!r} has no turn {turn_id!r}. `jacquard play history` lists its turns.")
 
 
 class NoPendingTurnError(TurnNotFoundError):
@@ -119,7 +121,7 @@ class NoPendingTurnError(TurnNotFoundError):
     def __init__(self, session_id: str) -> None:
         self.session_id, self.turn_id = session_id, "(pending)"
         StoreError.__init__(
-            self, f"No turn of session {session_id!r} waits for a reply. Prepare one first: `jacquard weave`."
+            self, f"No turn of session {session_id!r} waits for a reply. Prepare one first: `jacquard play weave`."
         )
 
 
@@ -328,7 +330,7 @@ class SnapshotDamagedError(SnapshotError):
         self.place, self.reason = place, reason
         super().__init__(
             f"The snapshot {place} cannot be used: {reason}. Nothing is lost: the index is made from the store. Publish it "
-            "again: `jacquard snapshot publish`."
+            "again: `jacquard operate snapshot publish`."
         )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from mnemosyne.core.plain_values import REPLACEMENT
-from mnemosyne.formats.values import Fate, FieldFate
+from mnemosyne.schema.imported_files import Fate, FieldFate
 
 FOR_EXPORT = "kept for export"
 """What an import says of a field that has no effect on a prompt."""
@@ -15,6 +16,7 @@ AT_INPUT = "the text stands right before the input"
 HALF_CHARACTER = f"a character in it is not whole; now {REPLACEMENT}"
 """Note of an import on a text with a replaced character."""
 _MOST_FIELDS = 2_000
+_MACROS = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]{0,40})(?=[}:\s])")
 
 
 class FieldCounter:
@@ -77,3 +79,14 @@ def _holds_replacement(value: Any) -> bool:
         elif isinstance(each, list | tuple):
             stack.extend(each)
     return False
+
+
+def count_macros(texts: Iterable[str], field: str, counter: FieldCounter) -> None:
+    """Count the macros of texts: those that are filled in, and those that stay as they are written."""
+    for text in texts:
+        if "{{" not in text:
+            continue
+        for found in _MACROS.finditer(text):
+            name = found[1].lower()
+            if name not in ("char", "user", "bot", "newline", "noop", "trim", "comment"):
+                counter.change(f"{field}: {{{{{name}}}}}", note="a macro; shown as it is written, never run")

@@ -46,7 +46,7 @@ from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
 from mnemosyne.formats.notes.markdown import is_markdown, read_markdown
 from mnemosyne.formats.notes.obsidian import is_vault, read_vault
 from mnemosyne.formats.safe_files import read_file_bytes
-from mnemosyne.formats.values import ImportedFile
+from mnemosyne.schema.imported_files import ImportedFile
 from mnemosyne.schema.record import ImportRequest
 
 WORLD, CORPUS = "world", "corpus"

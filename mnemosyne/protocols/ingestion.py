@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from mnemosyne.formats.values import ImportedFile
 from mnemosyne.schema.erasure import StoredRow
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
+from mnemosyne.schema.imported_files import ImportedFile
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.record import ImportedConversations, ImportRequest
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan

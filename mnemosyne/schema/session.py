@@ -6,7 +6,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -119,3 +119,13 @@ class WindowMessage:
     turn_id: str
     branch_id: str
     depth: int
+
+
+def count_inputs(messages: Sequence[Message]) -> int:
+    """Return how many messages of a turn come before its replies: those up to the first message of the user, or, in a turn without
+    one, the system messages that it begins with.
+    """
+    for place, message in enumerate(messages):
+        if message.role is Role.USER:
+            return place + 1
+    return next((place for place, message in enumerate(messages) if message.role is not Role.SYSTEM), len(messages))

@@ -13,7 +13,7 @@ from mnemosyne.world.checking.state import QUESTS, read_pairs
 
 
 def describe(world: WorldPack) -> dict[str, Any]:
-    """Return counts of a world as a JSON value, in the order of `jacquard validate`.
+    """Return counts of a world as a JSON value, in the order of `jacquard author validate`.
 
     `lore` is by category, `quests` by status; `generated_ids` are the places in lists whose things got an id (`crew.0:
     item_1`), by which ops address them; `described_values` are the paths of the state's `[value, description]` pairs,

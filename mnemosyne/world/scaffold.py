@@ -1,4 +1,4 @@
-"""The starter pack of `jacquard init`: a small commented world, in English or Chinese, that validates and plays.
+"""The starter pack of `jacquard author init`: a small commented world, in English or Chinese, that validates and plays.
 
 Its files are package data in `starter/`, so that they can be read and used directly.
 """

@@ -45,13 +45,13 @@ inspect_all() {
 }
 
 way=stdio
-target=(-e "PYTHONPATH=$root" "$python" -m jacquard mcp --store "$work/store" --embedder none)
+target=(-e "PYTHONPATH=$root" "$python" -m jacquard operate mcp --store "$work/store" --embedder none)
 inspect_all
 
 way=http
-token=$("$python" -m jacquard tokens create --tenant north --scope author --store "$work/store")
+token=$("$python" -m jacquard operate tokens create --tenant north --scope author --store "$work/store")
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$python" -m jacquard serve --tenants --port "$port" --store "$work/store" --embedder none 2>"$work/service" &
+"$python" -m jacquard operate serve --tenants --port "$port" --store "$work/store" --embedder none 2>"$work/service" &
 service=$!
 until "$python" -c "import urllib.request; urllib.request.urlopen('http://127.0.0.1:$port/readyz')" 2>/dev/null; do
   kill -0 "$service" || { cat "$work/service"; exit 1; }

@@ -106,7 +106,7 @@ def test_the_blocks_of_the_docs_run(environment):
 @pytest.mark.full
 def test_the_first_commands_of_a_world_run_as_the_readme_writes_them(environment, tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```console\n(\$ jacquard init .*?)^```", readme, re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(r"^```console\n(\$ jacquard author init .*?)^```", readme, re.DOTALL | re.MULTILINE)
     (tmp_path / "help.md").write_text("# Help\n\nThe shop opens at nine.\n", encoding="utf-8")
     for line in block.splitlines():
         done = environment.run("bash", "-c", line.removeprefix("$ "), cwd=tmp_path)

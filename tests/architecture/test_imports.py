@@ -31,7 +31,8 @@ STATEMENTS = (
     "import mnemosyne",
     "import jacquard",
     "import jacquard.wiring.runtime",
-    "import jacquard.cli.app",
+    "from importlib import import_module; from jacquard.cli.app import GROUPS; "
+    "[import_module(place.split(':')[0]) for group in GROUPS.values() for place in group.commands.values()]",
 )
 
 

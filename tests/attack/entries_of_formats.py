@@ -11,13 +11,13 @@ from entry_points import MEASURED_CHARS, entry
 
 from mnemosyne import BookEntry, FieldCounter, ImportRequest, MnemosyneError, WorldBook
 from mnemosyne.formats.cards.card_json import parse_card
-from mnemosyne.formats.macros import fill_names
 from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
+from mnemosyne.formats.worlds.pack import ImportedWorld, join_imports, pack_files
 from mnemosyne.world import load_world_files
 from mnemosyne.world.activation.entries import read_entry
+from mnemosyne.world.activation.macros import fill_names
 from mnemosyne.world.activation.scan import scan
 from mnemosyne.world.activation.values import BookSource, ScanContext, ScannedMessage, WorldInfoSettings
-from mnemosyne.world.imported.pack import ImportedWorld, join_imports, pack_files
 
 KEYS = ("lamp", "灯塔", "/la(m|n)p/i", r"/\bfog\b/", "red lamp")
 

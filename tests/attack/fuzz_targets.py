@@ -33,8 +33,8 @@ from mnemosyne import (
     to_session,
 )
 from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
+from mnemosyne.formats.worlds.pack import ImportedWorld, join_imports, pack_files
 from mnemosyne.world import load_world_files
-from mnemosyne.world.imported.pack import ImportedWorld, join_imports, pack_files
 
 PIECES = (1, 2, 3, 7, 64)
 STATE = {

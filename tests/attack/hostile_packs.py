@@ -58,10 +58,10 @@ _VALUE = re.compile(rb"(?:: |- |, |\[)([^\s,\[\]{}|>][^\n,\[\]{}]*)")
 
 @lru_cache(maxsize=2)
 def sound_pack(locale: str) -> dict[str, bytes]:
-    """Return the files of the pack that `jacquard init` writes, with one template of its own."""
+    """Return the files of the pack that `jacquard author init` writes, with one template of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "pack"
-        call("init", folder, "--locale", locale)
+        call("author", "init", folder, "--locale", locale)
         files = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     return {**files, "templates/night/guidance.j2": b"<guidance>\nrule: owls answer\n{{ goal }}\n</guidance>\n"}
 

@@ -242,12 +242,12 @@ def test_templates_and_replays_keep_to_the_viewer_they_are_asked_for(tmp_path, m
     weave = ["weave", "-s", "s", "--embedder", "none", "--world", folder, "--viewer", "chief", "--json"]
     made = call(*weave, "-i", "Do you remember the lamp?")
     assert len(set(WORD.findall(made.stdout))) >= 2, made.output
-    call("commit", "-s", "s", "--text", "<content>The lamp zq3zq.</content>")
-    assert WORD.findall(call("template", "preview", "-s", "s", "--viewer", "chief").stdout)
+    call("play", "commit", "-s", "s", "--text", "<content>The lamp zq3zq.</content>")
+    assert WORD.findall(call("author", "template", "preview", "-s", "s", "--viewer", "chief").stdout)
     for viewer in ("cook", "smith"):
-        assert not WORD.findall(call("template", "preview", "-s", "s", "--viewer", viewer).stdout)
+        assert not WORD.findall(call("author", "template", "preview", "-s", "s", "--viewer", viewer).stdout)
         Path("other.yaml").write_text(f"viewer: {viewer}\n")
-        done = call("replay", "s", "--config", "other.yaml", "--json")
+        done = call("author", "replay", "s", "--config", "other.yaml", "--json")
         assert "weave it for" in done.output
         again = ["weave", "-s", "s", "--embedder", "none", "--viewer", viewer, "--json", "-i", "And the lamp?"]
         assert not WORD.findall(call(*again).stdout)

@@ -26,7 +26,7 @@ def check(number: int) -> None:
     started, held = process_time(), _peak_megabytes()
     with tempfile.TemporaryDirectory() as name:
         pack, store = write_files(Path(name) / "pack", files), Path(name) / "store"
-        checked = call("validate", pack, codes=(0, 1))
+        checked = call("author", "validate", pack, codes=(0, 1))
         assert checked.exit_code == 0 or checked.output.strip(), "refused without a word"
         for text in INPUTS:
             _play(pack, store, text, own_markup=_has_own_templates(files), fine=checked.exit_code == 0)
@@ -37,7 +37,7 @@ def check(number: int) -> None:
 
 def _play(pack: Path, store: Path, text: str, *, own_markup: bool, fine: bool) -> None:
     said = ("--session", "s", "--store", store, "--world", pack, "--embedder", "none")
-    woven = call("weave", *said, "--input", text, "--json", codes=(0, 1))
+    woven = call("play", "weave", *said, "--input", text, "--json", codes=(0, 1))
     if woven.exit_code:
         assert not fine or own_markup, f"a pack without faults cannot be played: {woven.output}"
         assert "Traceback" not in woven.output
@@ -45,7 +45,7 @@ def _play(pack: Path, store: Path, text: str, *, own_markup: bool, fine: bool) -
     prompt = json.dumps(json.loads(woven.stdout), ensure_ascii=False)
     leaked = [leak for leak in LEAKS if leak in prompt]
     assert not leaked, f"the prompt holds {leaked}"
-    call("commit", "--session", "s", "--store", store, "--text", "<content>So it is.</content>", codes=(0, 1))
+    call("play", "commit", "--session", "s", "--store", store, "--text", "<content>So it is.</content>", codes=(0, 1))
 
 
 def _has_own_templates(files: dict[str, bytes]) -> bool:

@@ -118,7 +118,7 @@ def _check_quests(old: dict[str, Any], new: dict[str, Any]) -> None:
 @lru_cache(maxsize=2)
 def _starter(locale: str) -> WorldPack:
     with tempfile.TemporaryDirectory() as name:
-        call("init", Path(name) / "pack", "--locale", locale)
+        call("author", "init", Path(name) / "pack", "--locale", locale)
         return load_world(Path(name) / "pack")
 
 

@@ -132,7 +132,7 @@ def test_a_first_turn_creates_folders_for_their_owner_alone(tmp_path):
     mask = os.umask(0)
     try:
         said = ("--session", "s", "--store", tmp_path / "store", "--embedder", "none", "--input", "Hello.")
-        call("weave", "--world", Path("examples/whispering_forest/en"), *said)
+        call("play", "weave", "--world", Path("examples/whispering_forest/en"), *said)
     finally:
         os.umask(mask)
     folders = [tmp_path / "store", *(each for each in (tmp_path / "store").iterdir() if each.is_dir())]

@@ -44,13 +44,13 @@ def session(tmp_path, monkeypatch):
     title = "".join(sign for sign in HOSTILE if unicodedata.category(sign) != "Cc")
     pack = {"id": "w", "title": title, "locale": "en", "state": {"hero": {"id": "hero", "gold": 1}}}
     (world / "world.yaml").write_text(yaml.safe_dump(pack))
-    done = call("weave", "-s", "s1", "-i", HOSTILE, "--world", world, "--embedder", "none")
+    done = call("play", "weave", "-s", "s1", "-i", HOSTILE, "--world", world, "--embedder", "none")
     assert done.exit_code == 0, done.output
     assert raw(done.output) == []
-    done = call("commit", "-s", "s1", "--text", f"<content>{HOSTILE}</content>")
+    done = call("play", "commit", "-s", "s1", "--text", f"<content>{HOSTILE}</content>")
     assert done.exit_code == 0, done.output
     assert raw(done.output) == []
-    assert call("weave", "-s", "s1", "-i", HOSTILE + " again", "--embedder", "none").exit_code == 0
+    assert call("play", "weave", "-s", "s1", "-i", HOSTILE + " again", "--embedder", "none").exit_code == 0
 
 
 FACES = [
@@ -101,7 +101,7 @@ def test_json_writes_it_by_numbers_and_reads_back_the_same(session, face):
 
 
 def test_the_page_of_a_turn_shows_it(session):
-    done = call("explain", "-s", "s1", "--html", "page.html")
+    done = call("play", "explain", "-s", "s1", "--html", "page.html")
     assert done.exit_code == 0, done.output
     page = Path("page.html").read_text(encoding="utf-8")
     assert raw(page) == []

@@ -109,7 +109,7 @@ def test_records_and_states_read_as_they_were_written(address, session_id):
 
 @pytest.mark.parametrize("session_id", [*SESSIONS, "en-rests"])
 def test_every_prompt_comes_out_again_byte_for_byte(address, session_id):
-    turns = json.loads(run("replay", "--session", session_id, "--store", address, "--json").stdout)["turns"]
+    turns = json.loads(run("author", "replay", "--session", session_id, "--store", address, "--json").stdout)["turns"]
     assert turns
     assert all(turn["same"] and not turn["faults"] for turn in turns)
 
@@ -152,7 +152,7 @@ def test_a_turn_that_waits_is_answered_from_its_record(address):
 
 @pytest.mark.parametrize("pack", ["zh", "en"])
 def test_a_pack_is_still_a_good_pack(pack):
-    run("validate", DATA / "packs" / pack)
+    run("author", "validate", DATA / "packs" / pack)
 
 
 # The conversion itself
@@ -160,20 +160,20 @@ def test_a_pack_is_still_a_good_pack(pack):
 
 @pytest.mark.parametrize("old_address", ["sqlite", "postgres"], indirect=True)
 def test_nothing_is_converted_unless_asked_and_the_refusal_says_how(old_address):
-    told = " ".join(run("history", "--session", "en-classic", "--store", old_address, code=1).output.split())
+    told = " ".join(run("play", "history", "--session", "en-classic", "--store", old_address, code=1).output.split())
     assert f"revision {BASELINE}, and this release reads revision {REVISION}" in told
-    assert "jacquard migrate " in told
-    told = json.loads(run("doctor", "--store", old_address, "--embedder", "none", "--json").stdout)
+    assert "jacquard operate migrate " in told
+    told = json.loads(run("operate", "doctor", "--store", old_address, "--embedder", "none", "--json").stdout)
     assert "migration_pending" in [each["code"] for each in told["findings"]]
     assert told["revisions"] == [BASELINE, REVISION]
 
 
 @pytest.mark.parametrize("old_address", ["sqlite", "postgres"], indirect=True)
 def test_the_command_says_what_it_did_and_a_second_time_does_nothing(old_address):
-    done = json.loads(run("migrate", old_address, "--json").stdout)
+    done = json.loads(run("operate", "migrate", old_address, "--json").stdout)
     assert (done["before"], done["after"], done["left"]) == (BASELINE, REVISION, [])
     assert any("fingerprint" in each and each.endswith(": 1") for each in done["changes"])
-    assert "already; nothing was done" in run("migrate", "--store", old_address).output
+    assert "already; nothing was done" in run("operate", "migrate", "--store", old_address).output
 
 
 def tables_of(file: Path) -> dict[str, str]:
@@ -230,7 +230,7 @@ SQL = pytest.mark.parametrize("old_address", ["sqlite", "postgres"], indirect=Tr
 def test_a_conversion_that_is_killed_changes_nothing(old_address):
     stopped = subprocess.run([sys.executable, "-c", STOPPED, old_address], check=False)
     assert stopped.returncode == 9
-    with pytest.raises(StoreUnavailableError, match="jacquard migrate"):
+    with pytest.raises(StoreUnavailableError, match="jacquard operate migrate"):
         open_once(old_address)
     assert migrate_store(old_address).before == BASELINE
 
@@ -250,11 +250,13 @@ def test_a_backup_of_the_baseline_is_converted_and_then_restored(tmp_path):
     with closing(sqlite3.connect(backup, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     write_digest(backup)
-    with pytest.raises(StoreUnavailableError, match="jacquard migrate"):
+    with pytest.raises(StoreUnavailableError, match="jacquard operate migrate"):
         restore_store(backup, str(tmp_path / "new"))
-    assert json.loads(run("migrate", backup, "--json").stdout)["after"] == REVISION
+    assert json.loads(run("operate", "migrate", backup, "--json").stdout)["after"] == REVISION
     restore_store(backup, str(tmp_path / "newer"))
-    turns = json.loads(run("replay", "--session", "en-rests", "--store", tmp_path / "newer", "--json").stdout)["turns"]
+    turns = json.loads(
+        run("author", "replay", "--session", "en-rests", "--store", tmp_path / "newer", "--json").stdout
+    )["turns"]
     assert all(turn["same"] for turn in turns)
 
 
@@ -265,7 +267,7 @@ def test_what_is_too_old_or_newer_is_refused_and_left_alone(tmp_path, revision, 
         connection.execute("UPDATE store_revision SET revision = ?", (revision,))
         connection.commit()
     before = file.read_bytes()
-    assert told in run("migrate", "--store", tmp_path, code=1).output
+    assert told in run("operate", "migrate", "--store", tmp_path, code=1).output
     with suppress(FileNotFoundError):
         assert not (tmp_path / "store.db-wal").read_bytes()
     assert file.read_bytes() == before

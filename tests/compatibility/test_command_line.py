@@ -9,10 +9,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
+from cli_calls import find_command
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from jacquard.cli.app import app
+from jacquard.cli.app import FORMER_NAMES, GROUPS, app
 
 HERE = Path(__file__).parent
 WORLD = HERE / "baseline" / "packs" / "en"
@@ -80,8 +81,9 @@ def missing(old, new, path=""):
             yield f"{path} {name}"
 
 
-def tree_of(command):
-    """Return a command with its options and its own commands, as JSON values."""
+def tree_of(old, *path):
+    """Return the command of a path with its options, and those of its commands that `old` names, as JSON values."""
+    command = find_command(*path)
     params = [
         {
             "name": each.name,
@@ -90,12 +92,33 @@ def tree_of(command):
         }
         for each in command.params
     ]
-    inner = {name: tree_of(each) for name, each in sorted(getattr(command, "commands", {}).items())}
-    return {"params": params, "commands": inner}
+    inner = old.get("commands", {}) if isinstance(command, TyperGroup) else {}
+    known = {name: each for name, each in inner.items() if find_command(*path, name) is not None}
+    return {"params": params, "commands": {name: tree_of(each, *path, name) for name, each in known.items()}}
 
 
 def test_no_command_and_no_option_is_gone():
-    assert list(missing(COMMANDS, tree_of(get_command(app)))) == []
+    assert list(missing(COMMANDS, tree_of(COMMANDS))) == []
+
+
+def test_every_command_can_be_called_by_its_former_name_too():
+    former = {*COMMANDS["commands"]} - {*GROUPS}
+    assert former <= FORMER_NAMES
+    for name in former:
+        done = CliRunner().invoke(app, [name, "--help"])
+        (group,) = (group for group, each in GROUPS.items() if name in each.commands)
+        renamed = CliRunner().invoke(app, [group, name, "--help"])
+        assert done.exit_code == renamed.exit_code == 0
+        assert (
+            done.stderr
+            == f"`jacquard {name}` is now `jacquard {group} {name}`; the former name goes with the next release.\n"
+        )
+        assert done.stdout == renamed.stdout.replace(f"jacquard {group} {name}", f"jacquard {name}", 1)
+
+
+def test_a_former_name_says_nothing_where_a_program_reads(tmp_path):
+    done = CliRunner().invoke(app, ["sessions", "--store", str(tmp_path), "--json"])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "[]\n", "")
 
 
 @pytest.fixture(scope="module")

@@ -327,7 +327,7 @@ def test_the_command_line_forks_switches_and_shows_states(
         return done.stdout if code == 0 else done.output
 
     def coins(*args: str) -> int:
-        value = json.loads(run("state", "--session", "s", "--json", *args))["hero"]["gold"]
+        value = json.loads(run("play", "state", "--session", "s", "--json", *args))["hero"]["gold"]
         return value[0] if isinstance(value, list) else value
 
     world = str(FORESTS / story.language)
@@ -346,24 +346,24 @@ def test_the_command_line_forks_switches_and_shows_states(
     )
     turn = json.loads(run(*weave, story.asked))["turn_id"]
     start = coins()
-    run("commit", "--session", "s", "--text", reply("a", ["SUB", "hero.gold", 5]))
+    run("play", "commit", "--session", "s", "--text", reply("a", ["SUB", "hero.gold", 5]))
     assert coins() == start - 5
     assert coins("--turn", LAST) == start
-    forked = json.loads(run("fork", "--session", "s", "--at", LAST, "--name", "swipe", "--json"))
+    forked = json.loads(run("play", "fork", "--session", "s", "--at", LAST, "--name", "swipe", "--json"))
     assert (forked["branch_id"], forked["turn_id"], forked["depth"]) == ("swipe", LAST, 40)
     assert coins() == start
     assert coins("--branch", "main") == start - 5
     again = json.loads(run(*weave, story.asked))["turn_id"]
     assert again != turn
-    run("commit", "--session", "s", "--text", reply("b", ["SUB", "hero.gold", 1]))
+    run("play", "commit", "--session", "s", "--text", reply("b", ["SUB", "hero.gold", 1]))
     assert coins() == start - 1
-    branches = json.loads(run("history", "--session", "s", "--json"))["branches"]
+    branches = json.loads(run("play", "history", "--session", "s", "--json"))["branches"]
     assert [branch["branch_id"] for branch in branches] == ["swipe", "main"]
-    assert json.loads(run("switch", "--session", "s", "--name", "main", "--json"))["turn_id"] == turn
+    assert json.loads(run("play", "switch", "--session", "s", "--name", "main", "--json"))["turn_id"] == turn
     assert coins() == start - 5
     assert coins("--turn", again) == start - 1
-    assert "start" not in run("fork", "--session", "s", "--at", "start", "--name", "anew")
-    assert "nowhere" in run("switch", "--session", "s", "--name", "nowhere", code=1)
-    run("fork", "--session", "s", "--at", LAST, "--name", "swipe", code=1)
-    run("fork", "--session", "s", "--at", "t999", "--name", "x", code=1)
-    run("state", "--session", "s", "--turn", "t999", code=1)
+    assert "start" not in run("play", "fork", "--session", "s", "--at", "start", "--name", "anew")
+    assert "nowhere" in run("play", "switch", "--session", "s", "--name", "nowhere", code=1)
+    run("play", "fork", "--session", "s", "--at", LAST, "--name", "swipe", code=1)
+    run("play", "fork", "--session", "s", "--at", "t999", "--name", "x", code=1)
+    run("play", "state", "--session", "s", "--turn", "t999", code=1)

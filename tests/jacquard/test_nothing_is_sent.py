@@ -90,7 +90,7 @@ from jacquard.client import RemoteEngine
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{free.getsockname()[1]}"
-serve = [sys.executable, "-m", "jacquard", "serve", "--store", "store", "--embedder", "none", "--upstream", server]
+serve = [sys.executable, "-m", "jacquard", "operate", "serve", "--store", "store", "--embedder", "none", "--upstream", server]
 service = subprocess.Popen([*serve, "--port", address.rpartition(":")[2]])
 async def main():
     async with httpx.AsyncClient() as client:

@@ -46,8 +46,19 @@ def run(tmp_path, monkeypatch):
 @pytest.fixture
 def page(run):
     """Return the page of a turn with a hostile input."""
-    run("weave", "--world", FOREST, "--session", "s", "--embedder", "none", "--input", f"The temple key? {HOSTILE}")
-    run("explain", "--session", "s", "--html", "turn.html")
+    run(
+        "play",
+        "weave",
+        "--world",
+        FOREST,
+        "--session",
+        "s",
+        "--embedder",
+        "none",
+        "--input",
+        f"The temple key? {HOSTILE}",
+    )
+    run("play", "explain", "--session", "s", "--html", "turn.html")
     return Path("turn.html").read_text(encoding="utf-8")
 
 
@@ -75,17 +86,17 @@ def test_the_page_loads_nothing(page):
 
 
 def test_the_same_turn_gives_the_same_page(run, page):
-    run("explain", "--session", "s", "--html", "again.html")
+    run("play", "explain", "--session", "s", "--html", "again.html")
     assert Path("again.html").read_text(encoding="utf-8") == page
 
 
 def test_html_goes_with_no_other_form(run, page):
-    done = run("explain", "--session", "s", "--html", "turn.html", "--find", "key", code=2)
+    done = run("play", "explain", "--session", "s", "--html", "turn.html", "--find", "key", code=2)
     assert "Give --html alone" in done.stderr
 
 
 def test_a_page_that_cannot_be_written_is_named(run, page):
-    done = run("explain", "--session", "s", "--html", "missing/turn.html", code=1)
+    done = run("play", "explain", "--session", "s", "--html", "missing/turn.html", code=1)
     assert "missing/turn.html cannot be written" in done.stderr
 
 

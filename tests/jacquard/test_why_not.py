@@ -141,10 +141,12 @@ def test_the_command_line_answers_and_finds_what_is_not_in_the_prompt(tmp_path, 
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    call("weave", "--world", str(pack), "--input", QUESTION)
-    assert "condition: mill.open == True did not hold: it was False." in call("explain", "--why-not", "lore_cellar")
-    assert "viewer: Only mira may know it" in call("explain", "--find", "Jost the miller is a duke")
-    told = json.loads(call("explain", "--why-not", "lore_jost", "--json"))
+    call("play", "weave", "--world", str(pack), "--input", QUESTION)
+    assert "condition: mill.open == True did not hold: it was False." in call(
+        "play", "explain", "--why-not", "lore_cellar"
+    )
+    assert "viewer: Only mira may know it" in call("play", "explain", "--find", "Jost the miller is a duke")
+    told = json.loads(call("play", "explain", "--why-not", "lore_jost", "--json"))
     assert [each["code"] for each in told["why_not"]] == ["shown"]
 
 

@@ -483,44 +483,44 @@ def run(tmp_path, monkeypatch):
 
 def test_the_commands_show_it(run):
     options = ("--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
-    woven = run("weave", "--world", "mill", *options)
+    woven = run("play", "weave", "--world", "mill", *options)
     assert "world info: 2 entries set off, 2 shown" in woven
     assert "lore_key  铜钥匙" in woven
-    explained = run("explain")
+    explained = run("play", "explain")
     assert "constant: It is constant" in explained
-    report = json.loads(run("explain", "--json"))["report"]
+    report = json.loads(run("play", "explain", "--json"))["report"]
     assert [each["entry_id"] for each in report["activation"]] == ["lore_mill", "lore_key"]
-    origin = json.loads(run("explain", "--find", "打开地窖", "--json"))["origins"][0]
+    origin = json.loads(run("play", "explain", "--find", "打开地窖", "--json"))["origins"][0]
     assert (origin["decision"]["source"], origin["uri"]) == (
         "world_info:磨坊志",
         "mnemosyne://world:mill/lore/lore_key",
     )
-    assert "铜钥匙打开地窖。" in run("source", origin["uri"])
+    assert "铜钥匙打开地窖。" in run("memory", "source", origin["uri"])
     assert "旧稿" not in woven
-    run("commit", "--session", "s", "--text", "<content>在地窖里。</content>")
-    assert json.loads(run("replay", "--session", "s", "--json"))["turns"][0]["same"]
+    run("play", "commit", "--session", "s", "--text", "<content>在地窖里。</content>")
+    assert json.loads(run("author", "replay", "--session", "s", "--json"))["turns"][0]["same"]
 
 
 def test_what_if_keeps_world_info(run):
-    run("weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
-    run("commit", "--session", "s", "--text", "<content>在地窖里。</content>")
+    run("play", "weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
+    run("play", "commit", "--session", "s", "--text", "<content>在地窖里。</content>")
     Path("other.yaml").write_text("layout: cache_first\nactivation: recall\n", encoding="utf-8")
-    told = json.loads(run("replay", "--session", "s", "--config", "other.yaml", "--json"))
+    told = json.loads(run("author", "replay", "--session", "s", "--config", "other.yaml", "--json"))
     assert told["settings"] == {"played": ["layout"], "not_played": ["activation"]}
     # Every entry stays in the prompt, in the places of the other layout.
     assert (told["turns"][0]["decisions"], told["turns"][0]["moved"], told["turns"][0]["fault"]) == ([], True, "")
 
 
 def test_a_preview_of_a_recorded_turn_is_the_recorded_prompt(run):
-    run("weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
-    preview = run("template", "preview", "--session", "s")
+    run("play", "weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
+    preview = run("author", "template", "preview", "--session", "s")
     assert preview.count("磨坊只在夜里转动。") == 1
     assert preview.count("铜钥匙打开地窖。") == 1
-    assert "same prompt" in run("template", "preview", "--session", "s")
+    assert "same prompt" in run("author", "template", "preview", "--session", "s")
 
 
 def test_compare_shows_both_ways_side_by_side(run):
-    run("weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "你好。")
+    run("play", "weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "你好。")
     options = ("lore", "compare", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
     found = json.loads(run(*options, "--json"))
     assert found["activation"] == "sillytavern"
@@ -536,10 +536,12 @@ def test_compare_shows_both_ways_side_by_side(run):
     text = run(*options)
     assert "SillyTavern" in text
     assert "not_set_off" in text
-    history = json.loads(run("history", "--session", "s", "--json"))
+    history = json.loads(run("play", "history", "--session", "s", "--json"))
     assert "铜钥匙在哪里" not in json.dumps(history, ensure_ascii=False)
     # What a comparison says is what the turn does.
-    report = json.loads(run("weave", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?", "--json"))
+    report = json.loads(
+        run("play", "weave", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?", "--json")
+    )
     by_rules = {name for name, each in told.items() if each["sillytavern"]["chosen"]}
     assert {each["entry_id"] for each in report["report"]["activation"] if each["chosen"]} == by_rules
     assert report["turn_id"] == found["turn_id"]

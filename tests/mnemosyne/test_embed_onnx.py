@@ -131,7 +131,7 @@ def test_the_fingerprint_follows_what_the_folder_holds(tmp_path):
 
 def test_what_is_no_export_is_named_with_the_command_that_makes_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(EmbedderUnavailableError, match=f"jacquard embedder export {PACKAGE}"):
+    with pytest.raises(EmbedderUnavailableError, match=f"jacquard operate embedder export {PACKAGE}"):
         open_embedder(f"onnx:{PACKAGE}")
     with pytest.raises(EmbedderUnavailableError, match="no_such_model"):
         open_embedder("onnx:no_such_model")

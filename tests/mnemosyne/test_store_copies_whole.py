@@ -185,7 +185,7 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path):
         backup.commit()
     write_digest(tmp_path / "one.backup")
     with zipfile.ZipFile(tmp_path / "files.backup", "w") as archive:
-        archive.writestr("digests.json", b'{"program": "jacquard backup of files", "format": 2, "files": {}}')
+        archive.writestr("digests.json", b'{"program": "jacquard operate backup of files", "format": 2, "files": {}}')
     for file, place in (("one.backup", "new"), ("files.backup", f"file:{tmp_path / 'new'}")):
         with pytest.raises(StoreUnavailableError, match="newer release"):
             restore_store(tmp_path / file, place if place.startswith("file:") else str(tmp_path / place))
@@ -235,7 +235,7 @@ def test_a_path_out_of_the_store_is_refused(tmp_path):
         archive.writestr("../out.txt", b"x")
         archive.writestr(
             "digests.json",
-            b'{"program": "jacquard backup of files", "format": 1, "files": {"../out.txt": "0"}}',
+            b'{"program": "jacquard operate backup of files", "format": 1, "files": {"../out.txt": "0"}}',
         )
     with pytest.raises(StoreUnavailableError, match="outside"):
         restore_store(tmp_path / "bad.backup", f"file:{tmp_path / 'new'}")

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from evals.play.script.reading import find_plays, read_play
 from evals.play.script.values import Failure, Fork, GivenEvidence, Play, Switch, ToolResult
 from jacquard import ContextEngine, RuntimeConfig, load_config, open_runtime, turn_to_json
-from jacquard.cli.app import app
+from jacquard.cli.app import GROUPS, app
 from jacquard.testing.server import ScriptedRequest, ScriptedServer
 from mnemosyne import EvidenceSource, EvidenceType, SourceKind, ToolCall
 from mnemosyne.core import codec
@@ -248,7 +248,8 @@ _PLAIN = {"export", "doc export"}
 def ask(arguments: list[str], more: list[str]) -> dict[str, Any]:
     """Run a command as a user types it; return its exit code and what it printed, JSON as a value."""
     fixed.step()
-    done = CliRunner().invoke(app, [*arguments, *more])
+    group = [name for name, each in GROUPS.items() if arguments[0] in each.commands]
+    done = CliRunner().invoke(app, [*group, *arguments, *more])
     try:
         printed: Any = json.loads(done.stdout)
     except ValueError:

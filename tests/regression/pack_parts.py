@@ -82,9 +82,9 @@ def call(*args: object, code: int = 0):
 def weave(text: str, *more: object, session: str = "s", store: object = "store"):
     """Prepare a turn and return it as JSON has it."""
     options = ("--session", session, "--store", store, "--input", text, "--embedder", "none", "--json")
-    return json.loads(call("weave", *options, *more).stdout)
+    return json.loads(call("play", "weave", *options, *more).stdout)
 
 
 def commit(text: str = "<content>It does.</content>", *more: object, session: str = "s", store: object = "store"):
     """Commit a reply."""
-    return call("commit", "--session", session, "--store", store, "--text", text, *more)
+    return call("play", "commit", "--session", session, "--store", store, "--text", text, *more)

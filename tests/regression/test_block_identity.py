@@ -508,52 +508,52 @@ def test_from_a_pack_through_the_command_line(run, tmp_path, layout):
     told["curation"] = {"fallback_limit": 20, "relevance_floor": 0, "flesh_tokens": 20_000, "deadline_ms": 600_000}
     told["budget"] = {"max_input_tokens": 60_000}
     config.write_text(yaml.safe_dump(told), encoding="utf-8")
-    run("validate", pack)
+    run("author", "validate", pack)
     args = ("--session", SESSION, "--world", pack, "--config", config)
-    turn = json.loads(run("weave", *args, "--embedder", "none", "--json", "--input", INPUT))
+    turn = json.loads(run("play", "weave", *args, "--embedder", "none", "--json", "--input", INPUT))
     whole = "\n".join(message["content"] for message in turn["messages"])
     assert whole.count(INPUT) == 1
     kept = Counter(
         d["block_id"] for d in turn["report"]["decisions"] if d["kind"] == "template" and d["code"] == "must"
     )
     assert kept == Counter(MUST)
-    spent = json.loads(run("explain", "--json"))["tokens_by_block"]
+    spent = json.loads(run("play", "explain", "--json"))["tokens_by_block"]
     assert sum(spent.values()) == turn["report"]["budget"]["used_tokens"]
     assert {d["block_id"]: d["tokens"] for d in turn["report"]["decisions"] if d["action"] == "kept"} == {
         name: tokens for name, tokens in spent.items() if name != "frame"
     }
     for kind, own, chain in (("lore", LORE, "memory"), ("directive", DIRECTIVES, "directive")):
         for place, name in enumerate(own):
-            (origin,) = json.loads(run("explain", "--find", marker(kind, place) + " ", "--json"))["origins"]
+            (origin,) = json.loads(run("play", "explain", "--find", marker(kind, place) + " ", "--json"))["origins"]
             assert origin["decision"]["kind"] == origin["span"]["kind"] == chain
             address = origin["uri"]
-            assert json.loads(run("source", address))["entry_id"] == name
+            assert json.loads(run("memory", "source", address))["entry_id"] == name
             if kind == "lore":
                 assert origin["candidate"]["uri"] == address
-    (origin,) = json.loads(run("explain", "--find", "zqinjection0 ", "--json"))["origins"]
+    (origin,) = json.loads(run("play", "explain", "--find", "zqinjection0 ", "--json"))["origins"]
     assert (origin["decision"]["kind"], origin["uri"]) == ("injection", "")
-    (origin,) = json.loads(run("explain", "--find", INPUT, "--json"))["origins"]
+    (origin,) = json.loads(run("play", "explain", "--find", INPUT, "--json"))["origins"]
     assert (origin["decision"]["kind"], origin["span"]["block_id"]) == ("input", "user_input")
-    (origin,) = json.loads(run("explain", "--find", "location: jetty", "--json"))["origins"]
+    (origin,) = json.loads(run("play", "explain", "--find", "location: jetty", "--json"))["origins"]
     assert (origin["decision"]["block_id"], origin["template"]) == ("status", "chat/status.j2")
-    run("commit", "--session", SESSION, "--text", "Tall.")
-    (again,) = json.loads(run("replay", "--json"))["turns"]
+    run("play", "commit", "--session", SESSION, "--text", "Tall.")
+    (again,) = json.loads(run("author", "replay", "--json"))["turns"]
     assert again["same"]
     assert again["templates"]["blocks"] == []
-    shown = json.loads(run("template", "preview", "--world", pack, "--session", SESSION, "--json"))
+    shown = json.loads(run("author", "template", "preview", "--world", pack, "--session", SESSION, "--json"))
     assert shown["messages"] == turn["messages"]
     assert {row["block_id"]: row["tokens"] for row in shown["blocks"]} == {
         name: tokens for name, tokens in spent.items() if name != "frame"
     }
-    run("doc", "export", SESSION, "--out", tmp_path / "session.json")
-    run("doc", "validate", tmp_path / "session.json")
+    run("operate", "doc", "export", SESSION, "--out", tmp_path / "session.json")
+    run("operate", "doc", "validate", tmp_path / "session.json")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_pack_may_still_write_its_own_status(run, tmp_path, layout):
     pack = write_pack(tmp_path / "pack", template="<status>\nzqown {{ status.location }}\n</status>\n")
     args = ("--session", SESSION, "--world", pack, "--layout", layout, "--embedder", "none", "--json")
-    turn = json.loads(run("weave", *args, "--input", INPUT))
+    turn = json.loads(run("play", "weave", *args, "--input", INPUT))
     (own,) = [d for d in turn["report"]["decisions"] if d["block_id"] == "status"]
     assert (own["kind"], own["action"]) == ("template", "kept")
     assert sum(message["content"].count("zqown jetty") for message in turn["messages"]) == 1
@@ -563,23 +563,23 @@ def test_what_was_recorded_without_kinds_plays_on(run, tmp_path):
     """A store of a release in which all ids shared one namespace: its turns come out byte for byte, and new ones are whole."""
     shutil.copytree(DATA / "store_before_block_kinds", tmp_path / "old")
     pack, store = DATA / "pack_block_ids", ("--store", f"file:{tmp_path / 'old'}")
-    run("migrate", *store)
-    assert "2 of 2 recorded turns came out byte for byte" in run("replay", *store)
-    old = json.loads(run("explain", "--json", *store))["report"]
+    run("operate", "migrate", *store)
+    assert "2 of 2 recorded turns came out byte for byte" in run("author", "replay", *store)
+    old = json.loads(run("play", "explain", "--json", *store))["report"]
     assert {d["kind"] for d in old["decisions"]} == {""}
-    (origin, *_) = json.loads(run("explain", "--find", "ninety steps", "--json", *store))["origins"]
+    (origin, *_) = json.loads(run("play", "explain", "--find", "ninety steps", "--json", *store))["origins"]
     assert origin["uri"] == "mnemosyne://world:isle/lore/active_quests"
     assert origin["candidate"]["entry_id"] == "active_quests"
-    run("commit", "--session", SESSION, "--world", pack, "--text", "On.", *store)
+    run("play", "commit", "--session", SESSION, "--world", pack, "--text", "On.", *store)
     args = ("--session", SESSION, "--world", pack, "--layout", "cache_first", "--embedder", "none", *store)
-    turn = json.loads(run("weave", *args, "--json", "--input", "What do stairs, bell and cellar look like?"))
+    turn = json.loads(run("play", "weave", *args, "--json", "--input", "What do stairs, bell and cellar look like?"))
     must = Counter(
         d["block_id"] for d in turn["report"]["decisions"] if d["code"] == "must" and d["kind"] == "template"
     )
     assert must == Counter(MUST)
-    run("commit", "--session", SESSION, "--world", pack, "--text", "Old.", *store)
-    assert "4 of 4 recorded turns came out byte for byte" in run("replay", *store)
+    run("play", "commit", "--session", SESSION, "--world", pack, "--text", "Old.", *store)
+    assert "4 of 4 recorded turns came out byte for byte" in run("author", "replay", *store)
     other = tmp_path / "other.yaml"
     other.write_text("layout: classic\nhistory: {max_messages: 2}\n", encoding="utf-8")
-    played = json.loads(run("replay", "--config", other, "--json", *store))
+    played = json.loads(run("author", "replay", "--config", other, "--json", *store))
     assert all(not each["fault"] for each in played["turns"])

@@ -132,6 +132,7 @@ LONG = [pytest.param(name, marks=pytest.mark.full) for name in ("pyarrow", "torc
 @pytest.mark.parametrize("package", ["lancedb", "litellm", *LONG])
 def test_each_package_may_be_missing_alone(run, package):
     done = run(
+        "play",
         "weave",
         "--world",
         PACK,
@@ -152,9 +153,9 @@ def test_each_package_may_be_missing_alone(run, package):
 def test_vectors_are_held_in_memory_where_a_model_is_there(run, tmp_path):
     corpus = talk(tmp_path, 600)
     # Without LanceDB no process finds the vectors of another: the second makes them.
-    run("import", corpus, "--session", "s", "--embedder", "none", lacking=LANCE)
+    run("memory", "import", corpus, "--session", "s", "--embedder", "none", lacking=LANCE)
     codes, selected = turn(
-        run("weave", "--session", "s", "--input", "Where are the goats of house 8?", "--json", lacking=LANCE)
+        run("play", "weave", "--session", "s", "--input", "Where are the goats of house 8?", "--json", lacking=LANCE)
     )
     assert codes == []
     assert selected
@@ -168,7 +169,9 @@ def test_a_large_memory_says_what_keeps_it_on_disk(run, run_all, tmp_path):
     told = {each["code"]: each["detail"] for each in found["report"]["degradations"]}
     assert set(told) == {"no_embedder", "index_in_memory"}
     assert EXTRA in told["index_in_memory"]
-    with_lance = run("weave", "--session", "s", "--input", "And boats?", "--embedder", "none", "--json", lacking=())
+    with_lance = run(
+        "play", "weave", "--session", "s", "--input", "And boats?", "--embedder", "none", "--json", lacking=()
+    )
     assert turn(with_lance)[0] == ["no_embedder"]
 
 
@@ -176,10 +179,10 @@ def test_an_erasure_removes_an_index_that_another_installation_left(run, tmp_pat
     corpus = tmp_path / "corpus.jsonl"
     secret = "The quicksilver ledger lies behind the old brewery wall."
     corpus.write_text(json.dumps({"id": "d1", "chain": "history", "speaker": "Ann", "text": secret}))
-    run("import", corpus, "--session", "s", "--embedder", "none", lacking=())
+    run("memory", "import", corpus, "--session", "s", "--embedder", "none", lacking=())
     index = tmp_path / ".jacquard" / "index"
     assert list(index.glob("session_s_*.lance"))
-    run("erase", "--session", "s")
+    run("memory", "erase", "--session", "s")
     assert not list(index.glob("session_s_*"))
     files = [each for each in index.rglob("*") if each.is_file()]
     assert not [each for each in files if b"quicksilver" in each.read_bytes()]

@@ -41,7 +41,7 @@ def corpus(folder: Path, talk=TALK, roles=(), session="talk", name="corpus.jsonl
 
 
 def roles_of(run, session="talk"):
-    turns = json.loads(run("history", "--session", session, "--json").stdout)["turns"]
+    turns = json.loads(run("play", "history", "--session", session, "--json").stdout)["turns"]
     return [message["role"] for each in turns for message in each["messages"]]
 
 
@@ -57,7 +57,7 @@ def roles_of(run, session="talk"):
     ],
 )
 def test_roles_come_from_the_file_the_options_or_a_rule_that_is_told(run, tmp_path, options, roles, expected, said):
-    done = run("import", corpus(tmp_path, roles=roles), "--embedder", "none", *options)
+    done = run("memory", "import", corpus(tmp_path, roles=roles), "--embedder", "none", *options)
     assert said in done.stderr
     assert ("--user NAME" in done.stderr) == ("first speaker" in said)
     assert [role[0] for role in roles_of(run)] == list(expected)
@@ -76,36 +76,38 @@ def test_roles_come_from_the_file_the_options_or_a_rule_that_is_told(run, tmp_pa
 )
 def test_names_that_everybody_uses_are_understood(run, tmp_path, names, expected):
     talk = [(name, f"Words {n}.") for n, name in enumerate(names)]
-    run("import", corpus(tmp_path, talk), "--embedder", "none", "--json")
+    run("memory", "import", corpus(tmp_path, talk), "--embedder", "none", "--json")
     assert [role[0] for role in roles_of(run)] == list(expected)
 
 
 def test_a_name_that_does_not_speak_and_a_role_that_is_none_are_errors(run, tmp_path):
-    done = run("import", corpus(tmp_path), "--user", "Anne", "--embedder", "none", code=1)
+    done = run("memory", "import", corpus(tmp_path), "--user", "Anne", "--embedder", "none", code=1)
     assert "'Anne' is no speaker in it; did you mean 'Ann'? Its speakers: 'Bea', 'Ann'." in done.stderr
-    assert json.loads(run("import", corpus(tmp_path), "--embedder", "none", "--json").stdout) == {
+    assert json.loads(run("memory", "import", corpus(tmp_path), "--embedder", "none", "--json").stdout) == {
         "sessions": {"talk": 3}
     }
-    done = run("import", corpus(tmp_path, roles=("narrator",)), "--session", "new", code=1)
+    done = run("memory", "import", corpus(tmp_path, roles=("narrator",)), "--session", "new", code=1)
     assert ":1: role: is 'narrator'; it must be user or assistant" in done.stderr
     lore = tmp_path / "lore.jsonl"
     lore.write_text(json.dumps({"id": "l", "chain": "lore", "text": "A gate.", "role": "gatekeeper"}))
-    run("import", lore, "--session", "lore", "--embedder", "none")
+    run("memory", "import", lore, "--session", "lore", "--embedder", "none")
     for option in ("--user", "--assistant", "--only"):
-        assert run("import", PACK, option, "Ann", code=2)
+        assert run("memory", "import", PACK, option, "Ann", code=2)
 
 
 def test_imported_again_a_session_keeps_its_roles_and_says_so(run, tmp_path):
-    run("import", corpus(tmp_path), "--embedder", "none")
-    done = run("import", corpus(tmp_path, [*TALK, ("Ann", "And a cow.")]), "--user", "Ann", "--embedder", "none")
+    run("memory", "import", corpus(tmp_path), "--embedder", "none")
+    done = run(
+        "memory", "import", corpus(tmp_path, [*TALK, ("Ann", "And a cow.")]), "--user", "Ann", "--embedder", "none"
+    )
     assert "session talk was there: the turns that it had keep their speakers' roles" in done.stderr
     assert roles_of(run) == ["user", "assistant", "user", "user"]
 
 
 def test_a_corpus_goes_on_in_a_world(run, tmp_path):
-    run("import", corpus(tmp_path), "--session", "s", "--world", PACK, "--user", "Ann", "--embedder", "none")
+    run("memory", "import", corpus(tmp_path), "--session", "s", "--world", PACK, "--user", "Ann", "--embedder", "none")
     check_world(run, "s")
-    assert json.loads(run("import", corpus(tmp_path), "--session", "s", "--world", PACK, "--json").stdout)[
+    assert json.loads(run("memory", "import", corpus(tmp_path), "--session", "s", "--world", PACK, "--json").stdout)[
         "sessions"
     ] == {"s": 4}, "the input that waited for its reply counts"
 
@@ -113,19 +115,22 @@ def test_a_corpus_goes_on_in_a_world(run, tmp_path):
 @pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])
 def test_a_session_that_never_had_a_pack_adopts_one(run, tmp_path, store, request):
     where = {"sqlite": "folder", "file": "file:plain"}.get(store) or request.getfixturevalue("postgres_url")
-    run("import", corpus(tmp_path), "--session", "s", "--embedder", "none", "--store", where)
+    run("memory", "import", corpus(tmp_path), "--session", "s", "--embedder", "none", "--store", where)
     before = json.loads(
-        run("weave", "--session", "s", "--input", "goats?", "--store", where, "--embedder", "none", "--json").stdout
+        run(
+            "play", "weave", "--session", "s", "--input", "goats?", "--store", where, "--embedder", "none", "--json"
+        ).stdout
     )
-    assert json.loads(run("state", "--session", "s", "--store", where, "--json").stdout) == {}
+    assert json.loads(run("play", "state", "--session", "s", "--store", where, "--json").stdout) == {}
     check_world(run, "s", "--store", where)
-    run("replay", before["report"]["turn_id"], "--session", "s", "--store", where)
-    run("import", corpus(tmp_path), "--session", "s", "--embedder", "none", "--store", where)
+    run("author", "replay", before["report"]["turn_id"], "--session", "s", "--store", where)
+    run("memory", "import", corpus(tmp_path), "--session", "s", "--embedder", "none", "--store", where)
 
 
 def check_world(run, session, *store):
     turn = json.loads(
         run(
+            "play",
             "weave",
             "--world",
             PACK,
@@ -143,17 +148,19 @@ def check_world(run, session, *store):
     prompt = turn["text"]
     for part in ("<active_quests>", "<status>", "three goats in Porto"):
         assert part in prompt
-    state = json.loads(run("state", "--session", session, *store, "--json").stdout)
+    state = json.loads(run("play", "state", "--session", session, *store, "--json").stdout)
     assert state["quests"]
     later = json.loads(
-        run("weave", "--session", session, "--input", "And then?", *store, "--embedder", "none", "--json").stdout
+        run(
+            "play", "weave", "--session", session, "--input", "And then?", *store, "--embedder", "none", "--json"
+        ).stdout
     )
     assert "<active_quests>" in later["text"]
 
 
 def test_a_session_of_another_world_is_refused(run, tmp_path):
-    run("init", "mine")
-    run("import", "mine", "--session", "s", "--embedder", "none")
+    run("author", "init", "mine")
+    run("memory", "import", "mine", "--session", "s", "--embedder", "none")
     for words in (("weave", "--session", "s", "--input", "hi"), ("import", corpus(tmp_path), "--session", "s")):
         done = run(*words, "--world", PACK, "--embedder", "none", code=1)
         assert "lives in world" in done.stderr

@@ -1,4 +1,4 @@
-"""`jacquard init` writes a pack into a new or an empty folder, and nothing into any other."""
+"""`jacquard author init` writes a pack into a new or an empty folder, and nothing into any other."""
 
 from __future__ import annotations
 

@@ -168,13 +168,13 @@ def test_the_commands_tell_of_a_message_that_is_too_long_before_they_start_a_ses
 
 
 def test_commit_tells_of_a_reply_that_is_too_long_and_the_turn_stays_pending(run):
-    woven = json.loads(run("weave", "--input", "I wait.", "--embedder", "none", "--json").stdout)
-    done = run("commit", "--text", "y" * 61, code=1)
+    woven = json.loads(run("play", "weave", "--input", "I wait.", "--embedder", "none", "--json").stdout)
+    done = run("play", "commit", "--text", "y" * 61, code=1)
     assert "error: The reply has 61 characters, the limit is 60." in done.stderr
-    told = json.loads(run("commit", "--text", "A leaf falls.", "--json").stdout)
+    told = json.loads(run("play", "commit", "--text", "A leaf falls.", "--json").stdout)
     assert (told["turn_id"], told["content"]) == (woven["turn_id"], "A leaf falls.")
 
 
 def test_limits_are_settings_like_all_others(run):
     Path("small.yaml").write_text("limits: {reply_chars: 0}\n")
-    assert "limits.reply_chars" in run("weave", "--input", "x", code=2).stderr
+    assert "limits.reply_chars" in run("play", "weave", "--input", "x", code=2).stderr

@@ -44,7 +44,7 @@ def drawn_in(requirements):
 
 def test_the_readme_warns_of_torch_where_the_command_stands():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    install, _, _ = readme.partition("$ jacquard init")
+    install, _, _ = readme.partition("$ jacquard author init")
     for words in ('pip install ".[local]"', "CUDA", "GB", "+cpu", 'pip install ".[local,embed]"'):
         assert words in install
 

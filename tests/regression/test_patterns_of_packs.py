@@ -94,7 +94,7 @@ def pack(run, tmp_path):
 
     def write(pattern: str) -> Path:
         if not (tmp_path / "world").exists():
-            run("init", tmp_path / "world")
+            run("author", "init", tmp_path / "world")
         text = ACTIONS.replace("PATTERN", json.dumps(pattern))
         (tmp_path / "world" / "actions.yaml").write_text(text, encoding="utf-8")
         return tmp_path / "world"
@@ -114,20 +114,20 @@ def first_of(patterns):
 
 @pytest.mark.parametrize("pattern", first_of(SLOW))
 def test_validate_names_file_and_line_of_a_slow_pattern(run, pack, pattern):
-    said = run("validate", pack(pattern), code=1).output
+    said = run("author", "validate", pack(pattern), code=1).output
     assert "actions.yaml:3: actions[0].patterns[0]: is too slow" in said
 
 
 @pytest.mark.parametrize("pattern", ["(?:a{1000}){1000}b", "(?=a{3000}){3000}b", "(?:(?:a{99}){99}){99}b"])
 def test_validate_names_a_pattern_that_is_endless_once_compiled(run, pack, pattern):
-    said = run("validate", pack(pattern), code=1).output
+    said = run("author", "validate", pack(pattern), code=1).output
     assert "actions.yaml:3: actions[0].patterns[0]: cannot be used" in said
     assert "smaller numbers in braces" in said
 
 
 def test_validate_lets_the_patterns_of_the_examples_pass(run):
     for locale in ("en", "zh"):
-        run("validate", FOREST.parent / locale)
+        run("author", "validate", FOREST.parent / locale)
 
 
 @pytest.mark.parametrize("pattern", first_of(FAMILY))
@@ -184,11 +184,11 @@ async def test_the_event_loop_goes_on_while_a_pattern_is_matched():
 
 def test_the_command_answers_at_once_where_a_pattern_has_no_end(run, pack):
     world = pack(r"(a|aa)+b")
-    run("action", "--world", world, "--session", "s", "--input", "a" * 190 + "b9", code=1)
-    done = run("action", "--world", world, "--session", "s", "--input", "a" * 60 + "b9", "--json")
+    run("play", "action", "--world", world, "--session", "s", "--input", "a" * 190 + "b9", code=1)
+    done = run("play", "action", "--world", world, "--session", "s", "--input", "a" * 60 + "b9", "--json")
     assert json.loads(done.stdout)["reply"] == "Second."
     woven = run(
-        "weave", "--world", world, "--session", "s", "--input", "a" * 190 + "b9", "--embedder", "none", "--json"
+        "play", "weave", "--world", world, "--session", "s", "--input", "a" * 190 + "b9", "--embedder", "none", "--json"
     )
     codes = {each["code"] for each in json.loads(woven.stdout)["report"]["degradations"]}
     assert "action_pattern_failed" in codes

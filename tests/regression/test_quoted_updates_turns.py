@@ -83,11 +83,11 @@ def test_the_command_line_names_what_was_not_carried_out(tmp_path, monkeypatch):
 
     weave = ["weave", "--world", FOREST, "--session", "demo", "--embedder", "none", "--json", "--input"]
     run(*weave, "I look around.")
-    told = run("commit", "--session", "demo", "--text", QUOTED)
+    told = run("play", "commit", "--session", "demo", "--text", QUOTED)
     assert "not carried out (update_inside, characters 26 to 81 of the reply)" in " ".join(told.stderr.split())
     assert "mended" not in told.stderr
     run(*weave, "I wait.")
-    done = json.loads(run("commit", "--session", "demo", "--text", QUOTED, "--json").stdout)
+    done = json.loads(run("play", "commit", "--session", "demo", "--text", QUOTED, "--json").stdout)
     (entry,) = done["set_aside"]
     assert (entry["code"], entry["start"], entry["end"]) == ("update_inside", 26, 81)
     assert "Write an update outside of all other elements" in entry["sentence"]

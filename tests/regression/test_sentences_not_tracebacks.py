@@ -81,9 +81,9 @@ def played(tmp_path_factory):
             replay_prompt = ["weave", "-w", FOREST, "-s", "s1", "--store", store, "-i", question, "--embedder", "none"]
             assert call(*replay_prompt).exit_code == 0
             reply = f'<content>She nods.</content><state_update>[["SUB", "hero.gold", {number + 1}]]</state_update>'
-            assert call("commit", "-s", "s1", "--store", store, "--text", reply).exit_code == 0
-        assert call("fork", "-s", "s1", "--store", store, "--at", "start", "--name", "again").exit_code == 0
-        assert call("switch", "-s", "s1", "--store", store, "--name", "main").exit_code == 0
+            assert call("play", "commit", "-s", "s1", "--store", store, "--text", reply).exit_code == 0
+        assert call("play", "fork", "-s", "s1", "--store", store, "--at", "start", "--name", "again").exit_code == 0
+        assert call("play", "switch", "-s", "s1", "--store", store, "--name", "main").exit_code == 0
         last = ["weave", "-s", "s1", "--store", store, "-i", "And now?", "--embedder", "none"]
         assert call(*last).exit_code == 0
     return folder
@@ -220,7 +220,7 @@ def test_a_receipt_that_is_json_but_no_receipt_is_told_with_its_turn(here):
     with sqlite3.connect(here / "sql" / "store.db") as database:
         database.execute("UPDATE papers SET receipt = ? WHERE receipt IS NOT NULL", (b'{"budget": 5}',))
     database.close()
-    refused(call("explain", "-s", "s1", "--store", "sql"), "receipt of turn 't0000", "session 's1'", "damaged")
+    refused(call("play", "explain", "-s", "s1", "--store", "sql"), "receipt of turn 't0000", "session 's1'", "damaged")
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -256,9 +256,9 @@ def test_a_damaged_line_of_a_journal_is_told_with_file_and_line(here):
     (file,) = (here / "files").rglob("sessions/*.jsonl")
     before, found, after = file.read_bytes().rpartition(b'"role":"user"')
     file.write_bytes(before + found.replace(b"user", b"usfr") + after)
-    done = call("history", "-s", "s1", "--store", "file:files")
+    done = call("play", "history", "-s", "s1", "--store", "file:files")
     assert (told(done), done.exit_code) == ("", 0)
-    for word in (file.name, "Line ", "damaged", "checksum", "jacquard check"):
+    for word in (file.name, "Line ", "damaged", "checksum", "jacquard operate check"):
         assert word in done.stderr
 
 
@@ -311,30 +311,34 @@ def test_a_file_that_is_none_or_no_utf_8_is_told_by_its_name(broken_files, comma
 
 @pytest.mark.parametrize("name", ["./missing", "/missing/model", "onnx:missing", "onnx:noise", "./noise"])
 def test_an_embedder_that_is_not_there_is_told(broken_files, name):
-    refused(call("weave", "-s", "s1", "--store", "sql", "-i", "x", "--embedder", name), name.removeprefix("onnx:"))
+    refused(
+        call("play", "weave", "-s", "s1", "--store", "sql", "-i", "x", "--embedder", name), name.removeprefix("onnx:")
+    )
 
 
 @pytest.mark.parametrize("source", ["pack", "corpus"])
 def test_what_is_imported_must_be_utf_8(broken_files, source):
-    refused(call("import", source, "--store", "new", "--embedder", "none"), "UTF-8", ":1: ")
+    refused(call("memory", "import", source, "--store", "new", "--embedder", "none"), "UTF-8", ":1: ")
 
 
 @pytest.mark.parametrize(
     "command", [["commit", "-s", "s1", "--text"], ["weave", "-s", "s1", "-i"], ["action", "-s", "s1", "-i"]]
 )
 def test_standard_input_that_is_no_utf_8_is_told_and_nothing_happens(here, command):
-    before = call("history", "-s", "s1", "--store", "sql").output
+    before = call("play", "history", "-s", "s1", "--store", "sql").output
     refused(call(*command, "-", "--store", "sql", given=b"one\n" + LATIN), "standard input:2", "UTF-8")
-    assert call("history", "-s", "s1", "--store", "sql").output == before
+    assert call("play", "history", "-s", "s1", "--store", "sql").output == before
 
 
 def test_standard_input_in_utf_8_is_taken_with_line_breaks_of_any_kind(here):
-    done = call("commit", "-s", "s1", "--text", "-", "--store", "sql", given="<content>一\r\n二</content>".encode())
+    done = call(
+        "play", "commit", "-s", "s1", "--text", "-", "--store", "sql", given="<content>一\r\n二</content>".encode()
+    )
     assert (done.exit_code, done.stdout) == (0, "一\n二\n")
 
 
 def test_a_process_of_its_own_says_it_too(here):
-    run = [sys.executable, "-m", "jacquard", "commit", "-s", "s1", "--store", "sql"]
+    run = [sys.executable, "-m", "jacquard", "play", "commit", "-s", "s1", "--store", "sql"]
     done = subprocess.run([*run, "--text", "-"], input=LATIN, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"error: standard input:1: byte 3 is no UTF-8 text; save it as UTF-8.")
@@ -390,7 +394,7 @@ def test_a_store_that_cannot_be_used_is_told_by_every_command(here, kind):
 def test_an_index_that_is_a_file_is_told_and_no_turn_is_lost(here):
     shutil.rmtree(here / "sql" / "index")
     (here / "sql" / "index").write_text("x")
-    refused(call("reindex", "--store", "sql", "--embedder", "none"), "index", "is a file", "move that file")
+    refused(call("operate", "reindex", "--store", "sql", "--embedder", "none"), "index", "is a file", "move that file")
     done = call(*WRITING[1], "--store", "sql")
     assert (told(done), done.exit_code) == ("", 0)
     assert json.loads(done.stdout)["messages"]
@@ -398,7 +402,7 @@ def test_an_index_that_is_a_file_is_told_and_no_turn_is_lost(here):
 
 @pytest.mark.parametrize("place", ["a_folder", "missing/file.json", "latin.txt/below"])
 def test_an_export_that_cannot_be_written_names_the_file_that_was_asked_for(broken_files, place):
-    refused(call("doc", "export", "s1", "--store", "sql", "-o", place), f"{place}: cannot be written")
+    refused(call("operate", "doc", "export", "s1", "--store", "sql", "-o", place), f"{place}: cannot be written")
     assert not [file for file in broken_files.rglob(".*") if file.name.startswith((".a_folder", ".file", ".below"))]
 
 
@@ -425,7 +429,7 @@ def test_an_error_that_nobody_foresaw_is_one_sentence_too():
 
 def test_a_reply_to_no_turn_is_told_in_words(here):
     assert call(*SHORT[0], "--store", "sql").exit_code == 0
-    refused(call(*SHORT[0], "--store", "sql"), "No turn of session 's1' waits for a reply", "jacquard weave")
+    refused(call(*SHORT[0], "--store", "sql"), "No turn of session 's1' waits for a reply", "jacquard play weave")
 
 
 @pytest.mark.parametrize(
@@ -462,6 +466,6 @@ def test_a_session_goes_on_after_the_damage_and_from_a_turn_before_it(here):
     done = call(*WRITING[0], "--store", "sql")
     assert (told(done), done.exit_code) == ("", 0)
     assert "damaged" in done.stderr
-    assert told(call("fork", "-s", "s1", "--at", "p001", "--name", "before", "--store", "sql")) == ""
-    done = call("weave", "-s", "s1", "-i", "Once more.", "--embedder", "none", "--store", "sql")
+    assert told(call("play", "fork", "-s", "s1", "--at", "p001", "--name", "before", "--store", "sql")) == ""
+    done = call("play", "weave", "-s", "s1", "-i", "Once more.", "--embedder", "none", "--store", "sql")
     assert (told(done), done.exit_code) == ("", 0)

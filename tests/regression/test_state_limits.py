@@ -139,17 +139,17 @@ def test_the_command_line_shows_the_refusal(tmp_path, monkeypatch):
         assert done.exit_code == 0, done.output
         return done.output
 
-    call("weave", "--world", FOREST, "--session", "s", "--input", "Hello", "--embedder", "none")
+    call("play", "weave", "--world", FOREST, "--session", "s", "--input", "Hello", "--embedder", "none")
     ops = json.dumps([["SET", "hero.diary", "x" * 30_000]])
     (tmp_path / "reply.txt").write_text(f"<content>Ok.</content><state_update>{ops}</state_update>", encoding="utf-8")
-    told = " ".join(call("commit", "--session", "s", "--file", tmp_path / "reply.txt").split())
+    told = " ".join(call("play", "commit", "--session", "s", "--file", tmp_path / "reply.txt").split())
     assert "state unchanged" in told
     for part in ("hero.diary", "30,002", "8,000", "limits.op_value_chars"):
         assert part in told
     (tmp_path / "engine.yaml").write_text("limits: {op_value_chars: 40000}", encoding="utf-8")
-    call("weave", "--session", "s", "--input", "Go on", "--embedder", "none")
+    call("play", "weave", "--session", "s", "--input", "Go on", "--embedder", "none")
     assert "state unchanged" not in call(
-        "commit", "--session", "s", "--file", tmp_path / "reply.txt", "--config", tmp_path / "engine.yaml"
+        "play", "commit", "--session", "s", "--file", tmp_path / "reply.txt", "--config", tmp_path / "engine.yaml"
     )
 
 

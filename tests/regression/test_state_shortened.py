@@ -242,7 +242,7 @@ def test_the_receipt_names_the_op_and_a_command_that_takes_it_back(tmp_path, mon
         reply = f"<content>Ok.</content><state_update>{json.dumps(ops)}</state_update>"
         (tmp_path / "reply.txt").write_text(reply, encoding="utf-8")
         given = ["--session", "my demo", "--file", tmp_path / "reply.txt", "--config", tmp_path / "engine.yaml"]
-        done = json.loads(call("commit", *given, "--json"))
+        done = json.loads(call("play", "commit", *given, "--json"))
         assert done["refused"] is None
         return done["turn_id"]
 
@@ -255,18 +255,18 @@ def test_the_receipt_names_the_op_and_a_command_that_takes_it_back(tmp_path, mon
 
     (line,) = lines(weave("And then?"))
     assert f"add /hero/diary ({len(DIARY) * 1_000 + 2:,} characters), turn {culprit}" in line
-    command = re.search("To take that turn back: (jacquard fork .*?)[.] To go on", line)[1]
+    command = re.search("To take that turn back: (jacquard play fork .*?)[.] To go on", line)[1]
     words = shlex.split(command)
-    assert words[:4] == ["jacquard", "fork", "--session", "my demo"]
+    assert words[:5] == ["jacquard", "play", "fork", "--session", "my demo"]
     assert words[words.index("--at") + 1] == before
-    assert "diary" in json.loads(call("state", "--session", "my demo", "--json"))["hero"]
+    assert "diary" in json.loads(call("play", "state", "--session", "my demo", "--json"))["hero"]
 
-    played = json.loads(call("replay", "--session", "my demo", "--json"))
+    played = json.loads(call("author", "replay", "--session", "my demo", "--json"))
     assert "differs" not in json.dumps(played)
 
     call(*words[1:])
     assert lines(weave("Go on")) == []
-    assert "diary" not in json.loads(call("state", "--session", "my demo", "--json"))["hero"]
+    assert "diary" not in json.loads(call("play", "state", "--session", "my demo", "--json"))["hero"]
 
 
 async def test_a_reply_can_make_the_state_small_again():

@@ -48,7 +48,7 @@ def pack(run, tmp_path):
 
     def write(*, template: str = "", reply: str = "Knock.", name: str = "chat/guidance.j2") -> Path:
         folder = tmp_path / "world"
-        run("init", folder)
+        run("author", "init", folder)
         (folder / "actions.yaml").write_text(ACTION.replace("REPLY", json.dumps(reply)), encoding="utf-8")
         if template:
             file = folder / "templates" / name
@@ -101,7 +101,7 @@ def test_a_template_that_calls_itself_is_told_with_its_chain(run, pack, template
     world = pack(template=template)
     if other:
         (world / "templates" / "chat" / "b.j2").write_text(other, encoding="utf-8")
-    said = run("weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none", code=1)
+    said = run("play", "weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none", code=1)
     assert says in said
     assert "guidance.j2" in said
     assert ("in a circle" in said) == bool(other)
@@ -109,7 +109,7 @@ def test_a_template_that_calls_itself_is_told_with_its_chain(run, pack, template
 
 def test_a_budget_without_any_room_is_no_negative_number(run, pack):
     narrow = ("--budget", "60", "--reserve", "59", "--embedder", "none")
-    said = run("weave", "--world", pack(), "--session", "s", "--input", "Hello.", *narrow, code=1)
+    said = run("play", "weave", "--world", pack(), "--session", "s", "--input", "Hello.", *narrow, code=1)
     assert "leaves no room at all" in said
     assert not re.search(r"-\d", said)
 
@@ -122,21 +122,23 @@ def test_validate_renders_templates_that_no_plan_has_chosen_yet(run, pack, templ
     world = pack(template=template, name="night/guidance.j2")
     manifest = "id: night\nextends: chat\nblocks:\n  - {id: guidance, file: guidance.j2}\n"
     (world / "templates" / "night" / "template.yaml").write_text(manifest, encoding="utf-8")
-    assert "night/guidance.j2:2" in run("validate", world, code=1)
+    assert "night/guidance.j2:2" in run("author", "validate", world, code=1)
 
 
 def test_validate_asks_no_state_of_a_template_that_comes_later(run, pack):
     world = pack(template="{{ state.battle.enemy }}", name="night/guidance.j2")
     manifest = "id: night\nextends: chat\nblocks:\n  - {id: guidance, file: guidance.j2}\n"
     (world / "templates" / "night" / "template.yaml").write_text(manifest, encoding="utf-8")
-    run("validate", world)
+    run("author", "validate", world)
 
 
 @pytest.mark.parametrize("reply", SOURCES)
 def test_a_reply_without_end_is_told(run, pack, reply):
     world = pack(reply=reply)
-    assert "action knock: reply" in run("validate", world, code=1)
-    assert "action knock: reply" in run("action", "--world", world, "--session", "s", "--input", "knock", code=1)
+    assert "action knock: reply" in run("author", "validate", world, code=1)
+    assert "action knock: reply" in run(
+        "play", "action", "--world", world, "--session", "s", "--input", "knock", code=1
+    )
 
 
 def render(source: str, **variables: object) -> str:

@@ -105,13 +105,16 @@ def test_the_same_bytes_without_the_folder(store):
     assert (after["messages"], after["text"]) == (before["messages"], before["text"])
     other = weave(AT_NIGHT, "--turn", "mine", store=store)
     assert (other["messages"], other["text"]) == (before["messages"], before["text"]), "made anew, not from its record"
-    assert "2 gold are left" in call("action", "--session", "s", "--store", store, "--input", "pay the miller").stdout
-    replayed = json.loads(call("replay", "--session", "s", "--store", store, "--json").stdout)["turns"]
+    assert (
+        "2 gold are left"
+        in call("play", "action", "--session", "s", "--store", store, "--input", "pay the miller").stdout
+    )
+    replayed = json.loads(call("author", "replay", "--session", "s", "--store", store, "--json").stdout)["turns"]
     assert [(turn["same"], turn["faults"], turn["template_fault"]) for turn in replayed] == [(True, [], "")] * 3
     for turn in replayed:
         assert [turn["templates"][key] for key in ("changed", "added", "removed", "blocks")] == [[], [], [], []]
     Path("other.yaml").write_text("layout: cache_first\ntemplate_id: night\n")
-    call("replay", "s", "--config", "other.yaml", "--store", store)
+    call("author", "replay", "s", "--config", "other.yaml", "--store", store)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
@@ -156,18 +159,18 @@ def test_authors_still_look_at_templates_when_the_folder_is_gone():
     assert (gone["recorded_same"], "owls answer" in gone["text"]) == (True, True)
     named = json.loads(call(*preview, "night").stdout)
     assert named["text"] == gone["text"]
-    assert "turns" in call("template", "diff", "night", "chat", "--session", "s", "--store", "store").stdout
-    call("template", "watch", "--session", "s", "--store", "store", "--renders", "1")
+    assert "turns" in call("author", "template", "diff", "night", "chat", "--session", "s", "--store", "store").stdout
+    call("author", "template", "watch", "--session", "s", "--store", "store", "--renders", "1")
 
 
 def test_a_fault_in_a_template_of_the_store_names_its_file_and_line():
     write_pack(Path("pack"), files={"templates/night/guidance.j2": "<guidance>\n{{ nowhere.x }}\n</guidance>\n"})
     begin()
     options = ("--session", "s", "--store", "store", "--input", AT_NIGHT, "--embedder", "none")
-    named = call("weave", *options, "--world", "pack", code=1).stderr
+    named = call("play", "weave", *options, "--world", "pack", code=1).stderr
     assert "pack/templates/night/guidance.j2:2" in named
     shutil.rmtree("pack")
-    told = call("weave", *options, code=1).stderr
+    told = call("play", "weave", *options, code=1).stderr
     assert "pack mill: templates/night/guidance.j2:2" in told
     assert "nowhere" in told
 
@@ -179,7 +182,7 @@ def test_layouts_of_a_pack_are_kept_too():
     shutil.rmtree("pack")
     assert weave(ASKED, "--layout", "mine")["text"] == weave(ASKED, "--layout", "cache_first")["text"]
     options = ("--session", "s", "--input", ASKED, "--embedder", "none", "--store", "store")
-    assert "mine" in call("weave", *options, "--layout", "other", code=1).stderr
+    assert "mine" in call("play", "weave", *options, "--layout", "other", code=1).stderr
 
 
 # The pack is missing
@@ -188,11 +191,11 @@ def test_layouts_of_a_pack_are_kept_too():
 def test_a_missing_pack_is_an_error_and_never_another_prompt(store):
     begin(store)
     weave(AT_NIGHT, store=store)
-    call("doc", "export", "s", "--store", store, "--out", "s.json")
-    call("doc", "import", "s.json", "--store", "fresh")
+    call("operate", "doc", "export", "s", "--store", store, "--out", "s.json")
+    call("operate", "doc", "import", "s.json", "--store", "fresh")
     options = ("--session", "s", "--store", "fresh", "--input", ASKED, "--embedder", "none")
     for _ in range(2):
-        told = call("weave", *options, code=1)
+        told = call("play", "weave", *options, code=1)
         assert told.stdout == ""
         assert "'mill'" in told.stderr
         assert "--world DIR" in told.stderr
@@ -203,12 +206,12 @@ def test_a_missing_pack_is_an_error_and_never_another_prompt(store):
         ("template", "preview"),
     ):
         assert "'mill'" in call(*command, "--session", "s", "--store", "fresh", code=1).stderr
-    history = json.loads(call("history", "--session", "s", "--store", "fresh", "--json").stdout)
+    history = json.loads(call("play", "history", "--session", "s", "--store", "fresh", "--json").stdout)
     assert len(history["turns"]) == 1, "nothing was written"
-    replayed = json.loads(call("replay", "s", "--store", "fresh", "--json").stdout)["turns"]
+    replayed = json.loads(call("author", "replay", "s", "--store", "fresh", "--json").stdout)["turns"]
     assert [turn["same"] for turn in replayed] == [True], "the bytes come from the record alone"
     assert "'mill'" in replayed[0]["template_fault"]
-    call("doc", "export", "s", "--store", "fresh", "--out", "again.json")
+    call("operate", "doc", "export", "s", "--store", "fresh", "--out", "again.json")
     assert (
         json.loads(Path("again.json").read_text())["turn_tree"] == json.loads(Path("s.json").read_text())["turn_tree"]
     )
@@ -219,13 +222,13 @@ def test_a_missing_pack_is_an_error_and_never_another_prompt(store):
 
 def test_a_document_of_an_older_release_does_not_lose_its_world_in_silence():
     begin()
-    call("doc", "export", "s", "--store", "store", "--out", "s.json")
+    call("operate", "doc", "export", "s", "--store", "store", "--out", "s.json")
     document = json.loads(Path("s.json").read_text())
     del document["turn_tree"]["has_pack"]
     Path("s.json").write_text(json.dumps(document))
-    call("doc", "import", "s.json", "--store", "fresh")
+    call("operate", "doc", "import", "s.json", "--store", "fresh")
     options = ("--session", "s", "--store", "fresh", "--input", ASKED, "--embedder", "none")
-    assert "'mill'" in call("weave", *options, code=1).stderr
+    assert "'mill'" in call("play", "weave", *options, code=1).stderr
 
 
 def test_a_corpus_has_no_pack_by_design(store):
@@ -234,11 +237,11 @@ def test_a_corpus_has_no_pack_by_design(store):
         for n, speaker in enumerate(("Ann", "Bea"))
     ]
     Path("corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    call("import", "corpus.jsonl", "--store", store, "--embedder", "none")
+    call("memory", "import", "corpus.jsonl", "--store", store, "--embedder", "none")
     turn = weave("What was the word?", session="talk", store=store)
     assert "helpful agent" in turn["text"]
-    call("action", "--session", "talk", "--store", store, "--input", "pay the miller", code=1)
-    call("template", "preview", "--session", "talk", "--store", store)
+    call("play", "action", "--session", "talk", "--store", store, "--input", "pay the miller", code=1)
+    call("author", "template", "preview", "--session", "talk", "--store", store)
 
 
 # One broken pack, one damaged file
@@ -258,7 +261,7 @@ def test_a_pack_that_is_damaged_in_the_store_is_told_and_can_be_named_again(dama
         connection.commit()
     assert "Bread is holy" in weave(ASKED)["text"]
     options = ("--session", "b", "--input", ASKED, "--embedder", "none", "--store", "store")
-    told = call("weave", *options, code=1).stderr
+    told = call("play", "weave", *options, code=1).stderr
     assert "'barn'" in told
     assert "--world DIR" in told
     assert "Bread is holy" in weave(ASKED, "--world", "barn", session="b")["text"]
@@ -281,16 +284,16 @@ def test_damaged_notes_are_told_and_hinder_nothing_that_the_store_holds(name):
     begin()
     Path("store/worlds.json").write_bytes(NOTES[name])
     assert "Bread is holy" in weave(ASKED)["text"]
-    call("history", "--session", "s", "--store", "store")
-    assert "worlds.json" in call("template", "preview", "--session", "s", "--store", "store").stderr
+    call("play", "history", "--session", "s", "--store", "store")
+    assert "worlds.json" in call("author", "template", "preview", "--session", "s", "--store", "store").stderr
     weave(ASKED, "--world", "pack")
     assert Path("store/worlds.json").read_bytes() == NOTES[name], "what cannot be read is not overwritten"
 
 
 def test_reindex_knows_worlds_without_sessions():
-    call("import", "pack", "--store", "store", "--embedder", "none")
+    call("memory", "import", "pack", "--store", "store", "--embedder", "none")
     shutil.rmtree("pack")
-    done = json.loads(call("reindex", "all", "--store", "store", "--embedder", "none", "--json").stdout)
+    done = json.loads(call("operate", "reindex", "all", "--store", "store", "--embedder", "none", "--json").stdout)
     assert [scope["scope"] for scope in done["scopes"]] == ["world:mill"]
 
 
@@ -299,7 +302,7 @@ def test_erasing_what_a_player_said_leaves_the_prologue_of_the_pack(store):
     history = f"turns:\n  - user: {line}\n    assistant: Sit down by the stones.\n"
     write_pack(Path("pack"), files={"history.yaml": history})
     begin(store)
-    done = json.loads(call("erase", "--user", "Lin", "--store", store, "--embedder", "none", "--json").stdout)
+    done = json.loads(call("memory", "erase", "--user", "Lin", "--store", store, "--embedder", "none", "--json").stdout)
     assert done["proved"], done
     shutil.rmtree("pack")
     fresh = weave(ASKED, session="s", store=store)
@@ -311,7 +314,11 @@ def test_an_erased_session_may_be_called_like_a_word_of_the_pack(store):
     write_pack(Path("pack"), files={"lore/all.yaml": "[]\n"})
     weave(ASKED, "--world", "pack", session="patient", store=store)
     commit(session="patient", store=store)
-    planned = json.loads(call("erase", "--session", "patient", "--store", store, "--dry-run", "--json").stdout)
+    planned = json.loads(
+        call("memory", "erase", "--session", "patient", "--store", store, "--dry-run", "--json").stdout
+    )
     assert planned["erasures"][0]["whole"] == ["patient"]
-    done = json.loads(call("erase", "--session", "patient", "--store", store, "--embedder", "none", "--json").stdout)
+    done = json.loads(
+        call("memory", "erase", "--session", "patient", "--store", store, "--embedder", "none", "--json").stdout
+    )
     assert done["proved"], done

@@ -21,15 +21,15 @@ from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.formats.cards.texts import greetings_of
-from mnemosyne.formats.values import CharacterCard, Chat, ImportedFile, ImportedMemory, WorldBook
+from mnemosyne.formats.worlds.folder import IN_FOLDER, holds_pack, plan_additions, plan_new_pack
+from mnemosyne.formats.worlds.lore import slug_of
+from mnemosyne.formats.worlds.pack import ImportedWorld, imported_world_of, join_imports, names_for, pack_files
+from mnemosyne.schema.imported_files import CharacterCard, Chat, ImportedFile, ImportedMemory, WorldBook
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead
 from mnemosyne.schema.world import RECALL, WorldPack
 from mnemosyne.world import load_world, load_world_files
-from mnemosyne.world.imported.folder import IN_FOLDER, holds_pack, plan_additions, plan_new_pack
-from mnemosyne.world.imported.lore import slug_of
-from mnemosyne.world.imported.pack import ImportedWorld, imported_world_of, join_imports, names_for, pack_files
 from mnemosyne.world.reading.files import WORLD_FILE
 
 IMPORTED = "imported-"

@@ -19,16 +19,15 @@ from mnemosyne.files import write_file
 from mnemosyne.formats.books.write import world_info_json
 from mnemosyne.formats.cards.write import card_document, card_png_bytes
 from mnemosyne.formats.chats.jsonl_messages import HEADER
-from mnemosyne.formats.chats.turns import count_inputs
 from mnemosyne.formats.chats.write import chat_header, chat_jsonl
 from mnemosyne.formats.safe_files import read_file_bytes
-from mnemosyne.formats.values import CharacterCard, WorldBook
+from mnemosyne.formats.worlds.lore import books_of
+from mnemosyne.formats.worlds.pack import cards_of
 from mnemosyne.protocols import Store
+from mnemosyne.schema.imported_files import CharacterCard, WorldBook
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.session import Message, Role, count_inputs
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.world.imported.lore import books_of
-from mnemosyne.world.imported.pack import cards_of
 
 PNG = ".png"
 _PAGE_TURNS = 200

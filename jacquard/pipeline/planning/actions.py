@@ -194,7 +194,7 @@ def _bounds_text(number: ActionNumber, locale: str) -> str:
 
 
 def find_action_faults(world: WorldPack) -> tuple[str, ...]:
-    """Return the faults of the reply templates of a world's actions, one sentence each, for `jacquard validate`.
+    """Return the faults of the reply templates of a world's actions, one sentence each, for `jacquard author validate`.
 
     Every template is compiled; if the guards hold in the world's initial state, the action is also applied to it.
     """

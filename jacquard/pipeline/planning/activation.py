@@ -19,12 +19,12 @@ from jacquard.pipeline.turn import Turn, TurnLore
 from jacquard.pipeline.worlds import is_account_id, party_names
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, CorpusError, DamagedRecordError
-from mnemosyne.formats.macros import fill_names
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role
 from mnemosyne.schema.world import SILLYTAVERN, WorldPack
 from mnemosyne.world.activation.entries import read_entry
+from mnemosyne.world.activation.macros import fill_names
 from mnemosyne.world.activation.scan import scan
 from mnemosyne.world.activation.values import (
     BookSource,

@@ -324,7 +324,7 @@ def with_attachments(turn: PreparedTurn, window: SessionWindow, said: Message | 
 
 
 def turn_to_json(turn: PreparedTurn) -> dict[str, Any]:
-    """Return the turn as `jacquard weave --json` prints it and the HTTP service returns it."""
+    """Return the turn as `jacquard play weave --json` prints it and the HTTP service returns it."""
     return {
         "turn_id": turn.turn_id,
         "session_id": turn.session_id,

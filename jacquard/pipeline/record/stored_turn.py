@@ -50,7 +50,7 @@ def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
     # Without the path of the store, which is no business of a receipt's readers.
     codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]
     if len(notes) > _MOST_NOTES:
-        more = f"{len(notes) - _MOST_NOTES} more records are damaged; `jacquard check` names them."
+        more = f"{len(notes) - _MOST_NOTES} more records are damaged; `jacquard operate check` names them."
         codes.append(f"{DegradationCode.RECORD_DAMAGED}: {more}")
     return codes
 

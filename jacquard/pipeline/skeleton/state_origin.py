@@ -98,7 +98,7 @@ def _describe_undo(session_id: str, part: CutPart, growth: Growth | None) -> str
         )
     before = growth.parent_id or "start"
     command = shlex.join(
-        ["jacquard", "fork", "--session", session_id, "--at", before, "--name", f"before-{growth.turn_id}"]
+        ["jacquard", "play", "fork", "--session", session_id, "--at", before, "--name", f"before-{growth.turn_id}"]
     )
     return (
         f"The newest op that made {_clip(part.path)} so large: {growth.op} {_clip(growth.path)} ({growth.chars:,} characters), "

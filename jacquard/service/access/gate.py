@@ -220,7 +220,7 @@ class Gate:
         found = await self._find(token) if token else None
         if found is None:
             what = "The token is unknown, revoked or expired." if token else "A token is missing."
-            advice = "Send one with `Authorization: Bearer jq_…`; `jacquard tokens create` makes one."
+            advice = "Send one with `Authorization: Bearer jq_…`; `jacquard operate tokens create` makes one."
             raise Refusal(401, "unauthorized", f"{what} {advice}", {"www-authenticate": "Bearer"})
         return found
 

@@ -119,7 +119,7 @@ class TokenRegistry:
         """Revoke a token; ConfigError for an unknown id. A second call changes nothing."""
         found = await self._read(token_id)
         if found is None:
-            raise ConfigError(f"There is no token {token_id!r}; `jacquard tokens list` shows all of them.")
+            raise ConfigError(f"There is no token {token_id!r}; `jacquard operate tokens list` shows all of them.")
         record = replace(found[0], revoked=True)
         await self._store.put_evidence(_SESSION, _to_evidence(record, found[1]))
         self._known.pop(token_id, None)

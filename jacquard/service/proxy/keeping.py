@@ -43,10 +43,10 @@ from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
+from mnemosyne.formats.worlds.pack import authors_note_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role
-from mnemosyne.world.imported.pack import authors_note_of
 
 _log = open_log(__name__)
 FRAMEWORK = "proxy"

@@ -51,8 +51,8 @@ from jacquard.service.proxy.requests.chat_request import (
 )
 from jacquard.service.proxy.shown_text import ShownTexts
 from jacquard.templating.profiles import AUTO
-from mnemosyne.formats.values import AuthorsNote
 from mnemosyne.privacy.forget import TEXT_CACHES
+from mnemosyne.schema.imported_files import AuthorsNote
 from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"

@@ -48,7 +48,7 @@ CONTINUED, TOO_MANY = "nothing to answer", f"more than {MOST_MESSAGES} messages"
 """The names under which a call passes that has no message of the user to answer, and one that is too long to be followed."""
 
 NO_UPSTREAM = (
-    "No model server is set. Start the service with `jacquard serve --upstream http://HOST:PORT/v1`, or set "
+    "No model server is set. Start the service with `jacquard operate serve --upstream http://HOST:PORT/v1`, or set "
     "service.upstream in the settings file."
 )
 

@@ -55,7 +55,7 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
         raise ConfigError(
             f"The service has no tenants, so it may only listen on the loopback address, not on {settings.host}. Make tokens with "
-            "`jacquard tokens create` and start it with --tenants, or leave --host out."
+            "`jacquard operate tokens create` and start it with --tenants, or leave --host out."
         )
     if settings.workers > 1 and settings.store.startswith("memory:"):
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")

@@ -48,7 +48,7 @@ class Doctor:
     """None: the service's."""
     config: Path | None = None
     deep: bool = False
-    """Read every record, like `jacquard check`."""
+    """Read every record, like `jacquard operate check`."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def examine(self) -> Diagnosis:

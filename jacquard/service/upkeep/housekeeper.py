@@ -305,7 +305,7 @@ class Housekeeper:
             return ""
         return (
             f"{self._settings.store} keeps no archives: only SQLite and PostgreSQL do, so no session is archived or erased. "
-            "`jacquard backup` and `jacquard doc` bring sessions into such a store."
+            "`jacquard operate backup` and `jacquard operate doc` bring sessions into such a store."
         )
 
     @asynccontextmanager

@@ -73,7 +73,7 @@ def leftover_originals(folders: Collection[str], sessions: Collection[str]) -> t
 
 
 def old_backups(folder: Path, kept: int) -> tuple[Path, ...]:
-    """Return the backups of `jacquard backup` in a folder except the newest `kept`; other files are never among them."""
+    """Return the backups of `jacquard operate backup` in a folder except the newest `kept`; other files are never among them."""
     if not folder.is_dir():
         return ()
     ours = [each for each in folder.iterdir() if each.is_file() and not each.is_symlink() and has_digest(each)]

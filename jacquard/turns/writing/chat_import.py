@@ -17,10 +17,9 @@ from anyio import to_thread
 
 from mnemosyne.chains.audience import read_audience
 from mnemosyne.core.errors import BranchExistsError, CorpusError
-from mnemosyne.formats.chats.turns import count_inputs
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import ImportedBranch, ImportedTurn, SessionWindow, TurnRecord
-from mnemosyne.schema.session import Message, SessionHead
+from mnemosyne.schema.session import Message, SessionHead, count_inputs
 
 PAGE_TURNS = 200
 PAGE_CHARS = 2_000_000

@@ -22,9 +22,7 @@ from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
 from mnemosyne.protocols import Store, TokenEstimator
-from mnemosyne.retrieval.snapshots.cache import SnapshotCache
-from mnemosyne.retrieval.snapshots.library import SnapshotLibrary
-from mnemosyne.retrieval.snapshots.storage import open_storage
+from mnemosyne.retrieval.engines.served.snapshot import SnapshotSource
 
 _MB = 1_000_000
 
@@ -37,7 +35,7 @@ def open_planner(settings: PlannerConfig) -> Planner:
     return planner
 
 
-def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotLibrary | None:
+def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotSource | None:
     """Return the published indexes of a store's worlds, without connecting; None if the settings name no address.
 
     `can_search` returns whether queries can be embedded for the vectors of an encoder, by its name. Raises SnapshotStorageError
@@ -50,13 +48,15 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
     named = os.environ.get("MNEMOSYNE_CACHE_DIR")
     cache = Path(named) if named else user_cache_path("jacquard", appauthor=False)
     folder = Path(settings.cache_folder) if settings.cache_folder else cache / "snapshots"
-    return SnapshotLibrary(
+    library: SnapshotSource = import_module("mnemosyne.retrieval.snapshots.library").open_library(
         store,
-        open_storage(settings.address),
-        SnapshotCache(folder.expanduser(), most_bytes=settings.cache_mb * _MB),
+        settings.address,
+        folder.expanduser(),
+        most_bytes=settings.cache_mb * _MB,
         can_search=can_search,
         check_seconds=settings.check_seconds,
     )
+    return library
 
 
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:

@@ -13,7 +13,7 @@ from mnemosyne.formats.books.entries import build_entries, count_extra, numbered
 from mnemosyne.formats.books.fields import BY_ACTIVATION, ENABLED, take_fields
 from mnemosyne.formats.books.foreign import keep_original, native_names, read_book_file
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 FORMAT = "agnai"
 _NAMES = {

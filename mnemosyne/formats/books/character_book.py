@@ -27,7 +27,7 @@ from mnemosyne.formats.books.fields import (
 from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.safe_files import read_json_file
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 FORMAT = "lorebook_v3"
 IN_CARD = "character_book"

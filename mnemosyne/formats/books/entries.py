@@ -8,9 +8,8 @@ from typing import Any
 from mnemosyne.formats.books.conversions import has_keys, has_text, kind_of
 from mnemosyne.formats.books.fields import BY_ACTIVATION
 from mnemosyne.formats.books.keys import leading_decorators
-from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
-from mnemosyne.formats.macros import count_macros
-from mnemosyne.formats.values import BookEntry, ImportedFile, WorldBook
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter, count_macros
+from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
 
 UNKNOWN = f"unknown; {FOR_EXPORT}"
 _MOST_NAMED_UIDS = 8

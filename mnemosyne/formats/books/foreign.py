@@ -16,7 +16,7 @@ from mnemosyne.formats.books.entries import count_unknown, file_of_book
 from mnemosyne.formats.books.fields import FIELDS_BY_NAME, NativeField
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.safe_files import read_json_file
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 COMMA_KEYS = replace(FIELDS_BY_NAME["key"], is_lossless=True)
 """Keys of a format that writes them as one text with commas."""

@@ -22,7 +22,7 @@ from mnemosyne.formats.books.foreign import (
     read_book_file,
 )
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 KOBOLD, AI_DUNGEON = "kobold", "ai_dungeon"
 _KOBOLD_NAMES = {

@@ -14,7 +14,7 @@ from mnemosyne.formats.books.fields import BY_ACTIVATION, ENABLED, FIELDS_BY_NAM
 from mnemosyne.formats.books.foreign import keep_original, native_names, read_book_file
 from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 FORMAT = "novelai"
 _NAMES = {

@@ -18,7 +18,7 @@ from mnemosyne.formats.books.foreign import (
 )
 from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 FORMAT = "risu"
 _NAMES = {

@@ -16,7 +16,7 @@ from mnemosyne.formats.books.entries import build_entries, count_extra, count_un
 from mnemosyne.formats.books.fields import EXTENSION_NAMES, FIELDS_BY_NAME, OTHER_NAMES, take_fields
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import read_json_file
-from mnemosyne.formats.values import ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 FORMAT = "world_info"
 

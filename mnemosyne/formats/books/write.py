@@ -12,7 +12,7 @@ from typing import Any
 
 from mnemosyne.formats.books.character_book import OWN_EXTENSION, is_own_field, uses_regex
 from mnemosyne.formats.books.fields import DEFAULTS, NATIVE_FIELDS
-from mnemosyne.formats.values import BookEntry, WorldBook
+from mnemosyne.schema.imported_files import BookEntry, WorldBook
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,14}", re.ASCII)
 _LATER = ("uid", "extensions", "original")

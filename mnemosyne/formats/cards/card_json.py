@@ -25,7 +25,7 @@ from mnemosyne.formats.cards.fields import (
 )
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import decode_text, parse_file_json, read_file_bytes
-from mnemosyne.formats.values import CharacterCard, ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import CharacterCard, ImportedFile, WorldBook
 
 V1, V2, V3 = "v1", "chara_card_v2", "chara_card_v3"
 """The values of `CharacterCard.spec`."""

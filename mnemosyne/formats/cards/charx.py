@@ -14,7 +14,7 @@ from mnemosyne.formats.archives import member_names, open_archive, read_member
 from mnemosyne.formats.cards.card_json import MOST_JSON_BYTES, imported_card, parse_card, parse_card_bytes
 from mnemosyne.formats.cards.png_chunks import growth_limit
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import ImportedFile
+from mnemosyne.schema.imported_files import ImportedFile
 
 CARD_CHARX = "charx"
 """The name of the format of a CHARX archive."""

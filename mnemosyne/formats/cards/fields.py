@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter
-from mnemosyne.formats.macros import count_macros
-from mnemosyne.formats.values import DepthPrompt
+from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter, count_macros
+from mnemosyne.schema.imported_files import DepthPrompt
 
 ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
 """Where a card's instructions repeat those of the user."""

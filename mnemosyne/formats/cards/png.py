@@ -16,7 +16,7 @@ from mnemosyne.formats.cards.fields import FIELDS
 from mnemosyne.formats.cards.png_chunks import PngChunks, TextChunk, chunk_text, walk_chunks, without_chunks
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import read_file_bytes
-from mnemosyne.formats.values import CharacterCard, ImportedFile
+from mnemosyne.schema.imported_files import CharacterCard, ImportedFile
 
 CARD_PNG = "card-png"
 """The name of the format of a card in a PNG."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnemosyne.formats.cards.fields import ORIGINAL
-from mnemosyne.formats.macros import fill_names
-from mnemosyne.formats.values import CharacterCard
+from mnemosyne.schema.imported_files import CharacterCard
+from mnemosyne.world.activation.macros import fill_names
 
 _START = re.compile(r"<START>", re.IGNORECASE)
 _SPEAKERS = ("{{char}}", "{{user}}", "{{bot}}", "<char>", "<user>", "<bot>")

@@ -22,7 +22,7 @@ from mnemosyne.formats.cards.fields import FIELDS, read_extensions
 from mnemosyne.formats.cards.png import CARD_KEYWORDS
 from mnemosyne.formats.cards.png_chunks import END_CHUNK, SIGNATURE, png_chunk, walk_chunks, without_chunks
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import CharacterCard, DepthPrompt, WorldBook
+from mnemosyne.schema.imported_files import CharacterCard, DepthPrompt, WorldBook
 
 _VERSIONS = {V2: (2, "2.0"), V3: (3, "3.0")}
 _DECORATOR = "@@"

@@ -29,7 +29,7 @@ from mnemosyne.formats.chats.sillytavern import NO_REQUEST
 from mnemosyne.formats.chats.trees import TreeNode, said_on_path
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import Chat, ImportedFile
+from mnemosyne.schema.imported_files import Chat, ImportedFile
 from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Message, Role
 

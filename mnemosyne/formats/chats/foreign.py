@@ -17,7 +17,7 @@ from mnemosyne.formats.chats.listed import count_rest, listed_chat, listed_file,
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST, read_chat
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import Chat, ImportedFile
+from mnemosyne.schema.imported_files import Chat, ImportedFile
 from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Message, Role
 

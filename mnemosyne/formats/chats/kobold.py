@@ -18,7 +18,7 @@ from mnemosyne.formats.chats.sillytavern import NO_REQUEST
 from mnemosyne.formats.chats.transcript import split_speech
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import AuthorsNote, ImportedFile
+from mnemosyne.schema.imported_files import AuthorsNote, ImportedFile
 from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Role
 

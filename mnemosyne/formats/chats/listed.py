@@ -13,7 +13,7 @@ from mnemosyne.core.plain_values import plain_or_none
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, group_turns
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import AuthorsNote, Chat, ImportedFile
+from mnemosyne.schema.imported_files import AuthorsNote, Chat, ImportedFile
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role

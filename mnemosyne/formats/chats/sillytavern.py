@@ -18,7 +18,7 @@ from mnemosyne.formats.chats.jsonl_messages import HEADER, header_name, is_messa
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter
-from mnemosyne.formats.values import AuthorsNote, Chat, ImportedFile
+from mnemosyne.schema.imported_files import AuthorsNote, Chat, ImportedFile
 from mnemosyne.schema.memory import EMPTY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn, ImportRequest
 from mnemosyne.schema.session import AuthorKind

@@ -22,7 +22,7 @@ from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.corpora.corpus import Speakers, tell_speakers
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import decode_text, read_file_bytes
-from mnemosyne.formats.values import Chat, ImportedFile
+from mnemosyne.schema.imported_files import Chat, ImportedFile
 from mnemosyne.schema.record import ImportedTurn, ImportRequest
 from mnemosyne.schema.session import Role
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from mnemosyne.schema.record import ImportedTurn
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.session import Message, Role, count_inputs
 
 MOST_REPLIES = 50
 """How many messages that are not the user's one turn holds; the next one begins a turn of its own."""
@@ -19,16 +19,6 @@ class SaidMessage:
 
     message: Message
     others: tuple[tuple[Message, ...], ...] = ()
-
-
-def count_inputs(messages: Sequence[Message]) -> int:
-    """Return how many messages of a turn come before its replies: those up to the first message of the user, or, in a turn without
-    one, the system messages that it begins with.
-    """
-    for place, message in enumerate(messages):
-        if message.role is Role.USER:
-            return place + 1
-    return next((place for place, message in enumerate(messages) if message.role is not Role.SYSTEM), len(messages))
 
 
 def chat_key(*parts: object) -> str:

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mnemosyne.formats.chats.jsonl_messages import CHUB_MES, LINE, SWIPE_INFO, header_name
-from mnemosyne.formats.chats.turns import count_inputs
 from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.session import Message, Role, count_inputs
 
 Replies = Sequence[Message]
 

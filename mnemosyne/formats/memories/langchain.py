@@ -18,7 +18,7 @@ from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.databases import has_columns, is_database, open_database, tables_of
 from mnemosyne.formats.memories.messages import FOR_EXPORT, TOOL_CALLS, SpokenMessage, build_chat, text_of_content
 from mnemosyne.formats.safe_files import read_json_file
-from mnemosyne.formats.values import Chat, ImportedFile, ImportedMemory
+from mnemosyne.schema.imported_files import Chat, ImportedFile, ImportedMemory
 
 FORMAT = "langchain"
 _HISTORY, _HISTORY_COLUMNS = "message_store", ("session_id", "message")

@@ -17,7 +17,7 @@ from mnemosyne.core.plain_values import plain_or_none
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.messages import FOR_EXPORT, SpokenMessage, build_chat, text_of_content
 from mnemosyne.formats.safe_files import read_json_file
-from mnemosyne.formats.values import Chat, ImportedFile, ImportedMemory
+from mnemosyne.schema.imported_files import Chat, ImportedFile, ImportedMemory
 
 FORMAT = "llamaindex"
 DOCUMENTS_FILE, CHATS_FILE = "docstore.json", "chat_store.json"

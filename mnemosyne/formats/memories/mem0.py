@@ -18,7 +18,7 @@ from mnemosyne.formats.memories.databases import Database, has_columns, is_datab
 from mnemosyne.formats.memories.messages import SpokenMessage, build_chat
 from mnemosyne.formats.memories.qdrant import COLLECTIONS, is_qdrant_folder, read_points
 from mnemosyne.formats.safe_files import read_json_file
-from mnemosyne.formats.values import Chat, ImportedFile, ImportedMemory
+from mnemosyne.schema.imported_files import Chat, ImportedFile, ImportedMemory
 
 FORMAT = "mem0"
 HISTORY_FILE = "history.db"

@@ -9,7 +9,7 @@ from typing import Any
 
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import Chat
+from mnemosyne.schema.imported_files import Chat
 from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role

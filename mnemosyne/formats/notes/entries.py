@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.macros import count_macros
+from mnemosyne.formats.losses import FieldCounter, count_macros
 from mnemosyne.formats.notes.fields import PATH, KeyHabits, canonical_front, names_keys, note_fields, tags_of
 from mnemosyne.formats.notes.front_matter import Note
 from mnemosyne.formats.notes.text import BOX, COMMENT, EMBED, LINK, PICTURE, CleanText
-from mnemosyne.formats.values import BookEntry
+from mnemosyne.schema.imported_files import BookEntry
 
 MOST_TITLE_CHARS = 200
 _TEXT_NOTES = {

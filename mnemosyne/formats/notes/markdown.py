@@ -13,7 +13,7 @@ from mnemosyne.formats.notes.fields import canonical_front
 from mnemosyne.formats.notes.folder import MOST_NAMED, FolderFile, PassedBy, list_files
 from mnemosyne.formats.notes.front_matter import Note, read_note
 from mnemosyne.formats.notes.text import clean_text, iter_headings
-from mnemosyne.formats.values import BookEntry, ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
 
 FORMAT = "markdown"
 ENDINGS = (".md", ".markdown", ".txt")

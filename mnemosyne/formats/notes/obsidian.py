@@ -19,7 +19,7 @@ from mnemosyne.formats.notes.folder import MOST_NAMED, FolderFile, PassedBy, lis
 from mnemosyne.formats.notes.front_matter import Note, read_note
 from mnemosyne.formats.notes.text import clean_text, first_heading
 from mnemosyne.formats.safe_files import read_file_bytes
-from mnemosyne.formats.values import BookEntry, ImportedFile, WorldBook
+from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
 
 FORMAT = "obsidian"
 MOST_VAULT_CHARS = 400_000_000

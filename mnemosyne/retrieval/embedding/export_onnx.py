@@ -1,6 +1,6 @@
 """Exports a sentence-transformers model to ONNX, offline: a BERT without torch, every other kind by tracing it with torch.
 
-`jacquard embedder export` runs it once. torch is imported where a model needs it, and to compare vectors where it is installed.
+`jacquard operate embedder export` runs it once. torch is imported if a model needs it, and to compare vectors if it is installed.
 """
 
 from __future__ import annotations

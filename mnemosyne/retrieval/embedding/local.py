@@ -217,7 +217,7 @@ def export_folder(name: str) -> Path:
         return found
     raise EmbedderUnavailableError(
         f"{name!r} holds no exported model: there is no model.onnx with a tokenizer.json in {folder}, nor in {kept}. "
-        f"Make one: jacquard embedder export {name}"
+        f"Make one: jacquard operate embedder export {name}"
     )
 
 

@@ -1,6 +1,6 @@
 """Runs an exported model with onnxruntime, without torch. The only file that imports onnxruntime.
 
-A folder holds `model.onnx` and `tokenizer.json`; `jacquard embedder export` writes one, and exports made elsewhere work
+A folder holds `model.onnx` and `tokenizer.json`; `jacquard operate embedder export` writes one, and exports made elsewhere work
 too. `local` imports this module on its worker thread; no other module may import it at import time.
 """
 

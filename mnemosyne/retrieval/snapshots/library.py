@@ -26,12 +26,29 @@ from mnemosyne.retrieval.snapshots.entries import (
     world_of,
 )
 from mnemosyne.retrieval.snapshots.manifest import ENTRIES, MANIFEST, MIXED, Manifest, read_manifest, scope_folder
-from mnemosyne.retrieval.snapshots.storage import SnapshotStorage
+from mnemosyne.retrieval.snapshots.storage import SnapshotStorage, open_storage
 from mnemosyne.schema.memory import Chain
 
 _log = open_log(__name__)
 _TRIED = 3
 """At most so many damaged or torn snapshots are passed by; a host does not search a whole storage."""
+
+
+def open_library(
+    source: WorldSource,
+    address: str,
+    folder: Path,
+    *,
+    most_bytes: int,
+    can_search: Callable[[str], bool],
+    check_seconds: float,
+) -> SnapshotLibrary:
+    """Return the snapshots at an address, fetched into a folder of at most so many bytes; nothing is read yet.
+
+    Raises SnapshotStorageError for an address that cannot be used.
+    """
+    cache = SnapshotCache(folder, most_bytes=most_bytes)
+    return SnapshotLibrary(source, open_storage(address), cache, can_search=can_search, check_seconds=check_seconds)
 
 
 class SnapshotLibrary:

@@ -150,7 +150,7 @@ async def _export(
     for _ in range(_TRIES):
         digest = await source.world_digest(world_id)
         if digest is None:
-            raise SnapshotError(f"The store has no world {world_id!r}; import it first: `jacquard import DIR`.")
+            raise SnapshotError(f"The store has no world {world_id!r}; import it first: `jacquard memory import DIR`.")
         marks, mark = await list_entries(source, scope)
         await _check_complete(index, scope, encoder, len(marks))
         await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
@@ -180,14 +180,14 @@ async def _check_complete(index: Index, scope: str, encoder: str, entries: int) 
     count = await index.count(scope)
     if count != entries:
         raise SnapshotError(
-            f"The index of {scope!r} has {count:,} of {entries:,} entries: `jacquard reindex` brings in the rest."
+            f"The index of {scope!r} has {count:,} of {entries:,} entries: `jacquard operate reindex` brings in the rest."
         )
     if encoder and (entries and await index.encoder_of(scope) not in ("", encoder)):
         raise SnapshotError(
-            f"The index of {scope!r} has the vectors of another model: `jacquard reindex` makes those of {encoder!r}."
+            f"The index of {scope!r} has the vectors of another model: `jacquard operate reindex` makes those of {encoder!r}."
         )
     if encoder and await index.unembedded_ids(scope, encoder, 1):
-        raise SnapshotError(f"Some entries of {scope!r} have no vectors yet: `jacquard reindex` makes them.")
+        raise SnapshotError(f"Some entries of {scope!r} have no vectors yet: `jacquard operate reindex` makes them.")
     if faults := index.faults():
         raise IndexUnavailableError(scope, scope, "; ".join(faults))
 

@@ -74,7 +74,7 @@ def outdated_error(path: Path, found: int) -> StoreUnavailableError:
     return StoreUnavailableError(
         str(path),
         f"it has the form of an older release (format {found}, this one reads {FORMAT}); "
-        "convert the folder once with `jacquard migrate file:FOLDER`",
+        "convert the folder once with `jacquard operate migrate file:FOLDER`",
     )
 
 

@@ -18,7 +18,7 @@ from mnemosyne.core.errors import CodecError
 from mnemosyne.stores.sql.blobs import join_body, split_body
 
 FORMAT = 3
-"""Form of a journal of row writes. The journals of formats 1 and 2 hold other rows; `jacquard migrate` converts them."""
+"""Form of a journal of row writes. The journals of formats 1 and 2 hold other rows; `jacquard operate migrate` converts them."""
 
 _FORM = ":form"
 _BASE64 = "base64"

@@ -30,7 +30,7 @@ class Digests:
     files: dict[str, str]
 
 
-PROGRAM, FORMAT = "jacquard backup of files", 1
+PROGRAM, FORMAT = "jacquard operate backup of files", 1
 
 
 def nothing_of(tenant: str | None) -> str:

@@ -101,7 +101,7 @@ class PostgresVectors:
         )
         damaged = (
             f"{len(ids)} vectors of {scope!r} in {self._shown} are damaged ({', '.join(sorted(ids)[:3])} …); their texts are "
-            "embedded again behind the next turn, or by `jacquard reindex`."
+            "embedded again behind the next turn, or by `jacquard operate reindex`."
             for (scope, _), ids in self._damaged.items()
         )
         return (*(away if self._away else ()), *damaged)

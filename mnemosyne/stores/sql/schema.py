@@ -1,6 +1,6 @@
 """The tables of the SQL stores as they are now, for SQLite and for PostgreSQL.
 
-A new database is created in one transaction from these statements. One of another revision is refused: `jacquard migrate`
+A new database is created in one transaction from these statements. One of another revision is refused: `jacquard operate migrate`
 converts it (`jacquard.migrate`, where each change of these tables is one function). It knows no driver.
 
 The tables:
@@ -317,5 +317,5 @@ def check_revision(revision: int, shown: str, address: str) -> None:
         raise StoreUnavailableError(
             shown,
             f"it is of revision {revision}, and this release reads revision {REVISION}; end what uses it, then run "
-            f"`jacquard migrate {address}`",
+            f"`jacquard operate migrate {address}`",
         )

@@ -83,10 +83,10 @@ def running(command: list[str], address: str, log: Path, **options: Any) -> Iter
 
 @contextmanager
 def serving(folder: Path, upstream: str) -> Iterator[str]:
-    """Run `jacquard serve` with a store in the folder; give its address."""
+    """Run `jacquard operate serve` with a store in the folder; give its address."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "jacquard", "serve", "--port", str(port), "--embedder", "none"]
+    command = [sys.executable, "-m", "jacquard", "operate", "serve", "--port", str(port), "--embedder", "none"]
     command += ["--store", str(folder / "store"), "--upstream", upstream]
     with running(command, f"{address}/healthz", folder / "service.log"):
         yield address

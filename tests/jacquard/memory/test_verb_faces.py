@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 
 import pytest
-import typer.main
+from cli_calls import find_command, walk_commands
 from verb_faces import FACES, Tools
 
 from jacquard import MemoryVerbs
-from jacquard.cli.app import app
 from jacquard.client import RemoteVerbs
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.mcp.tools import TOOLS
@@ -17,14 +16,14 @@ from jacquard.service.mcp.tools import TOOLS
 FACT, FIXED = "The boat key hangs behind the blue clock.", "The boat key lies under the red mat."
 QUESTION = "Where is the boat key?"
 COMMANDS = {
-    "sessions": ("sessions", "list"),
-    "continue_session": ("sessions", "continue"),
+    "sessions": ("play", "sessions", "list"),
+    "continue_session": ("play", "sessions", "continue"),
     "memory": ("memory", "show"),
-    "get_state": ("state",),
-    "set_state": ("state",),
-    "lore": ("lore", "list"),
-    "add_lore": ("lore", "add"),
-    "edit_lore": ("lore", "edit"),
+    "get_state": ("play", "state"),
+    "set_state": ("play", "state"),
+    "lore": ("memory", "lore", "list"),
+    "add_lore": ("memory", "lore", "add"),
+    "edit_lore": ("memory", "lore", "edit"),
 }
 VERBS = sorted(name for name in vars(MemoryVerbs) if not name.startswith("_"))
 
@@ -34,16 +33,14 @@ def test_each_verb_is_in_each_face(verb):
     assert inspect.signature(getattr(RemoteVerbs, verb)) == inspect.signature(getattr(MemoryVerbs, verb))
     assert Tools.names[verb] in TOOLS
     assert Tools.names[verb] in {each.name for each in OPERATIONS}
-    found = typer.main.get_command(app)
-    for name in COMMANDS.get(verb, ("memory", verb)):
-        found = found.commands[name]
+    found = find_command(*COMMANDS.get(verb, ("memory", verb)))
     assert "--json" in {option for each in found.params for option in each.opts}
 
 
 def test_explain_and_the_turn_are_in_each_face():
     for name in ("explain", "prepare_turn", "commit_assistant_message", "start_session"):
         assert name in TOOLS
-    assert {"explain", "weave", "commit"} <= set(typer.main.get_command(app).commands)
+    assert {("play", name) for name in ("explain", "weave", "commit")} <= {path for path, _ in walk_commands("play")}
 
 
 @pytest.mark.anyio

@@ -51,7 +51,7 @@ def start_service(tmp_path):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         log = tmp_path / f"log-{len(started)}.jsonl"
-        command = [sys.executable, "-m", "jacquard", "serve", "--port", str(port)]
+        command = [sys.executable, "-m", "jacquard", "operate", "serve", "--port", str(port)]
         command += ["--store", store or str(tmp_path / "store"), "--embedder", "none", *options]
         with log.open("wb") as file:
             process = subprocess.Popen(command, stderr=file, env=os.environ | PATIENT_LIMITS)

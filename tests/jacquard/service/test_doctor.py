@@ -1,4 +1,4 @@
-"""`jacquard doctor` says what is where and what is stale or wrong; it writes nothing, and works when the database is away."""
+"""`jacquard operate doctor` says what is where and what is stale or wrong; it writes nothing, and works if the database is away."""
 
 from __future__ import annotations
 

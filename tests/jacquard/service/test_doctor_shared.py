@@ -1,4 +1,4 @@
-"""`jacquard doctor` knows what hosts share: published snapshots, and vectors in PostgreSQL; each finding says what to do."""
+"""`jacquard operate doctor` knows what hosts share: published snapshots and vectors in PostgreSQL; each finding says what to do."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_snapshot_of_another_version(place):
         connection.commit()
     old = finding(look(place), "snapshot_old")
     assert old["severity"] == "stale"
-    assert f"jacquard snapshot publish {WORLD_ID}" in old["do"]
+    assert f"jacquard operate snapshot publish {WORLD_ID}" in old["do"]
 
 
 def test_a_snapshot_of_another_model(place):
@@ -96,7 +96,7 @@ def test_damaged_files_are_found_by_a_deep_look(place):
     damaged = finding(look(place, "--deep"), "snapshot_damaged")
     assert damaged["severity"] == "wrong"
     assert "is not what was published" in damaged["what"]
-    assert "jacquard snapshot delete" in damaged["do"]
+    assert "jacquard operate snapshot delete" in damaged["do"]
 
 
 def test_a_damaged_manifest(place):
@@ -156,8 +156,8 @@ def test_vectors_in_postgresql(postgres_url):
     (shared,) = told["shared"]
     assert shared["vectors"] == {serving: 4, "former": 4}
     assert (shared["missing"], shared["orphaned_vectors"], shared["orphaned_segments"]) == (2, 4, 0)
-    assert "jacquard reindex" in finding(told, "vectors_missing")["do"]
-    assert "jacquard housekeeping --once" in finding(told, "vectors_orphaned")["do"]
+    assert "jacquard operate reindex" in finding(told, "vectors_missing")["do"]
+    assert "jacquard operate housekeeping --once" in finding(told, "vectors_orphaned")["do"]
     # Another host may use them.
     assert "DELETE" not in json.dumps(told)
     run(postgres_url, "DELETE FROM vectors WHERE encoder = 'former'")

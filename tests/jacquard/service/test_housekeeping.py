@@ -173,7 +173,7 @@ async def make_idle_sessions(url: str) -> None:
 
 
 def run_housekeeping(url: str, *options: str, **variables: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "jacquard", "housekeeping", "--store", url, "--json", *options]
+    command = [sys.executable, "-m", "jacquard", "operate", "housekeeping", "--store", url, "--json", *options]
     given = {"JACQUARD_SERVICE__EACH_TENANT__ARCHIVE_DAYS": "30", "JACQUARD_SERVICE__HOUSEKEEPING__LEASE_SECONDS": "5"}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **given, **variables}
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -84,7 +84,7 @@ async def test_lore_of_a_folder_is_not_edited_and_the_refusal_says_where_it_is(t
             assert refused.status_code == 422
             said = refused.json()["error"]["message"]
             assert "edit its files there" in said
-            assert "jacquard import DIR" in said
+            assert "jacquard memory import DIR" in said
 
 
 def test_the_description_has_the_form_of_a_pack():

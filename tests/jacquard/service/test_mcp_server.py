@@ -78,7 +78,18 @@ async def make_token(folder, tenant, scope=Scope.PLAY, viewer=None):
 
 
 async def test_a_turn_with_memory_over_standard_input_and_output(tmp_path):
-    command = ["-m", "jacquard", "mcp", "--store", str(tmp_path / "store"), "--world", str(WORLD), "--embedder", "none"]
+    command = [
+        "-m",
+        "jacquard",
+        "operate",
+        "mcp",
+        "--store",
+        str(tmp_path / "store"),
+        "--world",
+        str(WORLD),
+        "--embedder",
+        "none",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     server = StdioServerParameters(command=sys.executable, args=command, env=environment, cwd=str(ROOT))
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
@@ -126,7 +137,7 @@ def test_nothing_but_the_protocol_reaches_standard_output(tmp_path):
             },
         },
     ]
-    command = [sys.executable, "-m", "jacquard", "mcp", "--store", "store", "--config", "settings.yaml"]
+    command = [sys.executable, "-m", "jacquard", "operate", "mcp", "--store", "store", "--config", "settings.yaml"]
     process = subprocess.Popen(
         [*command, "--embedder", "none"],
         stdin=subprocess.PIPE,

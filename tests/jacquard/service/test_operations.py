@@ -12,7 +12,9 @@ from jacquard.service.http.routes import OPERATIONS
 from mnemosyne import Store
 
 TURN = "a turn writes it: prepare_turn and commit_assistant_message"
-IMPORT = "a conversation from elsewhere comes by put_document or adopt_messages; files of other programs by `jacquard import`"
+IMPORT = (
+    "a conversation from elsewhere comes by put_document or adopt_messages; files of others by `jacquard memory import`"
+)
 INDEX = "what the index reads; a client asks it by search_memory"
 INSIDE = "the service's own work, which a client does not see"
 COMMAND = "upkeep of a store: a command on its machine"

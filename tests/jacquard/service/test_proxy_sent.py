@@ -13,7 +13,7 @@ from jacquard.cli.app import app
 from jacquard.config.service import ProxySettings
 from jacquard.testing.server import ScriptedServer
 from mnemosyne import AuthorsNote, BookEntry, CharacterCard, WorldBook
-from mnemosyne.world.imported.pack import ImportedWorld, pack_files
+from mnemosyne.formats.worlds.pack import ImportedWorld, pack_files
 
 pytestmark = pytest.mark.anyio
 

@@ -60,7 +60,7 @@ async def test_no_more_sessions_than_a_tenant_may_have(tmp_path):
             told = refused.json()["error"]
             assert (refused.status_code, told["code"]) == (403, "quota_exceeded")
             assert "as many sessions as it may: 1 (service.each_tenant.sessions)" in told["message"]
-            assert "jacquard erase" in told["message"]
+            assert "jacquard memory erase" in told["message"]
             assert told["facts"]["limit"] == 1
         assert (await http.get("/api/v1/sessions")).json()["items"] == ["a"]
         # What has begun can be ended.

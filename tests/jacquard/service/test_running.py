@@ -150,7 +150,7 @@ def test_a_stream_of_events_ends_with_the_service(start_service):
 def test_the_log_names_requests_and_never_what_was_sent(start_service, tmp_path):
     made = subprocess.run(
         [
-            *f"{sys.executable} -m jacquard tokens create --tenant north --scope admin --store".split(),
+            *f"{sys.executable} -m jacquard operate tokens create --tenant north --scope admin --store".split(),
             str(tmp_path / "store"),
         ],
         capture_output=True,

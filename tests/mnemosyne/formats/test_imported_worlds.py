@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from mnemosyne import BookEntry, FieldCounter, WorldBook
 from mnemosyne.formats.cards.card_json import parse_card
-from mnemosyne.world import load_world_files
-from mnemosyne.world.imported.lore import books_of, list_lore
-from mnemosyne.world.imported.pack import (
+from mnemosyne.formats.worlds.lore import books_of, list_lore
+from mnemosyne.formats.worlds.pack import (
     ImportedWorld,
     imported_world_of,
     join_imports,
     names_for,
     pack_files,
 )
+from mnemosyne.world import load_world_files
 
 TEXT = st.one_of(
     st.text(max_size=30),

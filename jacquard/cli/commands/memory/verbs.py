@@ -24,13 +24,10 @@ from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, Memo
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core.codec import format_time
 
-memory = typer.Typer(name="memory", no_args_is_help=True, help="What a session remembers, found and edited by hand.")
-
 MemoryArgument = Annotated[str, typer.Argument(metavar="MEMORY", help="The id that `search` or `log` shows.")]
 TextArgument = Annotated[str, typer.Argument(metavar="TEXT", help="The text (`-` reads standard input).")]
 
 
-@memory.command()
 def search(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
     session: SessionOption,
@@ -60,7 +57,6 @@ def search(
         say("Nothing is found.")
 
 
-@memory.command("show")
 def show_memory(
     memory_id: MemoryArgument,
     session: SessionOption,
@@ -83,7 +79,6 @@ def show_memory(
     show(found.text)
 
 
-@memory.command()
 def remember(
     text: TextArgument,
     session: SessionOption,
@@ -105,7 +100,6 @@ def remember(
     _print_edit(run(work), as_json=as_json)
 
 
-@memory.command()
 def edit(
     memory_id: MemoryArgument,
     text: TextArgument,
@@ -126,7 +120,6 @@ def edit(
     _print_edit(run(work), as_json=as_json)
 
 
-@memory.command()
 def supersede(
     memory_id: MemoryArgument,
     session: SessionOption,
@@ -146,7 +139,6 @@ def supersede(
     _print_edit(run(work), as_json=as_json)
 
 
-@memory.command()
 def pin(
     memory_id: MemoryArgument,
     session: SessionOption,
@@ -159,7 +151,6 @@ def pin(
     _change(store, author, viewer, lambda verbs: verbs.pin(session, memory_id), as_json=as_json)
 
 
-@memory.command()
 def unpin(
     memory_id: MemoryArgument,
     session: SessionOption,
@@ -172,7 +163,6 @@ def unpin(
     _change(store, author, viewer, lambda verbs: verbs.unpin(session, memory_id), as_json=as_json)
 
 
-@memory.command()
 def undo(
     edit_id: Annotated[str, typer.Argument(metavar="EDIT", help="The id that `log` shows.")],
     session: SessionOption,
@@ -185,7 +175,6 @@ def undo(
     _change(store, author, viewer, lambda verbs: verbs.undo(session, edit_id), as_json=as_json)
 
 
-@memory.command()
 def forget(
     memory_id: MemoryArgument,
     session: SessionOption,
@@ -211,7 +200,6 @@ def forget(
 ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="The id that `proposals` shows.")]
 
 
-@memory.command()
 def proposals(
     session: SessionOption,
     viewer: ViewerOption = None,
@@ -240,7 +228,6 @@ def proposals(
         say("Nothing waits.")
 
 
-@memory.command()
 def accept(
     proposal_id: ProposalArgument,
     session: SessionOption,
@@ -255,7 +242,6 @@ def accept(
     _change(store, author, viewer, lambda verbs: verbs.accept(session, proposal_id, said), as_json=as_json)
 
 
-@memory.command()
 def reject(
     proposal_id: ProposalArgument,
     session: SessionOption,
@@ -268,7 +254,6 @@ def reject(
     _change(store, author, viewer, lambda verbs: verbs.reject(session, proposal_id), as_json=as_json)
 
 
-@memory.command()
 def log(
     session: SessionOption,
     viewer: ViewerOption = None,

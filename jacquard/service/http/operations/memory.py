@@ -362,7 +362,7 @@ OPERATIONS = (
         method="PUT",
         path="/api/v1/worlds/{world_id}",
         doc="Make a pack the present version of a world; sessions of the world go on with it. It takes what `get_world` gives, and "
-        "checks it as `jacquard validate` does.",
+        "checks it as `jacquard author validate` does.",
         run=put_world,
         scope=Scope.AUTHOR,
         body=WorldRequest,

@@ -48,7 +48,7 @@ async def check_index(
             stale(
                 "index_leftovers",
                 f"{location.index} has {len(left)} tables of sessions that are gone or archived.",
-                "`jacquard housekeeping --once` removes them.",
+                "`jacquard operate housekeeping --once` removes them.",
             )
         )
     found += await _check_originals(location, sessions)
@@ -77,7 +77,7 @@ async def _check_originals(location: StoreLocation, sessions: Iterable[str]) -> 
     if not left or vault is None:
         return []
     what = f"{vault.folder} has originals of {len(left)} sessions that are gone."
-    do = "`jacquard housekeeping --once` removes them."
+    do = "`jacquard operate housekeeping --once` removes them."
     return [wrong("originals_leftovers", what, do)]
 
 
@@ -98,7 +98,10 @@ async def _compare(
                 marks = {(scope, chain): await index.watermark(scope, chain) for chain in Chain}
                 encoders[await index.encoder_of(scope)] += 1
             except MnemosyneError as error:
-                code, do = DegradationCode.INDEX_DAMAGED.value, "`jacquard reindex` builds it again from the store."
+                code, do = (
+                    DegradationCode.INDEX_DAMAGED.value,
+                    "`jacquard operate reindex` builds it again from the store.",
+                )
                 found.append(wrong(code, str(error), do))
                 continue
             if await store.chains_written_after(marks):
@@ -110,14 +113,14 @@ async def _compare(
             stale(
                 DegradationCode.INDEX_BEHIND.value,
                 f"The index of {len(behind)} scopes lacks what was written last ({', '.join(behind[:3])} …).",
-                "The next turn brings it in; `jacquard reindex` does it now.",
+                "The next turn brings it in; `jacquard operate reindex` does it now.",
             )
         )
     found += [
         stale(
             DegradationCode.ENCODER_CHANGED.value,
             f"The vectors of {number} scopes are those of {name}; the configured model is {serving}.",
-            "`jacquard reindex` makes them with the configured model; until then the former one serves.",
+            "`jacquard operate reindex` makes them with the configured model; until then the former one serves.",
         )
         for name, number in encoders.items()
         if name and serving and name != serving

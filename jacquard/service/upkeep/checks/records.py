@@ -52,7 +52,7 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
                 wrong(
                     "pack_missing",
                     f"The store has no pack for the present version of world {world_id!r} of tenant {tenant!r}.",
-                    "Name its folder once: `jacquard weave --world DIR …`.",
+                    "Name its folder once: `jacquard play weave --world DIR …`.",
                 )
             )
         if authored is not None and (authored.world_id, authored.digest) != (world_id, digest):
@@ -81,7 +81,7 @@ async def check_records(store: Store, tenant: str) -> list[Finding]:
             wrong(
                 DegradationCode.RECORD_DAMAGED.value,
                 f"Tenant {tenant!r}: {note.sentence}",
-                "`jacquard check` says more.",
+                "`jacquard operate check` says more.",
             )
         )
     return found

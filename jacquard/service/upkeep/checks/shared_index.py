@@ -14,7 +14,7 @@ from mnemosyne.protocols import SharedIndexStore, SharedScope, Store
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _PAGE = 1_000
-_TIDIED = "`jacquard housekeeping --once --deep` removes them."
+_TIDIED = "`jacquard operate housekeeping --once --deep` removes them."
 
 
 async def check_shared_index(
@@ -66,7 +66,7 @@ def _judge_vectors(figures: SharedIndexFigures, serving: str) -> list[Finding]:
             stale(
                 "vectors_missing",
                 f"{figures.missing:,} entries of tenant {figures.tenant!r} have no vector of {serving} in the store.",
-                "The next turn of each session makes its own; `jacquard reindex` makes all of them now.",
+                "The next turn of each session makes its own; `jacquard operate reindex` makes all of them now.",
             )
         )
     if figures.orphaned_vectors:
@@ -83,7 +83,7 @@ def _judge_vectors(figures: SharedIndexFigures, serving: str) -> list[Finding]:
             DegradationCode.ENCODER_CHANGED.value,
             f"{number:,} vectors of tenant {figures.tenant!r} in the store are those of {name}; the configured model is "
             f"{serving}.",
-            "`jacquard reindex` makes those of the configured model. The others stay, because another host may use them.",
+            "`jacquard operate reindex` makes those of the configured model. The others stay, because another host may use them.",
         )
         for name, number in sorted(figures.vectors.items())
         if figures.missing and name != serving
@@ -107,7 +107,7 @@ def _judge_segments(figures: SharedIndexFigures, scopes: list[SharedScope]) -> l
             wrong(
                 DegradationCode.INDEX_DAMAGED.value,
                 f"The index rows that hosts share of {len(damaged)} scopes are damaged ({', '.join(damaged[:3])} …).",
-                "The next turn of each makes them again from its entries; `jacquard reindex` does it now.",
+                "The next turn of each makes them again from its entries; `jacquard operate reindex` does it now.",
             )
         )
     return found

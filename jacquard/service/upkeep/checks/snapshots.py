@@ -71,7 +71,7 @@ def _judge_faults(world_id: str, listed: tuple[PublishedSnapshot, ...]) -> list[
                     "snapshot_torn",
                     f"The snapshot {each.snapshot_id} of world {world_id!r} has no manifest: its upload is under way, or was "
                     "torn. Hosts pass it by.",
-                    f"If nobody uploads it, publish again, then `jacquard snapshot delete {world_id} --keep 1`.",
+                    f"If nobody uploads it, publish again, then `jacquard operate snapshot delete {world_id} --keep 1`.",
                 )
             )
         elif each.manifest is None:
@@ -86,7 +86,7 @@ def _judge_newest(world_id: str, digest: str, newest: Manifest, serving: str) ->
             stale(
                 DegradationCode.SNAPSHOT_OLD.value,
                 f"The newest snapshot of world {world_id!r}, {newest.snapshot_id}, is of another version than the store has.",
-                f"`jacquard snapshot publish {world_id}`; until then each host adds what has changed.",
+                f"`jacquard operate snapshot publish {world_id}`; until then each host adds what has changed.",
             )
         )
     if newest.encoder != serving:
@@ -95,7 +95,7 @@ def _judge_newest(world_id: str, digest: str, newest: Manifest, serving: str) ->
                 DegradationCode.ENCODER_CHANGED.value,
                 f"The newest snapshot of world {world_id!r} has {_vectors_of(newest.encoder)}; configured is "
                 f"{serving or 'no model'}.",
-                f"`jacquard snapshot publish {world_id}` with the configured model. Until then that of the snapshot serves "
+                f"`jacquard operate snapshot publish {world_id}` with the configured model. Until then that of the snapshot serves "
                 "where it is installed, else each host makes an index of its own.",
             )
         )
@@ -114,7 +114,7 @@ def _damaged(world_id: str, what: str) -> Finding:
     return wrong(
         DegradationCode.SNAPSHOT_DAMAGED.value,
         what,
-        f"`jacquard snapshot publish {world_id}`, then `jacquard snapshot delete {world_id} --keep 1`.",
+        f"`jacquard operate snapshot publish {world_id}`, then `jacquard operate snapshot delete {world_id} --keep 1`.",
     )
 
 

@@ -31,7 +31,7 @@ def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]
             stale(
                 "migration_pending",
                 f"The store is of revision {revision}, this release reads {REVISION}.",
-                "End what uses it, then run `jacquard migrate`. Until then its content is not looked at.",
+                "End what uses it, then run `jacquard operate migrate`. Until then its content is not looked at.",
             )
         )
     elif revision > REVISION:
@@ -55,7 +55,7 @@ async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], lis
             continue
         do = "The next housekeeping on that host takes over."
         if lease.name == LEASE:
-            do = "The next housekeeping takes over; see that it runs (`jacquard housekeeping`)."
+            do = "The next housekeeping takes over; see that it runs (`jacquard operate housekeeping`)."
         what = (
             f"The lease {lease.name!r} of {lease.holder} ended at {format_time(lease.until)} and was not given back: its "
             "process died or hangs."

@@ -114,7 +114,7 @@ class DurableFolder:
         if rows:
             self._lost[scope] = (
                 f"The index of {scope!r} in {self.path} has damaged rows, which recall does without. Nothing of the "
-                "session is lost: they are made again from the store after the next turn, or by `jacquard reindex`."
+                "session is lost: they are made again from the store after the next turn, or by `jacquard operate reindex`."
             )
 
     def lost_of(self, scope: str) -> str:

@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from jacquard.authoring.files.incoming import ImportOutcome, IncomingFiles, bring_in
 from jacquard.authoring.files.outgoing import write_book, write_card, write_chat
-from jacquard.cli.commands.operations.worker_options import (
+from jacquard.cli.commands.operate.worker_options import (
     AddressOption,
     EngineOption,
     WorkersOption,
@@ -38,9 +38,9 @@ from jacquard.wiring.parts.embedder import EmbeddingWorkers
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.formats.corpora.corpus_importer import CorpusImporter
 from mnemosyne.formats.recognise import CORPUS, FORMATS, WORLD, read_imported_file, recognise
-from mnemosyne.formats.values import Fate, ImportedFile
 from mnemosyne.plugins import IMPORTERS
 from mnemosyne.protocols import Importer
+from mnemosyne.schema.imported_files import Fate, ImportedFile
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import ImportedConversations, ImportRequest
 from mnemosyne.schema.world import ACTIVATIONS

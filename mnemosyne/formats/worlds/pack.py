@@ -16,10 +16,10 @@ from filament.payload import dump_yaml
 from mnemosyne.formats.cards.card_json import parse_card
 from mnemosyne.formats.cards.texts import greetings_of, instructions_of, persona_of
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import AuthorsNote, CharacterCard, WorldBook
+from mnemosyne.formats.worlds.lore import CARD_IDS, Names, books_of, joined_texts, list_empty, list_lore, slug_of
+from mnemosyne.schema.imported_files import AuthorsNote, CharacterCard, WorldBook
 from mnemosyne.schema.memory import LoreCategory
 from mnemosyne.schema.world import RECALL, WorldPack
-from mnemosyne.world.imported.lore import CARD_IDS, Names, books_of, joined_texts, list_empty, list_lore, slug_of
 from mnemosyne.world.reading.files import IMPORTED_FILE
 
 LORE_FOLDER = "lore/imported"

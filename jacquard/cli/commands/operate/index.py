@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.commands.operations.worker_options import (
+from jacquard.cli.commands.operate.worker_options import (
     AddressOption,
     EngineOption,
     WorkersOption,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from mnemosyne.formats.macros import fill_names
-from mnemosyne.formats.values import BookEntry, WorldBook
+from mnemosyne.schema.imported_files import BookEntry, WorldBook
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.activation.macros import fill_names
 
 WORLD_INFO = "world_info"
 CARD_IDS = "card-"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from anyio import to_thread
 
-from jacquard.cli.commands.operations.worker_options import (
+from jacquard.cli.commands.operate.worker_options import (
     AddressOption,
     EngineOption,
     WorkersOption,
@@ -30,6 +30,7 @@ from jacquard.cli.shared import (
     run,
     show,
 )
+from jacquard.cli.store_options import on_whole_store
 from mnemosyne.core.errors import SnapshotDamagedError
 from mnemosyne.retrieval.snapshots.manifest import Manifest
 from mnemosyne.retrieval.snapshots.publish import (
@@ -64,6 +65,7 @@ _PACK_FILE = "world.yaml"
 
 
 @snapshot.command("publish")
+@on_whole_store
 def publish(
     world: WorldArgument,
     at: PlaceOption = None,

@@ -20,6 +20,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.store_options import on_whole_store
 from jacquard.config.service import ServiceSettings, load_service_settings
 from jacquard.core.errors import ConfigError
 from jacquard.service.upkeep.housekeeper import Housekeeper, HousekeepingPass
@@ -27,6 +28,7 @@ from mnemosyne.core.codec import format_time
 from mnemosyne.protocols import ArchivedSession
 
 
+@on_whole_store
 def housekeeping(
     once: Annotated[bool, typer.Option("--once", help="Make one pass and end. [go on until stopped]")] = False,
     deep: Annotated[

@@ -1,27 +1,23 @@
 """Names in the texts of cards and books: `{{char}}` and `{{user}}`. Nothing else in braces is ever evaluated.
 
-Texts of other programs are data. Two macros are names that a reader needs, and comments are no text for the model; all others
-stay as they are written, and an import says how many.
+Texts of other programs are data. Two macros are names that a reader needs, and comments are left out; all others stay as they are
+written, and an import reports how many.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-
-from mnemosyne.formats.losses import FieldCounter
 
 _NAMES = re.compile(r"\{\{(char|user|bot)\}\}|<(USER|BOT|CHAR)>", re.IGNORECASE)
 _COMMENTS = re.compile(r"\{\{//[^{}]{0,4000}\}\}|\{\{comment:[^{}]{0,4000}\}\}", re.IGNORECASE)
 _LINES = re.compile(r"\{\{(newline|noop|trim)\}\}", re.IGNORECASE)
-_OTHERS = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]{0,40})(?=[}:\s])")
 
 
 def fill_names(text: str, *, char: str, user: str) -> str:
     """Return a text with the names of the character and of the user in the place of their macros, without comments, and with line
-    feeds alone as line ends.
+    feeds as the only line ends.
 
-    A macro whose name is empty stays as it is.
+    A macro whose name is empty is not replaced.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "{{" not in text and "<" not in text:
@@ -33,14 +29,3 @@ def fill_names(text: str, *, char: str, user: str) -> str:
 
     named = _COMMENTS.sub("", _NAMES.sub(name_of, text))
     return _LINES.sub(lambda found: "\n" if found[1].lower() == "newline" else "", named)
-
-
-def count_macros(texts: Iterable[str], field: str, counter: FieldCounter) -> None:
-    """Count the macros of texts: those that are filled in, and those that stay as they are written."""
-    for text in texts:
-        if "{{" not in text:
-            continue
-        for found in _OTHERS.finditer(text):
-            name = found[1].lower()
-            if name not in ("char", "user", "bot", "newline", "noop", "trim", "comment"):
-                counter.change(f"{field}: {{{{{name}}}}}", note="a macro; shown as it is written, never run")

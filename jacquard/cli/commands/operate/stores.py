@@ -10,6 +10,7 @@ import typer
 from anyio import to_thread
 
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
+from jacquard.cli.store_options import on_whole_store
 from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restore_store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
@@ -32,6 +33,7 @@ def backup(
     _tell(done, f"{file}: written from {done.store}", json_output)
 
 
+@on_whole_store
 def restore(
     file: FileArgument,
     store: StoreOption = DEFAULT_STORE,

@@ -23,7 +23,7 @@ from jacquard.authoring.replay.replay import (
 )
 from jacquard.authoring.replay.what_if import Baseline, WhatIf
 from jacquard.cli.author_folder import author_roots
-from jacquard.cli.commands.explain import find_only_session
+from jacquard.cli.commands.play.explain import find_only_session
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,

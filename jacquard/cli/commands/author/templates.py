@@ -81,10 +81,10 @@ def new(
     async def work() -> None:
         wanted = [block.strip() for block in blocks.split(",") if block.strip()]
         if not (world / "world.yaml").is_file():
-            raise fail(f"{world} is no world pack: it has no world.yaml. `jacquard init` writes one.")
+            raise fail(f"{world} is no world pack: it has no world.yaml. `jacquard author init` writes one.")
         for path in new_template(name, world, find_shipped_templates(), parent=parent, blocks=wanted):
             say(f"wrote {path}", "green")
-        show(f"See it: jacquard template preview {name} --world {world}")
+        show(f"See it: jacquard author template preview {name} --world {world}")
 
     run(work)
 
@@ -347,7 +347,7 @@ def _lint(written: str | None, world: Path | None) -> LintReport:
     try:
         loaded = None if pack is None else load_world(pack)
     except WorldPackError:
-        loaded = None  # `jacquard validate` reports its own faults; the templates are read all the same
+        loaded = None  # `jacquard author validate` reports its own faults; the templates are read all the same
     return lint_templates(target, loaded)
 
 
@@ -356,7 +356,7 @@ def _golden(pack: Path, name: str | None, update: bool) -> list[GoldenResult]:
     found = find_golden_cases(pack)
     if not found:
         raise JacquardError(
-            f"{pack}/templates/tests: there are no golden cases. `jacquard template new` writes the first one."
+            f"{pack}/templates/tests: there are no golden cases. `jacquard author template new` writes the first one."
         )
     cases = [case for case in found if name is None or case.stem == name]
     if not cases:

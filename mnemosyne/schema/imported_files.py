@@ -1,7 +1,7 @@
-"""What files of other programs hold, in one form for all of them: books, cards, chats and memories, and what becomes of each field.
+"""Contents of files of other programs, in one form for all of them: books, cards, chats and memories, with the fate of each field.
 
 Values only. An entry of a book keeps the names that SillyTavern's world info has for its fields, whatever program wrote it, because
-activation and export need all of them; everything that a format holds beyond is kept as it was.
+activation and export need all of them; all other fields of a format are kept unchanged.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ FORMAT_NAMES = (
     "langchain",
     "llamaindex",
 )
-"""The names of the formats that `jacquard import` reads, in the order in which help lists them."""
+"""The names of the formats that `jacquard memory import` reads, in the order in which help lists them."""
 
 
 class Fate(StrEnum):
-    """What becomes of a field of an imported file."""
+    """Fate of a field of an imported file."""
 
     KEPT = "kept"
     CHANGED = "changed"
@@ -54,7 +54,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldFate:
-    """What happened to a field, with `*` for the items of lists and mappings: `entries.*.probability`.
+    """Fate of a field, by its path with `*` for the items of lists and mappings: `entries.*.probability`.
 
     `count` is how many values it had that are not empty. `note` says what changed, or why it is not supported; a field that is
     kept for export says so.
@@ -83,7 +83,7 @@ class BookEntry:
 class WorldBook:
     """A book of lore: a world info file, a lorebook, or the book of a card.
 
-    `dialect` names the format that it was read from. `extra` are the fields of the book beside its entries, as the file has them.
+    `dialect` names the format that it was read from. `extra` are the other fields of the book, as the file has them.
     """
 
     name: str
@@ -94,7 +94,7 @@ class WorldBook:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DepthPrompt:
-    """The character's note of a card: a text that stands before the newest `depth` messages."""
+    """The character's note of a card: a text shown before the newest `depth` messages."""
 
     text: str
     depth: int = 4
@@ -180,7 +180,7 @@ class ImportedMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedFile:
-    """What one file or folder holds. `format` is the name of its format, as `jacquard import --format` takes it.
+    """Content of one file or folder. `format` is the name of its format, as `jacquard memory import --format` takes it.
 
     `fates` say what becomes of each field, in the order of the file; `notes` are sentences on the whole file.
     """

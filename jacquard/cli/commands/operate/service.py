@@ -22,7 +22,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.cli.store_options import TenantOption
+from jacquard.cli.store_options import TenantOption, on_whole_store
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.service.access.records import using_records
 from jacquard.service.access.tokens import TokenRecord
@@ -35,6 +35,7 @@ from mnemosyne.stores.locate import DEFAULT_TENANT
 tokens = typer.Typer(no_args_is_help=True, help="Tokens of the service: who may call it, and for what.")
 
 
+@on_whole_store
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="H", help="The address to listen on. [127.0.0.1]")
@@ -109,7 +110,7 @@ def mcp(
 ) -> None:
     """Serve the memory to a program that starts this command, over MCP on standard input and output (docs/mcp.md).
 
-    Over HTTP, `jacquard serve` answers at /mcp.
+    Over HTTP, `jacquard operate serve` answers at /mcp.
     """
     try:
         from jacquard.service.running.stdio import run_stdio
@@ -156,6 +157,7 @@ def create_token(
 
 
 @tokens.command("list")
+@on_whole_store
 def list_tokens(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = False) -> None:
     """List tokens: what each allows, and whether it is revoked. The tokens themselves are not kept."""
 
@@ -174,12 +176,13 @@ def list_tokens(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = Fa
         told += ["revoked"] * record.revoked + [record.note] * bool(record.note)
         show("  ".join(told))
     if not records:
-        say("There are no tokens; `jacquard tokens create` makes one.")
+        say("There are no tokens; `jacquard operate tokens create` makes one.")
 
 
 @tokens.command("revoke")
+@on_whole_store
 def revoke_token(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `jacquard tokens list` shows.")],
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `jacquard operate tokens list` shows.")],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Revoke a token; a running service refuses it within two seconds."""

@@ -15,10 +15,8 @@ from typing import Any
 
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.files import write_file
-from mnemosyne.formats.values import CharacterCard, WorldBook
-from mnemosyne.schema.world import WorldPack
-from mnemosyne.world.imported.lore import names_of, slug_of
-from mnemosyne.world.imported.pack import (
+from mnemosyne.formats.worlds.lore import names_of, slug_of
+from mnemosyne.formats.worlds.pack import (
     LORE_FOLDER,
     ImportedWorld,
     digest_of,
@@ -29,6 +27,8 @@ from mnemosyne.world.imported.pack import (
     lore_of_book,
     lore_of_cards,
 )
+from mnemosyne.schema.imported_files import CharacterCard, WorldBook
+from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.reading.files import IMPORTED_FILE, WORLD_FILE
 
 WRITTEN = "written"

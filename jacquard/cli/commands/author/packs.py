@@ -34,7 +34,7 @@ def init(
         written = write_scaffold(folder, locale)
         for path in written:
             say(f"wrote {path}", "green")
-        show(f"Try it: jacquard weave --world {folder} --session first --input ...")
+        show(f"Try it: jacquard play weave --world {folder} --session first --input ...")
 
     run(work)
 

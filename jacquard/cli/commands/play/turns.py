@@ -145,8 +145,8 @@ def weave(
 ) -> None:
     """Prepare one turn and print its prompt with the receipt.
 
-    A session that does not exist yet starts from the pack: jacquard weave --world examples/whispering_forest/zh
-    --session demo --input 那把钥匙是不是开启神庙的? An agent without a pack: jacquard weave --profile assistant
+    A session that does not exist yet starts from the pack: jacquard play weave --world examples/whispering_forest/zh
+    --session demo --input 那把钥匙是不是开启神庙的? An agent without a pack: jacquard play weave --profile assistant
     --session s1 --input 'Hello'
     """
     given = {

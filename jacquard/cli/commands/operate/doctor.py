@@ -16,11 +16,13 @@ from jacquard.cli.shared import (
     run,
     show,
 )
+from jacquard.cli.store_options import on_whole_store
 from jacquard.service.upkeep.doctor import Doctor
 from jacquard.service.upkeep.findings import Diagnosis
 from mnemosyne.core.codec import to_plain
 
 
+@on_whole_store
 def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="Read every record and archive too, which may take long.")

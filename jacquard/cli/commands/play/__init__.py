@@ -1,0 +1,1 @@
+"""Commands of a player: turns, sessions, receipts."""
