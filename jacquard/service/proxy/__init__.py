@@ -1,1 +1,1 @@
-"""The proxy of the OpenAI and Anthropic protocols."""
+"""Proxy for the OpenAI and Anthropic protocols."""

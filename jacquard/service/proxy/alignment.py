@@ -1,11 +1,12 @@
-"""Alignment of a client's messages with a path of stored ones, as of two sequences, and what the client did by it. Pure.
+"""Sequence alignment of a client's messages with a path of stored ones, and the client's changes derived from it. Pure.
 
-Texts that occur once in both are anchors; the gaps between them are solved with costs: what a client leaves out at the beginning
-costs least, then what it leaves out at the end (the user went back), in the middle, an edit, and a message that is not stored.
+Texts that occur once in both are anchors; the gaps between them are solved with costs. Cheapest are stored messages that the
+client leaves out at the beginning, then at the end (the user went back), then in the middle; then edits, and messages that are
+not stored.
 
-What a client leaves out was not deleted, unless it is the end of the path, or whole messages of the newer half of a path that the
-client shows otherwise: a client that makes room leaves out the oldest messages that it does not pin. What cannot be told is decided
-for keeping.
+A left-out message was not deleted, unless it is at the end of the path, or among whole messages of the newer half of a path
+that the client shows otherwise, because a client that makes room leaves out the oldest messages that it does not pin. Doubtful
+messages are kept.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from jacquard.service.proxy.message_forms import MessageForm
 from mnemosyne.schema.session import Role
 
 OVERLAP = 60
-"""Number of messages at the end of a run that are aligned with what follows."""
+"""Number of messages at the end of a run that are aligned together with the following ones."""
 MOST_CELLS = 16_000
-"""Largest gap between anchors that is solved exactly: its messages of the client times its stored ones."""
+"""Largest gap between anchors that is solved exactly: its client messages times its stored ones."""
 
 LEADING_COST, TRAILING_COST, MIDDLE_COST = 0.2, 0.4, 0.8
-"""Cost of leaving stored messages out, by where they are."""
+"""Cost of leaving out stored messages, by their place."""
 _NEXT_TRAILING, _NEXT_MIDDLE = 0.05, 0.02
 UNKNOWN_COST, LAST_UNKNOWN_COST = 1.0, 0.8
 REPLACED_COST, LEAST_LIKENESS = 1.2, 0.25
 _CHEAP = 0.1
 
 MOST_DELETED, MOST_GAPS = 4, 2
-"""Most messages that a client deletes at one place, and most such places in one call."""
+"""Maximum messages that a client deletes at one place, and maximum number of such places in one call."""
 LEAST_BEFORE = 4
-"""Least number of stored messages before a deleted one: fewer may be a beginning that the client pins."""
+"""Minimum stored messages before a deleted one; fewer may be a beginning that the client pins."""
 MOST_REWRITTEN = 400
-"""Most messages that may follow a changed one; each of their turns is written once more."""
+"""Maximum messages after a changed one, because each of their turns is rewritten."""
 
 _SENTENCES = {
     "again": "The newest message is answered once more; its former reply is kept on a branch of its own.",
@@ -57,7 +58,8 @@ _SENTENCES = {
 class Relation(StrEnum):
     """Relation of a message of the client to a stored one.
 
-    MERGED: the client's has other lines beside it; CUT: the client's has a part of its lines; MOVED: it stands elsewhere.
+    MERGED: the client's has additional lines; CUT: the client's has a part of the lines; MOVED: the client's is at another
+    place.
     """
 
     SAME = "same"
@@ -69,7 +71,9 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A message of the client and a stored one, by their places. Several pairs may have one message: those that were merged."""
+    """A message of the client and a stored one, by their places. Merged messages share one message of the client in several
+    pairs.
+    """
 
     shown: int
     stored: int
@@ -78,13 +82,15 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Pairs in order, and what they cost; moved messages are not among them.
+    """Aligned pairs and their cost.
 
-    The client's first `run` messages are stored ones as they are, from the place `start` on; they have no pairs.
+    The client's first `run` messages equal the stored ones from the place `start` on; they have no pairs.
     """
 
     pairs: tuple[Pair, ...]
+    """In order."""
     moved: tuple[Pair, ...]
+    """Pairs at different places, which are not in `pairs`."""
     cost: float
     shown: int
     run: int = 0
@@ -99,33 +105,33 @@ class Alignment:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every message of the client is a stored one as it is, with notes at most."""
+        """True if every message of the client equals a stored one, except for notes."""
         return self.is_known and all(pair.relation is not Relation.CUT for pair in self.pairs)
 
     @property
     def is_known(self) -> bool:
-        """Whether every message of the client is a stored one, or a part of one."""
+        """True if every message of the client is a stored one, or a part of one."""
         return self.known == self.shown
 
     @property
     def known(self) -> int:
-        """The number of messages of the client that are stored ones, or parts of them."""
+        """Number of messages of the client that are stored ones, or parts of them."""
         known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
         return len(known) + self.run
 
     @property
     def has_edits(self) -> bool:
-        """Whether a stored message has another text than the client's."""
+        """True if a stored message has another text than the client's."""
         return any(pair.relation is Relation.EDITED for pair in self.pairs)
 
     @property
     def first(self) -> int:
-        """The place of the first stored message that the client shows; -1 if it shows none."""
+        """Place of the first stored message that the client shows; -1 if there is none."""
         return self.start if self.run else self.pairs[0].stored if self.pairs else -1
 
     @property
     def end_of_run(self) -> int:
-        """The place behind the stored messages of the run; 0 if there is none."""
+        """Place after the stored messages of the run; 0 if there is none."""
         return self.start + self.run
 
     def gaps(self, end: int) -> Iterator[tuple[int, int]]:
@@ -136,7 +142,7 @@ class Alignment:
 
 
 def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
-    """Return the alignment of both (`align`); of a long run that both have at the client's beginning only the end is aligned."""
+    """Return the alignment of both (`align`); of a long common run at the client's beginning only the end is aligned."""
     start = next((at for at, form in enumerate(stored) if shown and shown[0].is_same(form)), len(stored))
     both = enumerate(zip(shown, islice(stored, start, None), strict=False))
     alike = min(len(shown), len(stored) - start)
@@ -153,7 +159,7 @@ def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]
 
 
 def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
-    """Return the cheapest alignment that has the anchors."""
+    """Return the cheapest alignment that contains the anchors."""
     pairs: list[Pair] = []
     ends = [(-1, -1), *_find_anchors(shown, stored), (len(shown), len(stored))]
     for (left, above), (right, below) in pairwise(ends):
@@ -172,7 +178,7 @@ def _find_anchors(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -
     found: dict[int, int] = {}
     before: dict[int, int | None] = {}
     chain: list[int] = []
-    """The last place of the best chain of each length."""
+    """Last place of the best chain of each length."""
     for at, form in enumerate(shown):
         key = form.role, form.bare
         if mine[key] != 1 or theirs[key] != 1 or not form.is_same(stored[places[key]]):
@@ -190,7 +196,7 @@ def _find_anchors(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -
 
 
 def relate(mine: MessageForm, theirs: MessageForm) -> tuple[float, Relation]:
-    """Return what it costs that a message of the client is a stored one, and how both are related."""
+    """Return the cost of pairing a client's message with a stored one, and their relation."""
     if mine.role is not theirs.role:
         return 9.0, Relation.EDITED
     if mine.says_same(theirs):
@@ -204,7 +210,7 @@ def relate(mine: MessageForm, theirs: MessageForm) -> tuple[float, Relation]:
 
 
 class _Gap:
-    """Messages between two anchors: places of the client's and of the stored ones that are still to be aligned."""
+    """Messages between two anchors: places of the client's and of the stored ones that are not aligned yet."""
 
     def __init__(self, shown: Sequence[MessageForm], stored: Sequence[MessageForm], mine: range, theirs: range) -> None:
         self._shown, self._stored = shown, stored
@@ -241,7 +247,7 @@ class _Gap:
         return next(alike, min(len(mine), len(theirs)))
 
     def _pair_by_place(self, mine: Sequence[int], theirs: Sequence[int]) -> Iterator[Pair]:
-        """Yield the pairs at the same distance from the end, where both say about the same."""
+        """Yield the pairs at the same distance from the end, if their texts are nearly the same."""
         count = min(len(mine), len(theirs))
         for a, b in zip(mine[-count:], theirs[-count:], strict=True):
             cost, relation = relate(self._shown[a], self._stored[b])
@@ -249,7 +255,7 @@ class _Gap:
                 yield Pair(a, b, relation)
 
     def _solve_exactly(self, mine: Sequence[int], theirs: Sequence[int]) -> list[Pair]:
-        """Return the pairs of the cheapest alignment: from the costs of all beginnings, row by row."""
+        """Return the pairs of the cheapest alignment, from the costs of all beginnings, row by row."""
         if not mine or not theirs:
             return []
         opening, step = (LEADING_COST, 0.0) if self._leads else (MIDDLE_COST, _NEXT_MIDDLE)
@@ -275,8 +281,10 @@ class _Gap:
 
 
 class _Row:
-    """Costs of aligning the first messages of the client with the first stored ones: `match` where the last two are a pair, `out`
-    where the last stored one is left out, and the best. `step` is the cost of leaving out one more.
+    """Costs of aligning the first messages of the client with the first stored ones.
+
+    `match`: the last two are a pair; `out`: the last stored one is left out; and the best of both. `step` is the cost of
+    leaving out one more.
     """
 
     __slots__ = ("best", "kinds", "match", "out", "step")
@@ -289,7 +297,7 @@ class _Row:
 
 
 def _walk_back(rows: Sequence[_Row], mine: Sequence[int], theirs: Sequence[int]) -> list[Pair]:
-    """Return the pairs on the cheapest way to the end of both lists."""
+    """Return the pairs on the cheapest path to the end of both lists."""
     pairs: list[Pair] = []
     number, at, goes_on, leaves_out = len(mine), len(theirs), False, False
     while number and at:
@@ -315,7 +323,7 @@ def _walk_back(rows: Sequence[_Row], mine: Sequence[int], theirs: Sequence[int])
 
 
 def _settle(pairs: list[Pair], shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> None:
-    """Move gaps that could begin a message later so that they begin with a message of the user: exchanges are left out whole."""
+    """Move gaps to begin with a user message if they can begin later, so that whole exchanges are left out."""
     for at in range(1, len(pairs)):
         before, pair = pairs[at - 1], pairs[at]
         start = before.stored + 1
@@ -325,7 +333,7 @@ def _settle(pairs: list[Pair], shown: Sequence[MessageForm], stored: Sequence[Me
 
 
 def _find_moved(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the messages that stand elsewhere: without a pair on either side, and the same."""
+    """Return the moved messages: equal ones without a pair on either side."""
     mine, theirs = {pair.shown for pair in pairs}, {pair.stored for pair in pairs}
     places = {(form.role, form.bare): at for at, form in enumerate(stored) if at not in theirs}
     alone = ((at, places.get((form.role, form.bare))) for at, form in enumerate(shown) if at not in mine)
@@ -333,7 +341,7 @@ def _find_moved(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pai
 
 
 def _cost_of(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs: Sequence[Pair]) -> float:
-    """Return what an alignment costs over all."""
+    """Return the total cost of an alignment."""
     cost = sum(
         relate(shown[pair.shown], stored[pair.stored])[0] for pair in pairs if pair.relation is not Relation.SAME
     )
@@ -347,7 +355,7 @@ def _cost_of(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs:
 
 
 def gaps_of(places: Sequence[int], end: int, begin: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the ranges from `begin` to `end` in which no place is."""
+    """Yield the ranges between `begin` and `end` without a place."""
     for before, after in pairwise([begin - 1, *sorted({*places}), end]):
         if after - before > 1:
             yield before + 1, after
@@ -355,47 +363,47 @@ def gaps_of(places: Sequence[int], end: int, begin: int = 0) -> Iterator[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on a call: codes with numbers of messages."""
+    """Decision on a call: codes with numbers of messages."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def code(self) -> str:
-        """The codes as the value of a header; `goes_on` where a call goes on at the end of the path."""
+        """The codes as the value of a header; `goes_on` if a call continues at the end of the path."""
         return ", ".join(f"{code}={count}" for code, count in self.counts.items() if count) or "goes_on"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """A sentence on each code."""
+        """One sentence for each code."""
         return tuple(_SENTENCES[code].format(n=count) for code, count in self.counts.items() if count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """The changes that a client made, by places in the list of its messages and in that of the stored ones.
-
-    `last`: the newest stored message that stays on the path (-1: none). `edits` gives stored messages that have another text the
-    client's; `added` lists the client's messages that are not stored, by the stored message that they follow, `appended` those
-    after `last`. `is_again`: the message after `last` is answered once more. `left_out` counts what is missing
-    between others that are shown.
-    """
+    """Changes made by the client, by places in the list of its messages and of the stored ones."""
 
     last: int
+    """Newest stored message that stays on the path (-1: none)."""
     edits: Mapping[int, int]
+    """Stored messages with the client's messages that replace their text."""
     deleted: frozenset[int]
     added: Mapping[int, tuple[int, ...]]
+    """Client's messages that are not stored, by the stored message that they follow."""
     appended: tuple[int, ...]
+    """Client's messages after `last`."""
     left_out: int
+    """Number of missing messages between others that are shown."""
     kept: int = 0
     is_again: bool = False
+    """True if the message after `last` is answered again."""
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """The places of stored messages from which on the path is another one."""
+        """Places of stored messages from which on the path differs."""
         return tuple(sorted((*self.edits, *self.deleted, *self.added)))
 
     def counts(self, stored: int, *, is_again: bool) -> Mapping[str, int]:
-        """Return the codes of a decision with their numbers, for a path of so many messages."""
+        """Return the codes of a decision with their numbers, for a path of `stored` messages."""
         return {
             "again": int(is_again),
             "back": 0 if is_again else stored - self.last - 1,
@@ -410,7 +418,9 @@ class Verdict:
 def judge(
     found: Alignment, shown: Sequence[MessageForm], user: MessageForm, stored: Sequence[MessageForm], *, is_whole: bool
 ) -> Verdict:
-    """Return what a client did that shows these messages before the user's newest. `is_whole`: the path begins with `stored`."""
+    """Return the changes of a client that shows these messages before the user's newest; `is_whole`: the path begins with
+    `stored`.
+    """
     pairs = found.pairs
     known = {pair.stored for pair in (*pairs, *found.moved)}
     last = pairs[-1].stored if pairs else -1
@@ -438,12 +448,12 @@ def judge(
 
 
 def is_asked_again(user: MessageForm, stored: MessageForm) -> bool:
-    """Return whether the user's newest message is a stored one, with other notes of the client at most."""
+    """Return whether the user's newest message is a stored one, except for the client's notes."""
     return user.is_same(stored) or user.contains(stored) or stored.contains(user)
 
 
 def _is_deleted(start: int, end: int, found: Alignment, count: int) -> bool:
-    """Return whether the client shows that it deleted stored messages: the neighbours stand next to each other now."""
+    """Return whether the client shows that it deleted stored messages: their neighbours are adjacent now."""
     if end - start > MOST_DELETED or start < max(LEAST_BEFORE, count // 2):
         return False
     neighbours = {pair.stored: pair.shown for pair in found.pairs if pair.stored in (start - 1, end)}
@@ -451,8 +461,9 @@ def _is_deleted(start: int, end: int, found: Alignment, count: int) -> bool:
 
 
 def _find_added(found: Alignment) -> dict[int, tuple[int, ...]]:
-    """Return the client's messages between others that are not stored, by the stored message that they follow; those before all
-    others are the client's own (a placeholder, a summary of what it leaves out).
+    """Return the client's messages between others that are not stored, by the stored message that they follow.
+
+    Messages before all others are the client's own: a placeholder, or a summary of left-out messages.
     """
     moved = {pair.shown for pair in found.moved}
     added: dict[int, tuple[int, ...]] = {}
@@ -464,9 +475,10 @@ def _find_added(found: Alignment) -> dict[int, tuple[int, ...]]:
 
 
 def _find_edits(found: Alignment, shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> dict[int, int]:
-    """Return the stored messages with another text now, with the client's that have it.
+    """Return the stored messages whose text changed, with the client's messages that have the new text.
 
-    Lines beside a message of the user are a note that the client merged into it; lines beside a reply are more of the reply.
+    Additional lines of a user message are a note that the client merged into it; additional lines of a reply continue the
+    reply.
     """
     merged = [pair.shown for pair in found.pairs]
     edits: dict[int, int] = {}

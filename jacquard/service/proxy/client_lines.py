@@ -1,4 +1,6 @@
-"""Lines of a client's messages that are not the user's words: reminders, and an instruction that ends or begins each call. Pure."""
+"""Lines of a client's messages that are not the user's words: reminders, and an instruction at the end or beginning of each
+call. Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,15 @@ from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_te
 from mnemosyne.schema.session import Message, Role
 
 CLIENT_LINES = "client_lines"
-"""Name of the digests of lines that were left out of a user's message, in its `extra`."""
+"""Field of a user's message (`extra`) with the digests of omitted lines."""
 MOST_RECENT = 6
-"""Number of newest stored messages of the user whose instructions are known."""
+"""Number of newest stored user messages whose instructions are known."""
 
 _REMINDER = re.compile(r"<(system-reminder|system_reminder|environment_details|ide_opened_file|ide_selection)>")
 
 
 def without_reminders(message: Message) -> Message:
-    """Return a message without the reminders that coding agents put into messages of the user."""
+    """Return a message without the reminders that coding agents put into user messages."""
     text = message.content
     if message.role is not Role.USER or "<" not in text:
         return message
@@ -47,9 +49,9 @@ def find_instruction(
 ) -> frozenset[str]:
     """Return digests of lines that the client adds to each call.
 
-    They are known by what was left out of stored messages before; by lines that the client showed with an earlier message of the
-    user and shows without it now; and by a message of the user that is the newest one again, while the client no longer shows it
-    where it was, and another message stands unanswered before it.
+    Three signs show such lines: they were omitted from stored messages before; the client showed them with an earlier user
+    message and now shows that message without them; or the newest message repeats a user message that the client no longer
+    shows at its old place, while another message before it is unanswered.
     """
     asked = (each for each in reversed(stored) if each.role is Role.USER)
     known = {str(digest) for each in islice(asked, MOST_RECENT) for digest in each.extra.get(CLIENT_LINES, ())}
@@ -67,7 +69,7 @@ def find_instruction(
 
 
 def without_lines(message: Message, digests: Collection[str]) -> Message:
-    """Return a message without the lines at its end and at its beginning that have these digests, and with a note of them."""
+    """Return a message without the lines with these digests at its end and beginning, and with a record of them."""
     lines, dropped = message.content.split("\n"), list[str]()
 
     def is_instruction(line: str) -> bool:
@@ -83,9 +85,9 @@ def without_lines(message: Message, digests: Collection[str]) -> Message:
 
 
 def split_merged(user: Message, stored: Sequence[MessageForm]) -> list[Message]:
-    """Return the messages that a client merged into one of the user, the user's newest one last; one alone if it did not.
+    """Return the messages that a client merged into one user message, the newest one last; a single one if it did not.
 
-    They are known by the stored messages of the assistant among its lines. Lines before the first known message are the client's.
+    They are recognised by the stored assistant messages among its lines. Lines before the first known message are the client's.
     """
     lines = [line for line in shown_text(user.content).split("\n") if line.strip()]
     form = form_of(user)
@@ -109,13 +111,13 @@ def split_merged(user: Message, stored: Sequence[MessageForm]) -> list[Message]:
 
 
 def _name_of(line: str) -> str:
-    """Return the name of the speaker before a line, or nothing."""
+    """Return the speaker's name before a line, or ''."""
     line = line.lstrip()
     return line[: len(line) - len(without_name(line))].strip()
 
 
 def _speeches(lines: Sequence[str], names: Mapping[str, Role]) -> Iterator[tuple[Role | None, list[str]]]:
-    """Yield lines that are not stored, apart by the names of speakers that stand before the stored ones."""
+    """Yield lines that are not stored, separated by the speakers' names that precede the stored ones."""
     words: list[str] = []
     role: Role | None = None
     for line in lines:

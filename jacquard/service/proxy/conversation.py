@@ -1,4 +1,4 @@
-"""Conversation of a call: what was said in it, and the names of sessions that no client named. Pure."""
+"""Conversation of a call: its messages, and the names of sessions that no client named. Pure."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, Role
 
 PREFIX, OWNED = "chat-", "chat-of-"
-"""How ids of sessions begin that no client named; the second, of those that a viewer or a person began."""
+"""Prefixes of the ids of sessions that no client named; the second for sessions of a viewer or a person."""
 
 MESSAGE_CHARS = 400
-"""As how many characters of work a message counts, when it is decided whether a thread does it."""
+"""Cost of one message for `calculate`, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """What was said in a call: the messages before the user's newest one, and that one, with their forms.
-
-    `named` is the session that the client names, `viewer` the one of the caller's token, `user_id` the person whom a client
-    without a viewer names (''), whose facts are recalled. `results` are those of tools that the client shows, by the ids of their
-    calls.
-    """
+class CallMessages:
+    """Messages of a call before the user's newest one, and that one, with their forms."""
 
     before: tuple[Message, ...]
     user: Message
     forms: tuple[MessageForm, ...]
     user_form: MessageForm
     named: str | None = None
+    """Session that the client names."""
     viewer: str | None = None
+    """Viewer of the caller's token."""
     user_id: str = ""
+    """Person named by a client without a viewer (''), whose facts are recalled."""
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Tool results that the client shows, by the ids of their calls."""
 
     @property
     def size(self) -> int:
-        """Cost of a pass over all that was said, in characters for `calculate`."""
+        """Cost of a pass over all messages, in characters for `calculate`."""
         return len(self.user_form.text) + MESSAGE_CHARS * len(self.forms)
 
-    def with_messages(self, before: Sequence[Message], user: Message) -> Said:
+    def with_messages(self, before: Sequence[Message], user: Message) -> CallMessages:
         """Return the same call with other messages of the user and the assistant."""
         forms = tuple(form_of(each) for each in before)
         return replace(self, before=tuple(before), user=user, forms=forms, user_form=form_of(user))
 
     def shows(self, evidence: Evidence) -> bool:
-        """Return whether the client shows the result of a tool that an evidence item is; one that was changed when it was taken in
-        (masked, or without what it repeated) is known by the id of its call.
+        """Return whether the client shows the tool result in an evidence item.
+
+        A result that was changed when it was stored (masked, or without repetitions) is recognised by the id of its call.
         """
         call_id = (evidence.links.tool_call_id or "").removeprefix(f"{evidence.links.turn_id}.")
         if redaction_of(evidence) is not None or RECALLED in evidence.metadata:
@@ -67,9 +67,10 @@ class Said:
         return self.results.get(call_id) == evidence.content
 
 
-async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: str | None = None) -> Said:
-    """Return what was said up to the user's newest message; there has to be one. ValueError for content that is none; ConfigError
-    for a session that cannot have the name that the client gives.
+async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: str | None = None) -> CallMessages:
+    """Return the messages up to the user's newest one, which must exist.
+
+    Raises ValueError for invalid content, and ConfigError if no session can have the name that the client gives.
     """
     assert request.last_user is not None
     heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)
@@ -79,14 +80,15 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
     said = await calculate(_read_said, heard, named, user_id, size=len(heard) * MESSAGE_CHARS + size_of(heard))
     results = {call_id: text_of(each.get("content")) for call_id, each in request.results}
     author = said.user.author
-    # A viewer speaks as itself: a prompt shows the facts about its user.
+    # A viewer speaks as itself, because a prompt shows the facts about its user.
     user = said.user if viewer is None or author is None or author.id == viewer else replace(said.user, author=None)
     return replace(said, user=user, viewer=viewer, results=results)
 
 
 def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
-    """Return the session that a call probably belongs to: the one that the client names, or the one that it would begin; empty for
-    content that is none. A client that leaves the beginning of a conversation out gets another one than `find_session` finds.
+    """Return the probable session of a call: the one that the client names, or that it would begin; '' for invalid content.
+
+    For a client that leaves out the beginning of a conversation, `find_session` finds another one.
     """
     assert request.last_user is not None
     try:
@@ -97,14 +99,16 @@ def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
         return ""
 
 
-def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None, user_id: str) -> Said:
+def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None, user_id: str) -> CallMessages:
     kept = (each for each in messages if each.get("role") in ("user", "assistant") and not each.get("tool_calls"))
     said = [_read_message(each) for each in kept]
     said = [*(each for each in said[:-1] if each[0].extra or each[0].content.strip()), said[-1]]
     (*before, user), forms = zip(*said, strict=True)
     if user_id:
         user = replace(user, extra={**user.extra, USER_ID: user_id})
-    return Said(before=tuple(before), user=user, forms=forms[:-1], user_form=forms[-1], named=named, user_id=user_id)
+    return CallMessages(
+        before=tuple(before), user=user, forms=forms[:-1], user_form=forms[-1], named=named, user_id=user_id
+    )
 
 
 def _read_message(plain: Mapping[str, Any]) -> tuple[Message, MessageForm]:
@@ -117,7 +121,7 @@ def _read_message(plain: Mapping[str, Any]) -> tuple[Message, MessageForm]:
 
 @lru_cache(MOST_REMEMBERED)
 def _read_text(role: str, content: str) -> tuple[Message, MessageForm]:
-    """Return a message without anything but text; most messages of a call were in the call before."""
+    """Return a message with only a text; cached, because most messages of a call were in the previous call."""
     message = without_reminders(message_from_chat({"role": role, "content": content}))
     return message, form_of(message)
 
@@ -132,28 +136,29 @@ def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | No
 
 
 def _prefix_of(viewer: str | None, user_id: str = "") -> str:
-    """Return how the ids of sessions begin whose conversations a viewer, a person, or nobody in particular began."""
+    """Return the prefix of the ids of sessions begun by a viewer, a person, or nobody in particular."""
     owner = viewer if viewer is not None or not user_id else f"\0{user_id}"
     return PREFIX if owner is None else f"{OWNED}{hashlib.sha256(owner.encode()).hexdigest()[:8]}-"
 
 
-def may_hold(session_id: str, said: Said) -> bool:
-    """Return whether a session without a name may hold the conversation of a call: one that the viewer began, or, for calls without
-    a viewer, one that a person or nobody in particular began.
+def may_hold(session_id: str, said: CallMessages) -> bool:
+    """Return whether an unnamed session may contain the conversation of a call.
+
+    The viewer must have begun it; for calls without a viewer, a person or nobody in particular.
     """
     return session_id.startswith(PREFIX if said.viewer is None else _prefix_of(said.viewer))
 
 
-def begun_session(said: Said) -> str:
-    """Return the name of a session by the beginning of its conversation, up to the user's first message."""
+def begun_session(said: CallMessages) -> str:
+    """Return the name of a session from the beginning of its conversation, up to the user's first message."""
     return begun_sessions(said)[0]
 
 
-def begun_sessions(said: Said) -> list[str]:
-    """Return the names that the session of a conversation may have by its beginning, up to the user's first message.
+def begun_sessions(said: CallMessages) -> list[str]:
+    """Return the possible names of a conversation's session from its beginning, up to the user's first message.
 
-    The first is that of a new one. The others are those of one that began with a note in its first message that the client shows
-    with the newest one now, or that began without a note that is there now. A note may stand before or behind the words.
+    The first is the name of a new session. The others are for a client that moved a note: from its first message to the newest
+    one, or into a first message that had none. A note may be before or after the words.
     """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)

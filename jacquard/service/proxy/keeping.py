@@ -1,4 +1,6 @@
-"""One call as a turn of the engine: prepared before the call, kept after it. Nothing here may fail the client's call."""
+"""Wraps a proxied call in a turn: prepare before the upstream call, commit the reply after. A failure never fails the client's
+call.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.stored_turn import report_of, viewer_of
 from jacquard.service.proxy.alignment import Decision, is_asked_again
-from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said, read_said
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, CallMessages, read_said
 from jacquard.service.proxy.message_forms import form_of
 from jacquard.service.proxy.our_text import (
     MOST_OF_CUT,
@@ -54,31 +56,31 @@ FRAMEWORK = "proxy"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptTurn:
-    """A prepared turn, and what is added to the client's messages for it. `call` numbers the calls of the model in the turn.
-
-    `reply` is set where the engine answers the turn itself, and no model is called. `degraded` are the codes of what the turn was
-    done without; `sent_tokens` is our own count of the first call.
-    """
+    """Prepared turn, and the text added to the client's messages for it."""
 
     session_id: str
     turn_id: str
     ours: OurText
     reply_form: ReplyForm
     call: int
+    """Number of the model call in the turn."""
     reply: str | None = None
+    """Set if the engine answers the turn itself and no model is called."""
     degraded: tuple[str, ...] = ()
+    """Degradation codes of the turn."""
     decision: Decision = field(default_factory=Decision)
     sent_tokens: int = 0
+    """Our own count of the tokens of the first call."""
 
     @property
     def address(self) -> str:
-        """The address of the turn in this service."""
+        """Address of the turn in this service."""
         return f"/api/v1/sessions/{quote(self.session_id, safe='')}/turns/{quote(self.turn_id, safe='')}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTimes:
-    """Milliseconds from a call of the model server to the first word of its answer (None: there was none) and to its end."""
+    """Milliseconds from the upstream call to the first word of its answer (None: there was none) and to its end."""
 
     first_ms: int | None
     whole_ms: int
@@ -89,12 +91,14 @@ class TurnKeeper:
 
     def __init__(self, settings: ProxySettings, tenants: TenantRuntimes) -> None:
         self._settings, self._tenants = settings, tenants
-        # Held only while a call uses it, so that two calls do not both bring a session to where they are.
+        # Held only during a call, so that two calls do not move a session at the same time.
         self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
 
     async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn | None:
-        """Bring the session to where the client is and prepare the turn; None for a call in which the model goes on with a reply,
-        which is stored with the client's next call, as that shows the whole of it. TimeoutError; any error of the engine.
+        """Move the session to the client's position and prepare the turn; None if the model continues its own reply.
+
+        Such a reply is stored with the client's next call, which shows all of it. Raises TimeoutError and any error of the
+        engine.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
@@ -119,10 +123,10 @@ class TurnKeeper:
         )
 
     async def _begin(
-        self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, said: Said
+        self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, said: CallMessages
     ) -> tuple[PreparedTurn, OurText, Decision]:
         waiting = await self._find_waiting(runtime, session_id, request, said)
-        # Results of tools go on with a turn; a call that only looks like that begins one.
+        # Results of tools continue a turn; a call that only looks like that begins one.
         counted = "prepare_turn" if waiting is None else "record_tool_call"
         await self._tenants.quotas.check(counted, principal.tenant, runtime.store)
         await ensure_session(runtime, session_id)
@@ -134,9 +138,9 @@ class TurnKeeper:
     async def text_of_newest_turn(
         self, principal: Principal, headers: Mapping[str, str], request: ChatRequest
     ) -> OurText:
-        """Return what was added to the call of the newest turn, where that turn answers the user's newest message.
+        """Return the text added to the newest turn's call, if that turn answers the user's newest message.
 
-        TimeoutError; any error of the engine.
+        Raises TimeoutError and any error of the engine.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
@@ -148,7 +152,7 @@ class TurnKeeper:
                 return take_our_text(report_of(record)) if record is not None and is_answer else OurText()
 
     async def _prepare(
-        self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
+        self, runtime: Runtime, session_id: str, request: ChatRequest, said: CallMessages
     ) -> tuple[PreparedTurn, OurText, Decision]:
         engine = runtime.engine
         placed = await place(runtime, session_id, said)
@@ -159,7 +163,7 @@ class TurnKeeper:
         plain = [{"role": each["role"], "content": text_of(each.get("content"))} for each in islice(newest, count)]
         tokens = await engine.estimate_messages(plain)
         config = settings_for(
-            # First the arms of experiments: none may take the place of what a call of the proxy needs, or of its viewer.
+            # Arms of experiments come first, so that none replaces a setting that the proxy or its viewer needs.
             apply_experiments(engine.config, session_id),
             viewer=said.viewer,
             has_state=has_state,
@@ -185,9 +189,9 @@ class TurnKeeper:
         return turn, take_our_text(turn.report), placed.decision
 
     async def _find_waiting(
-        self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
+        self, runtime: Runtime, session_id: str, request: ChatRequest, said: CallMessages
     ) -> tuple[PreparedTurn, OurText, Decision] | None:
-        """Return the turn that a call with results of tools goes on with: its text is the same as in its first call."""
+        """Return the turn that a call with tool results continues: its text is the same as in its first call."""
         if not request.tail or request.last_user is None:
             return None
         try:
@@ -209,10 +213,10 @@ class TurnKeeper:
         is_whole: bool,
         again: ChatRequest | None = None,
     ) -> None:
-        """Commit what was said, with what it cost; what the model said before it was cut off is kept as the client saw it.
+        """Commit the reply with its cost; of a reply that was cut off, the part that the client saw.
 
-        An answer that calls tools is no reply yet: the turn waits for the results. `again` is the call that was answered, if it was
-        made again in another form.
+        An answer that calls tools is not a reply yet: the turn waits for the results. `again` is the answered call if it was
+        repeated in another form.
         """
         try:
             async with self._tenants.use(principal.tenant) as runtime:
@@ -233,7 +237,7 @@ class TurnKeeper:
 
 
 async def _amend_sent(engine: ContextEngine, turn: KeptTurn, request: ChatRequest) -> None:
-    """Let the receipt of a turn say what was sent in the end; of an answer that has begun, this call was the one."""
+    """Update the receipt of a turn with the messages actually sent; this call is the one whose answer has begun."""
     record = await engine.parts.store.turn(turn.session_id, turn.turn_id)
     count = engine.parts.estimator.estimate
     size = MESSAGE_CHARS * len(request.messages)
@@ -241,7 +245,7 @@ async def _amend_sent(engine: ContextEngine, turn: KeptTurn, request: ChatReques
     await amend_sent(engine.parts, changed)
 
 
-def _answers(record: TurnRecord, runtime: Runtime, said: Said) -> bool:
+def _answers(record: TurnRecord, runtime: Runtime, said: CallMessages) -> bool:
     """Return whether a turn answers the user's newest message for the viewer of a call, so that the call may get its text."""
     viewer = said.viewer or apply_experiments(runtime.engine.config, record.session_id).viewer
     if record.prompt is None or viewer_of(record) != viewer:
@@ -251,7 +255,7 @@ def _answers(record: TurnRecord, runtime: Runtime, said: Said) -> bool:
 
 
 async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request: ChatRequest) -> None:
-    """Record the calls of tools whose results this call brings: those after the assistant's newest message."""
+    """Record the tool calls whose results this call contains: those after the assistant's newest message."""
     tail = request.tail
     newest = max(at for at, each in enumerate(tail) if each.get("role") == "tool")
     asked = [at for at in range(newest) if tail[at].get("role") == "assistant"]
@@ -263,7 +267,7 @@ async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request
     results = list(request.results)[-brought:]
     for number, (call_id, each) in enumerate(results):
         told = each.get("tool_call_id")
-        # Where either has no id, a result is that of the call at its place.
+        # If either has no id, a result belongs to the call at its place.
         answered = by_id.get(str(told)) if told and by_id else next(iter(calls[number:]), None)
         function = {} if answered is None else answered.get("function") or {}
         if answered is None or not isinstance(function, dict):
@@ -279,7 +283,7 @@ async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request
 
 
 def _usage_of(turn: KeptTurn, answer: AnswerReader, times: CallTimes, reply_tokens: int) -> ModelUsage:
-    """Return the record of a call; `reply_tokens` is our own count, where the model server says nothing of its cost."""
+    """Return the record of a call; `reply_tokens` is our own count, used if the model server reports no cost."""
     counts = answer.usage or {"prompt_tokens": turn.sent_tokens, "completion_tokens": reply_tokens}
     asked = counts.get("prompt_tokens", counts.get("input_tokens", 0))
     said = counts.get("completion_tokens", counts.get("output_tokens", 0))
@@ -292,7 +296,7 @@ def _usage_of(turn: KeptTurn, answer: AnswerReader, times: CallTimes, reply_toke
         total_tokens=counts.get("total_tokens", asked + said),
         first_token_latency_ms=times.first_ms,
         latency_ms=times.whole_ms,
-        # The provider counts the client's own messages too, so its count corrects nothing of ours.
+        # The provider counts the client's own messages too, so its count corrects none of ours.
         extra={
             "framework": FRAMEWORK,
             COUNTED: REPORTED_WITH_MORE if answer.usage else ESTIMATED,

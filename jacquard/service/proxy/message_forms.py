@@ -1,6 +1,6 @@
-"""Messages as they are compared: a client's with stored ones. Pure.
+"""Messages in a form for comparison: a client's with stored ones. Pure.
 
-Clients change what they got: they trim spaces, correct marks of emphasis and quotation, drop thoughts, markup and old pictures, and
+Clients change messages: they trim spaces, correct marks of emphasis and quotation, drop thoughts, markup and old pictures, and
 put the speaker's name before the text. Such a message is still the same, and so is one that is stored without its secrets.
 """
 
@@ -35,7 +35,7 @@ _COMMON = frozenset(word for text in _COMMON_TEXT.split() for word in (text, *wo
 _IGNORED = re.compile(r"[\s*_~`\"'“”‘’„«»「」『』]+")
 _MASK = "[redacted:"
 _MASKED = re.compile(r"\[redacted:[a-z]{1,40}\]")
-"""A secret that was removed, in the form that `tight_text` gives it."""
+"""Removed secret, in the form that `tight_text` gives it."""
 _GRAM = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SHORT_CHARS, MOST_REMEMBERED, _MOST_LINES = 4_000, 32_768, 200
 _NOT_COMPARED = ("cache_control", "detail", "index")
@@ -44,41 +44,43 @@ _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 @dataclass(frozen=True)
 class MessageForm:
-    """Parts of a message that have to agree: its words, and those without what may be the name of a speaker. `parts` are digests of
-    the content that is no text, `words` is the original text.
-    """
+    """Parts of a message that must agree."""
 
     role: Role
     text: str
+    """Its words."""
     bare: str
+    """Its words without a possible speaker's name."""
     parts: frozenset[str] = frozenset()
+    """Digests of the content that is not text."""
     words: str = field(default="", compare=False)
+    """Original text."""
 
     @cached_property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """The words of each of its lines, and those without the name of a speaker; lines without words are left out."""
+        """The words of each line, with and without a speaker's name; lines without words are left out."""
         lines = (line for line in shown_text(self.words).split("\n") if line.strip())
         return tuple((loose_words(line), loose_words(without_name(line))) for line in lines)
 
     @cached_property
     def grams(self) -> frozenset[str]:
-        """Its different words, or characters where a language has no spaces."""
+        """Its different words, or characters in languages without spaces."""
         return frozenset(_GRAM.findall(self.text))
 
     def is_same(self, other: MessageForm) -> bool:
-        """Return whether both are one message, of which one may have a speaker's name, or no longer all of its pictures."""
+        """Return whether both are one message; one may have a speaker's name, or have lost some of its pictures."""
         return self.role is other.role and self.has_parts_of(other) and self.says_same(other)
 
     def has_parts_of(self, other: MessageForm) -> bool:
-        """Return whether one has no content beside text that the other has not."""
+        """Return whether the other has all of this message's content besides text."""
         return self.parts <= other.parts or other.parts <= self.parts
 
     def says_same(self, other: MessageForm) -> bool:
-        """Return whether both say the same in words."""
+        """Return whether both have the same words."""
         if self.text == other.text or self.bare == other.text or self.text == other.bare:
             return True
         if len(self.text) == len(other.text) and "\n" in self.words and sorted(self.lines) == sorted(other.lines):
-            # A note stands behind the words, and stood before them.
+            # A note is now after the words, and was before them.
             return True
         if _MASK not in self.words and _MASK not in other.words:
             return False
@@ -87,7 +89,7 @@ class MessageForm:
         return any(_is_alike(*pair) or _is_alike(*pair[::-1]) for pair in pairs)
 
     def find_lines(self, other: MessageForm, start: int = 0, stop: int | None = None) -> int | None:
-        """Return the line from `start` up to `stop` from which on this message has all lines of another; None if there is none."""
+        """Return the line from `start` up to `stop` at which all lines of another message begin here; None if they do not."""
         mine, theirs = self.lines, other.lines
         end = len(mine) - len(theirs) + 1
         for at in range(start, end if stop is None else min(stop, end)) if 0 < len(theirs) <= _MOST_LINES else ():
@@ -118,7 +120,9 @@ def form_of(message: Message) -> MessageForm:
 
 
 def informative_words(form: MessageForm) -> frozenset[str]:
-    """Return the words of a message that few conversations have: without words of grammar, greetings, thanks and offers of help."""
+    """Return the words of a message that few conversations have: without words of grammar, greetings, thanks and offers of
+    help.
+    """
     return frozenset(word_tokens(form.words)) - _COMMON
 
 
@@ -132,7 +136,7 @@ TEXT_CACHES.append(_form_of_text.cache_clear)
 
 
 def _is_alike(said: str, stored: str) -> bool:
-    """Return whether a text is the stored one, with something in each place from which a secret was removed."""
+    """Return whether a text equals the stored one, with any text at the places of removed secrets."""
     if said == stored or _MASK not in stored:
         return said == stored
     first, *others = _MASKED.split(stored)
@@ -153,6 +157,6 @@ def tight_text(text: str) -> str:
 
 
 def _plain_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part without what clients change from call to call: where a prompt is cached, how closely a picture is looked at."""
+    """Return a part without fields that clients change from call to call: prompt caching, detail of a picture."""
     plain = {name: value for name, value in part.items() if name not in _NOT_COMPARED}
     return {name: _plain_part(value) if isinstance(value, Mapping) else value for name, value in plain.items()}

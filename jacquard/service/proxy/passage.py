@@ -1,4 +1,4 @@
-"""The answer of a turn on its way to the client: read as it passes, shown as the client may see it, and kept before its end."""
+"""Reads a turn's answer on its way to the client, filters it for display, and commits the reply before its end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = open_log(__name__)
 
 
 class TurnPassage:
-    """A `Passage` (`jacquard.service.proxy.relay`) that keeps the reply of a turn.
+    """A `Passage` (`jacquard.service.proxy.relay`) that commits the reply of a turn.
 
-    The reply is kept before the client learns that it is whole, so that the client's next call finds it. Of a reply that was
-    cut off (the client hung up, the model server broke off) what the client saw is kept: chat clients keep it too, and send it
-    with their next call. A reply that is shown as it came passes byte for byte.
+    The reply is committed before the client learns that it is complete, so that the client's next call finds it. Of an
+    interrupted reply (the client or the model server disconnected) the part that the client saw is committed, because chat
+    clients keep it too and send it with their next call. A reply that is shown unchanged passes byte for byte.
     """
 
     def __init__(self, keeper: TurnKeeper, principal: Principal, turn: KeptTurn, call: ChatRequest) -> None:
@@ -38,19 +38,21 @@ class TurnPassage:
         self._first_ms: int | None = None
 
     async def merge(self, size: int) -> bytes:
-        """Return the body of the call that is made again, with our text inside the client's system message."""
+        """Return the body of the repeated call, with our text inside the client's system message."""
         self._again = replace(self._call, place=MERGED)
         return await calculate(with_our_text, self._again, self._turn.ours, MERGED, size=size)
 
     async def take(self, part: bytes) -> bytes:
-        """Return what the client gets of a part of the stream; AnswerTooLargeError if it can be neither read nor shown unread."""
+        """Return the client's form of a part of the stream; raises AnswerTooLargeError if it can be neither read nor shown
+        unread.
+        """
         shown = await self._read(self._splitter.take(part))
         if self._answer.is_complete:
             await self._keep(is_whole=True)
         return part if self._is_plain else shown
 
     async def end(self) -> bytes:
-        """Return what the client gets last, and keep a reply whose stream ended without saying so."""
+        """Return the last part for the client, and commit a reply whose stream ended without an end mark."""
         rest = self._splitter.end()
         shown = await self._read([rest] if rest else []) + self._answer.end()
         await self._keep(is_whole=True)
@@ -64,7 +66,7 @@ class TurnPassage:
             shown = await calculate(lambda: b"".join(map(self._answer.take, whole)), size=sum(map(len, whole)))
         except AnswerTooLargeError:
             if not self._is_plain:
-                # What the client has seen is kept.
+                # The part that the client has seen is committed.
                 raise
             self.leave()
             return b""
@@ -73,7 +75,7 @@ class TurnPassage:
         return shown
 
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return what the client gets of an answer that is no stream; AnswerTooLargeError as in `take`."""
+        """Return the client's form of an answer that is not a stream; raises AnswerTooLargeError like `take`."""
         if status != 200:
             self._is_kept = True
             return body
@@ -90,7 +92,7 @@ class TurnPassage:
         return shown
 
     def _read_whole(self, body: bytes) -> bytes | None:
-        """Return what is shown of an answer; None for what is none."""
+        """Return the shown form of an answer; None if it is not one."""
         try:
             value = json.loads(body)
         except (ValueError, RecursionError):
@@ -100,14 +102,14 @@ class TurnPassage:
         return write_json(value) if self._answer.take_whole(value) else body
 
     def leave(self) -> bool:
-        """Read no further, and keep nothing; return whether the client may have the rest as it comes."""
+        """Stop reading, and commit nothing; return whether the client may have the rest unchanged."""
         self._is_left = self._is_kept = True
         self._splitter = EventSplitter()
         _log.warning("proxy: a reply could not be kept (it is too large)")
         return self._is_plain
 
     async def close(self) -> None:
-        """Keep what was shown of a reply that was cut off."""
+        """Commit the shown part of an interrupted reply."""
         await self._keep(is_whole=False)
 
     async def _keep(self, *, is_whole: bool) -> None:

@@ -1,4 +1,4 @@
-"""Brings the session of a call to where the client's messages are."""
+"""Moves the session of a call to the position of the client's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.proxy.alignment import Decision, Verdict, align, judge
 from jacquard.service.proxy.client_lines import CLIENT_LINES, find_instruction, without_lines
-from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, CallMessages
 from jacquard.service.proxy.message_forms import MessageForm, form_of
 from jacquard.service.proxy.stored_paths import (
     SPARE,
@@ -36,39 +36,41 @@ from mnemosyne.schema.session import Message, Role, SessionHead
 
 LEAST_LIKE_REPLY = 0.6
 NEWEST = 100
-"""Number of stored messages in which an instruction of the client is looked for."""
+"""Number of stored messages in which an instruction of the client is searched."""
 MOST_BEFORE = 4
-"""Number of messages before an exchange that have to be the same for it to be one that was said elsewhere."""
+"""Number of messages before an exchange that must be equal to recognise it as one from another branch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placed:
-    """Where a call stands in its session: the user's message, and how many of the newest stored messages, and of whole turns, are
-    shown before it.
-
-    `is_cut`: the client leaves older messages out. `again_turn` is the turn whose input is answered once more.
-    """
+class CallPlace:
+    """Position of a call in its session."""
 
     user: Message
+    """The user's message."""
     shown: int
+    """Number of newest stored messages shown before it."""
     shown_turns: int = 0
+    """Number of newest complete turns shown before it."""
     is_cut: bool = False
+    """True if the client leaves out older messages."""
     again_turn: str | None = None
+    """Turn whose input is answered again."""
     decision: Decision = field(default_factory=Decision)
 
 
 async def ensure_session(runtime: Runtime, session_id: str) -> None:
-    """Start the session where there is none: from the world of the service, or without a world."""
+    """Start a missing session: from the world of the service, or without a world."""
     if not await session_exists(runtime, session_id):
         with suppress(SessionExistsError):
             await runtime.engine.start_session(session_id, runtime.opening or build_bare_world("bare"))
 
 
 async def goes_on_with_reply(
-    runtime: Runtime, session_id: str, said: Said, replies: Sequence[Mapping[str, Any]]
+    runtime: Runtime, session_id: str, said: CallMessages, replies: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Return whether the client's newest messages of the assistant are replies to the user's newest one, so that the model goes
-    on with them; else they are a beginning that the client gives to a new reply.
+    """Return whether the client's newest assistant messages reply to the user's newest one, so that the model continues them.
+
+    Otherwise they are a beginning that the client gives to a new reply.
     """
     if not await session_exists(runtime, session_id):
         return False
@@ -84,11 +86,11 @@ async def goes_on_with_reply(
     return False
 
 
-async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
-    """Bring the session to where the client's messages are, and return the place of the user's newest message.
+async def place(runtime: Runtime, session_id: str, said: CallMessages) -> CallPlace:
+    """Move the session to the position of the client's messages; return the position of the user's newest message.
 
-    An edited message is edited, and all that follows it stays. A branch that explains the call clearly better than the active one
-    becomes the active one. A viewer's token changes nothing of what was said.
+    An edited message is edited, and the later ones stay. A branch that explains the call clearly better than the active one
+    becomes active. A viewer's token changes no messages.
     """
     opening = await opening_turns(runtime, session_id)
     if said.viewer is not None:
@@ -103,20 +105,20 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
     said, path, instructions = _without_instruction(said, paths[0])
     counts["instruction"] = len(said.user.extra.get(CLIENT_LINES, ()))
     if said.named and path.stored and said.before and not path.alignment.pairs:
-        # Another conversation under the same name, or a summary of it: nothing shows that the former one is over.
+        # Another conversation with the same name, or a summary of it: nothing shows that the former one is over.
         await _adopt(runtime, session_id, said.before)
         decision = Decision({**counts, "unknown": len(said.before)})
-        return Placed(user=said.user, shown=len(said.before), is_cut=True, decision=decision)
+        return CallPlace(user=said.user, shown=len(said.before), is_cut=True, decision=decision)
     verdict = judge(path.alignment, said.forms, said.user_form, path.forms, is_whole=path.is_whole)
     verdict = replace(verdict, deleted=verdict.deleted | instructions)
     shown = _count_shown(path, verdict)
     shown_turns = _count_turns(path, said, verdict, shown)
     if await _shows_waiting(runtime, session_id, said, path, verdict):
-        # The engine takes it in as unanswered.
+        # The engine stores it as unanswered.
         verdict = replace(verdict, appended=verdict.appended[1:])
     again = await _carry_out(runtime, session_id, said, [path, *paths[1:]], verdict, opening)
     is_whole = path.is_whole and not opening and path.alignment.first <= 0
-    return Placed(
+    return CallPlace(
         user=said.user,
         shown=shown,
         shown_turns=shown_turns,
@@ -126,8 +128,10 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
     )
 
 
-async def _shows_waiting(runtime: Runtime, session_id: str, said: Said, path: StoredPath, verdict: Verdict) -> bool:
-    """Return whether the client shows, behind all that is stored, the message that still waits for a reply, without one."""
+async def _shows_waiting(
+    runtime: Runtime, session_id: str, said: CallMessages, path: StoredPath, verdict: Verdict
+) -> bool:
+    """Return whether the client shows, after all stored messages, the one that still waits for a reply, without a reply."""
     if not verdict.appended or verdict.changes or verdict.last + 1 < len(path.stored):
         return False
     first, *others = (said.forms[at] for at in verdict.appended)
@@ -138,9 +142,9 @@ async def _shows_waiting(runtime: Runtime, session_id: str, said: Said, path: St
     return asked is not None and form_of(asked).is_same(first)
 
 
-def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath, frozenset[int]]:
-    """Return the call without the lines that the client adds to each, the path beside it, and the places of stored messages that
-    were nothing else.
+def _without_instruction(said: CallMessages, path: StoredPath) -> tuple[CallMessages, StoredPath, frozenset[int]]:
+    """Return the call without the lines that the client adds to each, the path next to it, and the places of stored messages
+    that consist only of such lines.
     """
     newest = [each.message for each in path.stored[-NEWEST:]]
     lines = find_instruction(said.user_form, said.forms, newest, path.forms, path.alignment)
@@ -166,12 +170,12 @@ def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath
 async def _carry_out(
     runtime: Runtime,
     session_id: str,
-    said: Said,
+    said: CallMessages,
     paths: Sequence[StoredPath],
     verdict: Verdict,
     opening: frozenset[str],
 ) -> str | None:
-    """Bring the session to where the client is; return the turn whose input is answered once more, if it is that."""
+    """Carry out the client's changes on the session; return the turn whose input is answered again, if any."""
     path = paths[0]
     rest = path.stored[verdict.last + 1 :]
     elsewhere = _TurnsElsewhere(runtime, session_id, said, path)
@@ -199,9 +203,9 @@ async def _carry_out(
 
 
 async def _retold(
-    said: Said, path: StoredPath, verdict: Verdict, records: Sequence[TurnRecord], elsewhere: _TurnsElsewhere
+    said: CallMessages, path: StoredPath, verdict: Verdict, records: Sequence[TurnRecord], elsewhere: _TurnsElsewhere
 ) -> AsyncIterator[RetoldTurn]:
-    """Yield turns of the path as the client shows them now."""
+    """Yield turns of the path in the form that the client shows now."""
     places = {each.message.message_id: at for at, each in enumerate(path.stored)}
     end = path.stored[verdict.last].depth if verdict.last >= 0 else 0
     for record in records:
@@ -222,18 +226,18 @@ async def _retold(
 
 
 def _edited(stored: Message, shown: Message) -> Message:
-    """Return a stored message with the text of the client's, and its pictures if it has any."""
+    """Return a stored message with the client's text, and its pictures if it has any."""
     parts = {PARTS: shown.extra[PARTS]} if shown.extra.get(PARTS) else {}
     return replace(stored, content=shown.content, extra={**stored.extra, **parts})
 
 
 class _TurnsElsewhere:
-    """Turns that are not on the path that stays, by the exchange that was said in them, with the messages before it.
+    """Turns outside of the kept path, by their exchange, with the messages before it.
 
-    An exchange that comes back has the ops that it had, if the same was said before it.
+    An exchange that comes back gets its ops again, if the messages before it are the same.
     """
 
-    def __init__(self, runtime: Runtime, session_id: str, said: Said, path: StoredPath) -> None:
+    def __init__(self, runtime: Runtime, session_id: str, said: CallMessages, path: StoredPath) -> None:
         self._runtime, self._session_id, self._said, self._path = runtime, session_id, said, path
         self._known: dict[tuple[str, str], list[tuple[str, Sequence[MessageForm]]]] = {}
         self._stored = {pair.shown: path.forms[pair.stored] for pair in path.alignment.pairs}
@@ -250,7 +254,7 @@ class _TurnsElsewhere:
                     self._known.setdefault((mine.bare, theirs.bare), []).append((reply.turn_id, before))
 
     async def tell(self, places: Sequence[int]) -> list[RetoldTurn]:
-        """Return messages that the client shows in these places as turns: copies of turns elsewhere, and what is new."""
+        """Return the client's messages at these places as turns: copies of turns on other branches, and new ones."""
         turns, new, at = list[RetoldTurn](), list[Message](), 0
         while at < len(places):
             turn_id = self._find(places[at])
@@ -273,7 +277,7 @@ class _TurnsElsewhere:
         return next((turn_id for turn_id, before in found if self._follows(place, before)), None)
 
     def _follows(self, place: int, before: Sequence[MessageForm]) -> bool:
-        """Return whether these messages stand before a place, as they are now or as they were stored."""
+        """Return whether these messages precede a place, in their present or their stored form."""
         pairs = zip(range(place - 1, -1, -1), reversed(before), strict=False)
         forms = ((self._said.forms[at], self._stored.get(at), theirs) for at, theirs in pairs)
         return all(_is_version(mine, theirs) or (own and _is_version(own, theirs)) for mine, own, theirs in forms)
@@ -284,7 +288,7 @@ def _is_version(mine: MessageForm, theirs: MessageForm) -> bool:
 
 
 def _count_shown(path: StoredPath, verdict: Verdict) -> int:
-    """Return how many of the newest messages of the path, as it is now, the client shows without a gap."""
+    """Return how many of the newest messages of the present path the client shows without a gap."""
     found = path.alignment
     shown = {pair.stored for pair in (*found.pairs, *found.moved)}
     count, at = len(verdict.appended), verdict.last
@@ -294,27 +298,28 @@ def _count_shown(path: StoredPath, verdict: Verdict) -> int:
     return count + found.run if at + 1 == found.end_of_run else count
 
 
-def _count_turns(path: StoredPath, said: Said, verdict: Verdict, shown: int) -> int:
-    """Return how many of the newest turns of the path, as it is now, the client surely shows whole."""
+def _count_turns(path: StoredPath, said: CallMessages, verdict: Verdict, shown: int) -> int:
+    """Return how many of the newest turns of the present path the client certainly shows completely."""
     first = verdict.last + 1 - max(shown - len(verdict.appended), 0)
     kept = [each.depth for each in path.stored[max(first - 1, 0) : verdict.last + 1]]
     count = max(kept[-1] - kept[0] - len(verdict.deleted) + (first <= 0), 0) if kept else 0
     return count + sum(said.before[at].role is Role.USER for at in verdict.appended)
 
 
-async def _place_alone(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
-    """Return the place of a message that a client sends without any other, in a session that it names: it goes on."""
+async def _place_alone(runtime: Runtime, session_id: str, said: CallMessages, opening: frozenset[str]) -> CallPlace:
+    """Return the position of a message that a client sends without any other in a session that it names: the session continues."""
     window = await runtime.store.window(session_id, message_limit=2)
     stored = spoken(window.messages, opening)
     is_again = len(stored) == 2 and form_of(stored[0].message).is_same(said.user_form)
-    return Placed(
+    return CallPlace(
         user=said.user, shown=0, is_cut=window.head.depth > 0, again_turn=stored[0].turn_id if is_again else None
     )
 
 
-async def _place_of_viewer(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
-    """Return the place of a viewer's message: behind all that was said, which others said too, or once more at the newest turn, if
-    that is the viewer's and the client does not show its reply.
+async def _place_of_viewer(runtime: Runtime, session_id: str, said: CallMessages, opening: frozenset[str]) -> CallPlace:
+    """Return the position of a viewer's message: after all messages, including those of others.
+
+    It repeats the newest turn's input if that turn is the viewer's and the client does not show its reply.
     """
     window = await runtime.store.window(session_id, message_limit=len(said.before) + SPARE)
     stored = tuple(
@@ -333,7 +338,7 @@ async def _place_of_viewer(runtime: Runtime, session_id: str, said: Said, openin
     shown = next(
         (at for at, (mine, theirs) in enumerate(pairs) if not mine.is_same(theirs)), min(len(said.forms), len(forms))
     )
-    return Placed(
+    return CallPlace(
         user=said.user,
         shown=shown,
         shown_turns=stored[-1].depth - stored[-shown].depth if shown else 0,
@@ -351,7 +356,7 @@ async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message])
 
 
 def _mark(head: SessionHead, messages: Sequence[Message]) -> list[Message]:
-    """Return messages with ids; the same words may be said again later, so the place is part of the id."""
+    """Return messages with ids; the same words may occur again later, so the place is part of the id."""
     return [
         replace(each, message_id=hashlib.sha256(f"{head.branch_id}\0{head.turn_id}\0{at}".encode()).hexdigest()[:16])
         for at, each in enumerate(messages)

@@ -1,4 +1,4 @@
-"""The answer of a call: it passes from the model server to the client part by part, and ends with either of them."""
+"""Streams the upstream response to the client; stops when either side disconnects."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ TOO_LARGE = "The model server's answer is too large to be read."
 
 
 class Passage(Protocol):
-    """What watches, and may change, the body of an answer on its way.
+    """Observer of an answer's body, which may change it.
 
-    1. `take` is given each part of a stream of events, `end` is called once when the stream is whole; what they return is sent.
-    2. A body that is no stream is given to `whole`.
-    3. What is larger than MOST_READ_BYTES is not given to `whole`; `leave` says whether it may pass unread. `take`, `end` and
-       `whole` raise AnswerTooLargeError for what may not.
-    4. `close` is called once at the end, also where the client hung up or the answer broke off; it must not raise.
+    1. `take` gets each part of an event stream, and `end` is called once when the stream is complete; their results are sent.
+    2. `whole` gets a body that is not a stream.
+    3. `whole` does not get a body above MOST_READ_BYTES; `leave` returns whether it may pass unread. If it may not, `take`,
+       `end` and `whole` raise AnswerTooLargeError.
+    4. `close` is called once at the end, also if the client disconnected or the answer was interrupted; it must not raise.
     """
 
     async def take(self, part: bytes) -> bytes:
-        """Return what the client gets of a part of the stream."""
+        """Return the client's form of a part of the stream."""
         ...
 
     async def end(self) -> bytes:
-        """Return what the client gets last."""
+        """Return the last part for the client."""
         ...
 
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return what the client gets as the whole body."""
+        """Return the client's form of the whole body."""
         ...
 
     def leave(self) -> bool:
-        """Read no further; return whether the client may have the rest as it comes."""
+        """Stop reading; return whether the client may have the rest unchanged."""
         ...
 
     async def close(self) -> None:
-        """Keep what was said so far, where that has not been done."""
+        """Commit the reply so far, if that has not been done."""
         ...
 
 
 class Relay(Response):
-    """The response that makes the call and passes the answer on.
+    """Response that makes the upstream call and streams the answer.
 
-    A client that hangs up ends the call at once, also while the model server has not begun to answer.
+    If the client disconnects, the call ends at once, even before the model server has begun to answer.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Relay(Response):
                     await send({"type": "http.response.body", "body": shown, "more_body": True})
             last = b"" if self._passage is None else await self._passage.end()
         except (UpstreamError, AnswerTooLargeError):
-            # The answer has begun: it ends without its end, and the client sees the connection break as it would without us.
+            # The answer has begun: it ends without its end mark, and the client sees a broken connection, like without us.
             raise BrokenAnswerError from None
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
@@ -137,11 +137,11 @@ class Relay(Response):
 
 
 class BrokenAnswerError(Exception):
-    """The model server's answer broke off after it had begun."""
+    """The model server's answer was interrupted after it had begun."""
 
 
 def upstream_fault(sentence: str, kind: str = "upstream_unreachable") -> bytes:
-    """Return the body of an answer that says what is wrong with the model server, in the form of its own errors."""
+    """Return the body of an error about the model server, in the form of its own errors."""
     return codec.encode({"type": "error", "error": {"message": sentence, "type": kind, "code": kind, "param": None}})
 
 

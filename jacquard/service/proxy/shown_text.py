@@ -1,8 +1,8 @@
-"""Finds which texts the messages of a client already show. Pure, about linear in their length.
+"""Finds the texts that a client's messages already show. Pure, about linear in their length.
 
-Texts are compared as words, without case, markup, punctuation, forms of width and the way in which white space is written. A text
-is shown if nearly all of it stands in the messages, sentence by sentence, wherever they are; a sentence that stands only as a part
-of a word or of a longer clause without spaces does not count.
+Texts are compared as words, without case, markup, punctuation, width forms and white space. A text is shown if the messages
+contain nearly all of it, sentence by sentence, at any place; a sentence that is only part of a word, or of a longer clause
+without spaces, does not count.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from filament import split_content
 from mnemosyne.privacy.forget import TEXT_CACHES
 
 NEARLY_ALL = 0.9
-"""Minimum share of a text, in characters, that has to be shown."""
+"""Minimum share of a text, in characters, that must be shown."""
 LEAST_BYTES = 12
-"""Minimum size of a text that may count as shown: a name or a number is said in other connections too."""
+"""Minimum size of a text that may count as shown, because a name or a number occurs in other contexts too."""
 
 _CACHED_CHARS = 20_000
 _MARKS = string.punctuation + "，。！？；：、（）《》〈〉「」『』【】〔〕“”‘’„«»…—–·～"
@@ -27,18 +27,19 @@ _BLANKS = str.maketrans(_MARKS, " " * len(_MARKS))
 _SENTENCES = re.compile(r"[.!?。！？;；\n]+")
 _LABEL = re.compile(r"\A\s*[\w -]{1,40}[:：]\s*(?=\S)")
 _BETWEEN = " | "
-"""Separates messages; no text has it once it is read as words."""
+"""Separates messages; no text contains it in word form."""
 
 
 class ShownTexts:
-    """The texts of a client's messages, read once for all questions."""
+    """Texts of a client's messages, read once for all questions."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._words = _BETWEEN.join(_read_words(text) for text in texts)
 
     def shows(self, content: str, title: str = "", *, has_labels: bool = False) -> bool:
-        """Return whether nearly all of a block's content is shown: without its tags and `title` and, if it `has_labels`, without
-        the names of its fields (`name: …`).
+        """Return whether nearly all of a block's content is shown, without its tags and `title`.
+
+        If it `has_labels`, the names of its fields (`name: …`) do not count either.
         """
         texts = (piece.text for piece in split_content(content) if not piece.is_tag)
         text = "\n".join(each for each in texts if each.strip() != title)
@@ -62,11 +63,11 @@ def _read_words(text: str) -> str:
 
 
 def _to_words(text: str) -> str:
-    """Return the words of a text with one blank around each."""
+    """Return the words of a text, each between blanks."""
     words = unicodedata.normalize("NFKC", text).casefold().translate(_BLANKS).split()
     return f" {' '.join(words)} "
 
 
 _read_cached = lru_cache(maxsize=2_000)(_to_words)
 TEXT_CACHES.append(_read_cached.cache_clear)
-"""Most messages of a call were in the call before."""
+"""Most messages of a call were in the previous call."""

@@ -1,4 +1,6 @@
-"""Paths of stored sessions next to a client's messages: the branch that explains a call best, and the session that is not named."""
+"""Paths of stored sessions next to a client's messages: the branch that explains a call best, and the session of an unnamed
+one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.proxy.alignment import REPLACED_COST, Alignment, Relation, align_behind_run, relate
 from jacquard.service.proxy.client_lines import split_merged
-from jacquard.service.proxy.conversation import MESSAGE_CHARS, OWNED, Said, begun_sessions, may_hold
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, OWNED, CallMessages, begun_sessions, may_hold
 from jacquard.service.proxy.message_forms import MessageForm, form_of, informative_words
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.messages.exchanges import digest_of, exchange_digests
@@ -26,28 +28,29 @@ from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
 SPARE, DEEP = 40, 4_000
-"""Number of stored messages that are read beyond as many as the client shows; the second, where none of them is known."""
+"""Number of stored messages read in addition to the number that the client shows; the second if none of them is known."""
 MOST_REMEMBERED = 100_000
-"""Number of messages of paths that are kept in memory for a store."""
+"""Maximum number of messages of paths that are cached for a store."""
 MOST_BRANCHES = 30
 CLEARLY_BETTER = 0.5
-"""By how much less another branch has to cost than the active one."""
+"""Minimum cost difference from which another branch is better than the active one."""
 
 MOST_ALIKE = 8
-"""Maximum number of sessions that are compared with a conversation, by exchanges, by replies, and by beginning."""
+"""Maximum number of sessions compared with a conversation, by exchanges, by replies, and by beginning."""
 MOST_DIGESTS = 64
 """Maximum number of newest exchanges that are looked up."""
 LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_WORDS_OF_ONLY, LEAST_EXCHANGES = 5, 3, 2, 3
-"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do if as many exchanges agree,
-the first and the newest stored ones among them, and if the call goes on at the end of the only conversation that has its newest
-exchange.
+"""Minimum number of uncommon words that must agree for two conversations to be one.
+
+Fewer are enough if that many exchanges agree, including the first and the newest stored ones, and if the call continues at the
+end of the only conversation that has its newest exchange.
 """
 MOST_EVIDENCE = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPath:
-    """A branch beside the client's messages. `is_whole`: its path begins with `stored`."""
+    """Branch next to the client's messages; `is_whole`: its path begins with `stored`."""
 
     branch_id: str
     stored: tuple[WindowMessage, ...]
@@ -58,7 +61,7 @@ class StoredPath:
 
 
 async def session_exists(runtime: Runtime, session_id: str) -> bool:
-    """Return whether there is a session with this id."""
+    """Return whether a session with this id exists."""
     try:
         await runtime.store.head(session_id)
     except SessionNotFoundError:
@@ -67,7 +70,7 @@ async def session_exists(runtime: Runtime, session_id: str) -> bool:
 
 
 async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
-    """Return the turns with which the session's world begins, before the client's conversation does."""
+    """Return the turns with which the session's world begins, before the client's conversation."""
     prologue = (await runtime.world_of(session_id)).prologue
     turns = [prologue_turn_id(number) for number in range(1, len(prologue) + 1)]
     return await runtime.store.committed_turns(session_id, turns) if turns else frozenset()
@@ -76,7 +79,7 @@ async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
 async def find_paths(
     runtime: Runtime, session_id: str, shown: Sequence[MessageForm], opening: frozenset[str]
 ) -> list[StoredPath]:
-    """Return the path that explains the client's messages best, then the others that were looked at.
+    """Return the path that explains the client's messages best, then the others that were compared.
 
     The active one is the best unless another is clearly better, has all messages, or has more of them and no edit.
     """
@@ -100,7 +103,7 @@ def _is_missing(found: Alignment) -> tuple[bool, bool]:
 
 
 async def _newest_branches(runtime: Runtime, session_id: str) -> list[SessionHead]:
-    """Return the active branch, then the others that were opened last, the newest first."""
+    """Return the active branch, then the most recently opened others, newest first."""
     active, *others = await runtime.store.branches(session_id)
     return [active, *others[: -MOST_BRANCHES - 1 : -1]]
 
@@ -112,7 +115,7 @@ async def look(
     opening: frozenset[str],
     branch_id: str | None = None,
 ) -> StoredPath:
-    """Return a branch (None: the active one) beside the client's messages."""
+    """Return a branch (None: the active one) next to the client's messages."""
     for limit in (len(shown) + SPARE, len(shown) + DEEP):
         read = await _read_path(runtime, session_id, branch_id, limit, opening)
         work = (len(shown) + len(read.stored)) * MESSAGE_CHARS
@@ -132,7 +135,7 @@ async def look(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ReadPath:
-    """The newest messages of a path; the spoken ones are `stored`. `is_whole`: there are no older ones."""
+    """Newest messages of a path; the spoken ones are `stored`. `is_whole`: there are no older ones."""
 
     branch_id: str
     messages: tuple[WindowMessage, ...]
@@ -149,7 +152,7 @@ class _ReadPath:
         return replace(self, messages=messages, stored=self.stored[first:], forms=self.forms[first:], is_whole=False)
 
     def go_on(self, branch_id: str, messages: Sequence[WindowMessage], opening: frozenset[str]) -> _ReadPath | None:
-        """Return the path with what is new in its newest messages; None if these do not go on with it."""
+        """Return the path with its new messages; None if these do not continue it."""
         last = self.messages[-1].message
         end = next((at for at, each in enumerate(messages, 1) if each.message is last), 0)
         pairs = zip(messages[:end][::-1], self.messages[::-1], strict=False)
@@ -166,16 +169,16 @@ class _ReadPath:
 
 
 _read_paths: WeakKeyDictionary[Store, OrderedDict[tuple[str, str | None], _ReadPath]] = WeakKeyDictionary()
-"""The paths that were read last in each store, by session and branch (None: the active one)."""
+"""Recently read paths of each store, by session and branch (None: the active one)."""
 TEXT_CACHES.append(_read_paths.clear)
 
 
 async def _read_path(
     runtime: Runtime, session_id: str, branch_id: str | None, limit: int, opening: frozenset[str]
 ) -> _ReadPath:
-    """Return the newest `limit` messages of a path; of one that was read before, only what is new is read.
+    """Return the newest `limit` messages of a path; of a path in the cache, only new ones are read.
 
-    The store gives a message that was erased or masked as another object, and the whole path is read again.
+    The store returns an erased or masked message as another object, and then the whole path is read again.
     """
     held, key = _read_paths.setdefault(runtime.store, OrderedDict()), (session_id, branch_id)
     read, former = None, held.pop(key, None)
@@ -206,13 +209,13 @@ def forms_of(stored: Sequence[WindowMessage]) -> tuple[MessageForm, ...]:
 
 
 def spoken(messages: Sequence[WindowMessage], opening: frozenset[str]) -> tuple[WindowMessage, ...]:
-    """Return what was said in other turns than those of `opening`."""
+    """Return the messages of all turns except those of `opening`."""
     kept = (each for each in messages if each.turn_id not in opening)
     return tuple(each for each in kept if each.message.role in (Role.USER, Role.ASSISTANT))
 
 
-async def split_said(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Said:
-    """Return what was said, with the messages apart that a client merged into one of the user."""
+async def split_said(runtime: Runtime, session_id: str, said: CallMessages, opening: frozenset[str]) -> CallMessages:
+    """Return the call, with messages that a client merged into one user message separated."""
     count = len(said.user_form.lines)
     if said.before or count < 2:
         return said
@@ -225,12 +228,12 @@ async def split_said(runtime: Runtime, session_id: str, said: Said, opening: fro
     return said
 
 
-async def find_session(runtime: Runtime, said: Said) -> str:
-    """Return the session of a conversation without a name; that of a new one is not yet there.
+async def find_session(runtime: Runtime, said: CallMessages) -> str:
+    """Return the session of an unnamed conversation; a new session does not exist yet.
 
-    The store's index of exchanges tells in which sessions the same was said, whatever the client leaves out. The one that has most
-    of it is the conversation's, unless others may have said the same (`_is_same`). A new one is named by its beginning, up to the
-    user's first message; those that begin alike are numbered.
+    The store's index of exchanges finds the sessions with the same exchanges, whatever the client leaves out. The one with most
+    of them is the conversation's, unless other conversations may have the same ones (`_is_same`). A new session is named by its
+    beginning, up to the user's first message; equal beginnings are numbered.
     """
     begun, *others = await calculate(begun_sessions, said, size=said.size)
     tried: set[str] = set()
@@ -248,9 +251,10 @@ async def find_session(runtime: Runtime, said: Said) -> str:
     return f"{begun}-{uuid4().hex[:8]}"
 
 
-async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[tuple[str, bool]]:
-    """Yield the sessions that may be that of a conversation, the likeliest first: by exchanges, then by replies; with each, whether
-    it is the only one with the newest exchange.
+async def _candidates(runtime: Runtime, said: CallMessages) -> AsyncIterator[tuple[str, bool]]:
+    """Yield the candidates for a conversation's session, the likeliest first: by exchanges, then by replies.
+
+    Each comes with whether it is the only one with the newest exchange.
     """
     tried: set[str] = set()
     for digests in await calculate(_digests_of, said, size=said.size):
@@ -262,7 +266,7 @@ async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[tuple[str, 
             yield name, [name] == newest
 
 
-def _digests_of(said: Said) -> tuple[list[str], list[str]]:
+def _digests_of(said: CallMessages) -> tuple[list[str], list[str]]:
     """Return the digests of the exchanges that a client shows, and of the replies; lines may be replies that it merged."""
     newest = said.before[-3 * MOST_DIGESTS :]
     found = list(exchange_digests(newest))
@@ -272,12 +276,13 @@ def _digests_of(said: Said) -> tuple[list[str], list[str]]:
     return exchanges, [*(digest_of([bare]) for _, bare in lines), *replies]
 
 
-async def _is_same(runtime: Runtime, session_id: str, said: Said, *, is_only: bool = False) -> bool:
-    """Return whether a call goes on with a conversation without a name, or may share its beginning.
+async def _is_same(runtime: Runtime, session_id: str, said: CallMessages, *, is_only: bool = False) -> bool:
+    """Return whether a call continues an unnamed conversation, or may share its beginning.
 
-    It does where both agree in words that few conversations have. Where they agree in less (a greeting, thanks), they may be two
-    conversations: the call may share a beginning that it shows whole, because all that follows is on branches of their own, but
-    nothing that the client does not show: neither messages before it, nor what was found in its turns or given to the session.
+    It continues if both agree in words that few conversations have. If they agree in less (a greeting, thanks), they may be two
+    conversations: the call may share a beginning that it shows completely, because all later turns are on their own branches.
+    It may not share anything that the client does not show: neither earlier messages, nor results found in its turns or given
+    to the session.
     """
     opening = await opening_turns(runtime, session_id)
     said = await split_said(runtime, session_id, said, opening)
@@ -303,10 +308,10 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said, *, is_only: bo
     return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
 
 
-async def _is_of_another(runtime: Runtime, session_id: str, said: Said, best: StoredPath) -> bool:
-    """Return whether a session is of another person than a call names, or of a viewer.
+async def _is_of_another(runtime: Runtime, session_id: str, said: CallMessages, best: StoredPath) -> bool:
+    """Return whether a session belongs to another person than a call names, or to a viewer.
 
-    A client may begin to name a person, or cease to; the conversation is still the same.
+    A client may start or stop naming a person; the conversation is still the same.
     """
     told = (str(each.message.extra.get(USER_ID, "")) for each in reversed(best.stored))
     if said.user_id and next(filter(None, told), said.user_id) != said.user_id:
@@ -317,7 +322,7 @@ async def _is_of_another(runtime: Runtime, session_id: str, said: Said, best: St
     return newest is not None and viewer_of(newest) != runtime.engine.config.viewer
 
 
-def _agree_in_words(said: Said, found: StoredPath, least: int) -> bool:
+def _agree_in_words(said: CallMessages, found: StoredPath, least: int) -> bool:
     pairs = found.alignment.pairs[::-1]
     agreed = (said.forms[pair.shown] for pair in pairs if pair.relation is not Relation.EDITED)
     words: set[str] = set()
@@ -335,8 +340,8 @@ def _shows_ends(found: StoredPath) -> bool:
     return found.is_whole and len(known) >= 2 * LEAST_EXCHANGES and bool(is_first and is_last)
 
 
-def _goes_on_at_end(said: Said, found: StoredPath) -> bool:
-    """Return whether all that a client shows is the end of a path, as it is stored; its newest message may be answered again."""
+def _goes_on_at_end(said: CallMessages, found: StoredPath) -> bool:
+    """Return whether all of a client's messages are the stored end of a path; its newest message may be answered again."""
     pairs = found.alignment.pairs
     if not found.alignment.is_exact or not pairs:
         return False
@@ -345,13 +350,13 @@ def _goes_on_at_end(said: Said, found: StoredPath) -> bool:
     return is_run and (not rest or (len(rest) <= 2 and rest[0].is_same(said.user_form)))
 
 
-def _shows_beginning(said: Said, found: StoredPath) -> bool:
-    """Return whether the client shows all that both have from the beginning of a path on, most of it as it is stored."""
+def _shows_beginning(said: CallMessages, found: StoredPath) -> bool:
+    """Return whether the client shows all common messages from the beginning of a path on, most of them as stored."""
     pairs = found.alignment.pairs
     if not pairs:
         return True
     paired = {pair.stored for pair in pairs}
-    # A client's constant instruction is shown as its newest message, and no longer where it was.
+    # A client's constant instruction is shown as its newest message, and no longer at its old place.
     places = range(found.alignment.end_of_run, pairs[-1].stored)
     gaps = (at for at in places if at not in paired and not found.forms[at].is_same(said.user_form))
     edited = [pair for pair in pairs if pair.relation is Relation.EDITED]

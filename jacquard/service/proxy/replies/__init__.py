@@ -1,1 +1,1 @@
-"""Answers of model servers: their events, what is said in them, and answers of our own."""
+"""Answers of model servers: their events and texts, and answers of our own."""

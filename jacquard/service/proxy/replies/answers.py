@@ -1,7 +1,7 @@
-"""Answers of model servers, whole or as a stream: what is said is read, and may be shown otherwise. Pure.
+"""Answers of model servers, complete or streamed: reads the text, and may change its display. Pure.
 
-A `ReplyView` decides what the client sees of the text. Everything else of an answer (tools, usage, reasoning, unknown fields) is
-left as it came.
+A `ReplyView` decides which part of the text the client sees. Everything else of an answer (tools, usage, reasoning, unknown
+fields) is unchanged.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from jacquard.service.proxy.requests.chat_request import Api
 from mnemosyne.chains.messages.message_parts import is_text_part
 
 MOST_CHARS, MOST_TEXTS = 2_000_000, 128
-"""The most characters that a model may say in an answer, and the most texts that it may say them in."""
+"""Maximum characters of a model's answer, and maximum number of texts in it."""
 
 _COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"})
 _MODEL_CHARS, _REASON_CHARS, _MOST_COUNTED = 255, 64, 10**12
 
 
 class ReplyView(Protocol):
-    """What the client sees of one text of a reply, however it is cut into pieces."""
+    """Client's view of one text of a reply, however it is cut into pieces."""
 
     def take(self, piece: str) -> str:
-        """Return what is shown of the next piece."""
+        """Return the shown part of the next piece."""
         ...
 
     def end(self) -> str:
-        """Return what is shown last."""
+        """Return the last shown part."""
         ...
 
 
 class WholeView:
-    """Shows a reply as it is."""
+    """Shows a reply unchanged."""
 
     def take(self, piece: str) -> str:
         """Return the piece."""
         return piece
 
     def end(self) -> str:
-        """Return nothing more."""
+        """Return ''."""
         return ""
 
 
 class ContentView:
-    """Shows the content of a reply in named elements: without thoughts and without updates of the state."""
+    """Shows the content of a reply in named elements, without thoughts and without updates of the state."""
 
     def __init__(self) -> None:
         self._parser = StreamParser()
 
     def take(self, piece: str) -> str:
-        """Return what is certain to be content."""
+        """Return the text that is certainly content."""
         return _content_of(self._parser.feed(piece))
 
     def end(self) -> str:
@@ -68,7 +68,7 @@ def _content_of(events: tuple[ParseEvent, ...]) -> str:
 
 
 @dataclass(slots=True)
-class _Spoken:
+class _SpokenText:
     view: ReplyView
     raw: StringIO = field(default_factory=StringIO)
     shown: StringIO = field(default_factory=StringIO)
@@ -92,11 +92,13 @@ class _Spoken:
 
 
 class AnswerReader:
-    """Reads one answer of either API. `make_view` makes the view of each text of it; AnswerTooLargeError if they are too large."""
+    """Reads one answer of either API. `make_view` makes the view of each text; raises AnswerTooLargeError if the texts are too
+    large.
+    """
 
     def __init__(self, api: Api, make_view: Callable[[], ReplyView] = WholeView) -> None:
         self._api, self._make_view = api, make_view
-        self._texts: dict[int, _Spoken] = {}
+        self._texts: dict[int, _SpokenText] = {}
         self._frame: Mapping[str, Any] = {}
         self._chars = 0
         self.calls_tools = False
@@ -106,40 +108,40 @@ class AnswerReader:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the model has said or called anything."""
+        """True if the model has produced any text or call."""
         return bool(self._chars) or self.calls_tools
 
     @property
     def raw(self) -> str:
-        """What the model has said so far, in its first answer where it gives several."""
+        """Text of the model so far, of its first answer if it gives several."""
         return "".join(text.raw.getvalue() for text in self._said())
 
     @property
     def shown(self) -> str:
-        """What of it the client was shown."""
+        """Part of the text that the client was shown."""
         return "".join(text.shown.getvalue() for text in self._said())
 
-    def _said(self) -> list[_Spoken]:
+    def _said(self) -> list[_SpokenText]:
         if self._api is Api.OPENAI:
             return [self._texts[0]] if 0 in self._texts else []
         return [self._texts[place] for place in sorted(self._texts)]
 
-    def _text(self, place: int) -> _Spoken:
+    def _text(self, place: int) -> _SpokenText:
         if place not in self._texts:
             if len(self._texts) >= MOST_TEXTS:
                 raise AnswerTooLargeError
-            self._texts[place] = _Spoken(self._make_view())
+            self._texts[place] = _SpokenText(self._make_view())
         return self._texts[place]
 
     def _hear(self, place: int, piece: str) -> str:
-        """Return what is shown of the next piece of a text."""
+        """Return the shown part of the next piece of a text."""
         self._chars += len(piece)
         if self._chars > MOST_CHARS:
             raise AnswerTooLargeError
         return self._text(place).take(piece)
 
     def take(self, event: bytes) -> bytes:
-        """Return what the client gets of an event of a stream; the same bytes where nothing of it is shown otherwise."""
+        """Return the client's form of a stream's event; the same bytes if its display is unchanged."""
         data = data_of(event)
         if data == DONE:
             self.is_complete = True
@@ -151,7 +153,7 @@ class AnswerReader:
         return self._take_chunk(value, event) if self._api is Api.OPENAI else self._take_named(value, event)
 
     def end(self) -> bytes:
-        """Return what is shown of texts that have not ended, for a stream that ends without saying so."""
+        """Return the shown rest of unfinished texts, for a stream that ends without an end mark."""
         rest = {place: text.end() for place, text in self._texts.items() if not text.has_ended}
         choices = [
             {"index": place, "delta": {"content": text}, "finish_reason": None} for place, text in rest.items() if text
@@ -200,7 +202,7 @@ class AnswerReader:
         return event
 
     def take_whole(self, body: dict[str, Any]) -> bool:
-        """Read an answer that is no stream, and put what is shown into it; return whether that changed it."""
+        """Read an answer that is not a stream, and replace its text by the shown part; return whether that changed it."""
         self._note(body)
         self.is_complete = True
         is_changed = False
@@ -218,7 +220,7 @@ class AnswerReader:
         return is_changed
 
     def _show(self, place: int, holders: list[tuple[dict[str, Any], str]], *, is_whole: bool = False) -> bool:
-        """Put what is shown of a text into its pieces, `is_whole`: to its end; return whether that changed them."""
+        """Replace the pieces of a text by the shown part, `is_whole`: to its end; return whether that changed them."""
         is_changed = False
         for number, (holder, name) in enumerate(holders, start=1):
             said = holder[name]
@@ -229,7 +231,7 @@ class AnswerReader:
         return is_changed
 
     def _note(self, value: Mapping[str, Any]) -> None:
-        """Keep the model's name, the counts of tokens, and why the model stopped."""
+        """Record the model's name, the token counts, and the stop reason."""
         held = value.get("message") if isinstance(value.get("message"), dict) else value
         assert isinstance(held, Mapping)
         if isinstance(held.get("model"), str):
@@ -243,7 +245,7 @@ class AnswerReader:
 
 
 def _texts_of(message: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield where a message or delta of OpenAI's API has its text: in its content, or in parts of it that are text."""
+    """Yield the text fields of a message or delta of OpenAI's API: its content, or the text parts of it."""
     if isinstance(message.get("content"), str):
         yield message, "content"
     for part in _mappings(message.get("content")):

@@ -1,4 +1,4 @@
-"""Streams of server-sent events as model servers send them: cut into events, read, and written. Pure, linear in their length."""
+"""Server-sent events of model servers: splits, reads and writes them. Pure, linear in their length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jacquard.service.proxy.requests.chat_request import write_json
 
 DONE = "[DONE]"
 MOST_READ_BYTES = 8_000_000
-"""An event of a stream, and an answer that is no stream, is read up to this size."""
+"""Maximum size of an event, and of an answer that is not a stream, that is read."""
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
@@ -23,13 +23,13 @@ class AnswerTooLargeError(Exception):
 
 
 class EventSplitter:
-    """Cuts a stream into events, however its parts are cut; each event keeps its bytes, the empty line at its end among them."""
+    """Splits a stream into events, however its parts are cut; each event keeps its bytes, including the empty line at its end."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def take(self, part: bytes) -> Iterator[bytes]:
-        """Yield the events that are whole now; AnswerTooLargeError for one that has no end."""
+        """Yield the complete events; raises AnswerTooLargeError for one without an end."""
         begin = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += part
         start = 0
@@ -41,20 +41,20 @@ class EventSplitter:
             raise AnswerTooLargeError
 
     def end(self) -> bytes:
-        """Return what is left of an event without its end."""
+        """Return the rest of an event without its end."""
         rest, self._held = bytes(self._held), bytearray()
         return rest
 
 
 def data_of(event: bytes) -> str:
-    """Return the data of an event; empty for one that has none, such as a comment."""
+    """Return the data of an event; '' if it has none, for example a comment."""
     lines = _LINE_END.split(event.decode("utf-8", "replace"))
     data = [line[5:].removeprefix(" ") for line in lines if line.startswith("data:")]
     return "\n".join(data)
 
 
 def value_of(data: str) -> Any:
-    """Return the JSON value of an event's data; None where it is none."""
+    """Return the JSON value of an event's data; None if it is not JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -62,6 +62,6 @@ def value_of(data: str) -> Any:
 
 
 def write_event(value: Any, kind: str = "") -> bytes:
-    """Return an event with a JSON value; `kind` is its name, where the API gives it one."""
+    """Return an event with a JSON value; `kind` is its name, if the API gives it one."""
     head = f"event: {kind}\n" if kind else ""
     return b"%sdata: %s\n\n" % (head.encode(), write_json(value))

@@ -1,4 +1,4 @@
-"""An answer that the engine gives itself, in the form of a model server's. Pure."""
+"""Answers of the engine itself, in the form of a model server's. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jacquard.service.proxy.requests.chat_request import Api, write_json
 
 
 def write_answer(api: Api, ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
-    """Return the body of an answer that says `text`: JSON, or a stream of events. No model was called, so its usage is 0."""
+    """Return the body of an answer with `text`: JSON, or a stream of events. No model was called, so its usage is 0."""
     write = _write_openai if api is Api.OPENAI else _write_anthropic
     return write(ident, model, text, is_stream=is_stream)
 

@@ -1,7 +1,7 @@
-"""Calls of chat clients in one form, whichever API they speak, and the places where our text goes into them. Pure.
+"""Calls of chat clients in one form for both APIs, and the places for our text in them. Pure.
 
-Nothing that the client sent is changed: our text is added beside it, as a message or as a content part of its own, or at the end of
-the client's system message for servers that take only one.
+The client's own content is not changed: our text is added as a message or a content part, or, for servers that take only one
+system message, at the end of the client's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mnemosyne.core.errors import CodecError
 
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
 MOST_VALUES = 1_000_000
-"""A call has at most about so many values; what makes it large is text and pictures."""
+"""Maximum number of JSON values in a call (approximate); large calls are large because of text and pictures."""
 
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -34,38 +34,38 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    """One call. `messages` are those of `body` in the form of the OpenAI API, oldest first, the system text among them. `place` is
-    where our changing text goes.
-    """
+    """One call."""
 
     api: Api
     body: Mapping[str, Any]
     messages: tuple[Mapping[str, Any], ...]
+    """Messages of `body` in the form of the OpenAI API, oldest first, including the system text."""
     place: str = BEFORE_LAST_USER
+    """Place of our changing text."""
 
     @property
     def max_tokens(self) -> int | None:
-        """The most tokens that the answer may have, where the call says it."""
+        """Maximum tokens of the answer, if the call states it."""
         told = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
         return told if isinstance(told, int) and not isinstance(told, bool) else None
 
     @property
     def model(self) -> str:
-        """The model that the call asks for; '' where it names none."""
+        """Model that the call asks for; '' if it names none."""
         told = self.body.get("model")
         return told if isinstance(told, str) else ""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the call, where they are a mapping."""
+        """Metadata of the call, if they are a mapping."""
         told = self.body.get("metadata")
         return told if isinstance(told, dict) else {}
 
     @property
     def user_id(self) -> str:
-        """The person whom the call names (`user`, or Anthropic's `metadata.user_id`), in all chats alike; '' for none.
+        """Person whom the call names (`user`, or Anthropic's `metadata.user_id`), the same in all chats; '' for none.
 
-        An id that contains a session's, as Claude Code sends it, is another one in the next chat and names nobody.
+        An id that contains a session's, like Claude Code's, differs in the next chat and does not count.
         """
         told = (self.body.get("user"), self.metadata.get("user_id"))
         named = next((each.strip() for each in told if isinstance(each, str) and each.strip()), "")
@@ -73,29 +73,29 @@ class ChatRequest:
 
     @property
     def last_user(self) -> int | None:
-        """The place of the newest message of the user."""
+        """Place of the newest user message."""
         return _last_of_role(self.messages, "user")
 
     @property
     def continues(self) -> bool:
-        """Whether the model is to go on with the assistant's newest message, rather than to answer the user."""
+        """True if the model is to continue the assistant's newest message instead of answering the user."""
         roles = (each.get("role") for each in reversed(self.messages))
         return next((role for role in roles if role in ("user", "assistant", "tool")), None) == "assistant"
 
     @cached_property
     def system_messages(self) -> tuple[Mapping[str, Any], ...]:
-        """The system messages, wherever they stand."""
+        """System messages, at any place."""
         return tuple(each for each in self.messages if each.get("role") in _SYSTEM_ROLES)
 
     @property
     def beginnings(self) -> tuple[Mapping[str, Any], ...]:
-        """The texts of the assistant after the user's newest message."""
+        """Texts of the assistant after the user's newest message."""
         after = () if self.last_user is None else self.messages[self.last_user + 1 :]
         return tuple(each for each in after if each.get("role") == "assistant" and not each.get("tool_calls"))
 
     @property
     def results(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The results of tools with the ids of their calls, oldest first; one without an id gets one from its place and content."""
+        """Tool results with the ids of their calls, oldest first; one without an id gets one from its place and content."""
         place = 0
         for each in self.messages:
             place = 0 if each.get("role") == "user" else place + (each.get("role") == "tool")
@@ -106,7 +106,7 @@ class ChatRequest:
 
     @property
     def tail(self) -> tuple[Mapping[str, Any], ...]:
-        """The tool calls and results after the newest message of the user, with what the assistant said beside them."""
+        """Tool calls and results after the newest user message, with the assistant's texts next to them."""
         if self.last_user is None or not any(
             each.get("role") == "tool" for each in self.messages[self.last_user + 1 :]
         ):
@@ -116,7 +116,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurNote:
-    """A note of ours that has a message of its own, `depth` messages before the end, as SillyTavern counts."""
+    """Note of ours with its own message, `depth` messages before the end, counted like in SillyTavern."""
 
     depth: int
     text: str
@@ -125,7 +125,7 @@ class OurNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurText:
-    """What is added to a call: `lasting` stays the same over many calls, `changing` does not. Empty texts are left out."""
+    """Text added to a call: `lasting` stays the same over many calls, `changing` does not. Empty texts are left out."""
 
     lasting: str = ""
     changing: str = ""
@@ -133,13 +133,13 @@ class OurText:
 
 
 def read_request(api: Api, data: bytes) -> ChatRequest | None:
-    """Return a call; None for what is no call of a chat API as we know it, which the model server may judge."""
+    """Return a call; None if it is not a call of a known chat API, which the model server may judge."""
     if len(data) > MOST_VALUES and sum(map(data.count, (b"{", b"[", b","))) > MOST_VALUES:
         return None
     try:
         body = codec.decode(data, dict)
     except CodecError:
-        # What JSON does not have but clients write: marks of byte order, other encodings, NaN.
+        # Clients write things that are not JSON: byte order marks, other encodings, NaN.
         try:
             body = json.loads(data)
         except (ValueError, RecursionError):
@@ -170,8 +170,10 @@ def with_our_text(request: ChatRequest, ours: OurText, place: str) -> bytes:
 
 
 def join_our_text(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
-    """Return the body of a call with our text: what lasts after the system messages, what changes at `place`, notes where they
-    belong; for a server that takes system messages at the beginning alone, notes come first of what changes.
+    """Return the body of a call with our text.
+
+    Lasting text comes after the system messages, changing text at `place`, notes at their depth; for a server that takes system
+    messages only at the beginning, notes come first in the changing text.
     """
     if ours.notes and place != BEFORE_LAST_USER and not place.startswith(DEPTH):
         changing = "\n\n".join(filter(None, (*(note.text for note in ours.notes), ours.changing)))
@@ -202,7 +204,7 @@ def _add_to_openai(request: ChatRequest, ours: OurText, place: str) -> dict[str,
 
 
 def _merge(messages: list[Any], text: str) -> list[Any]:
-    """Return messages with a text at the end of the first system message, or before the newest of the user where there is none."""
+    """Return messages with a text at the end of the first system message, or before the newest user message if there is none."""
     systems = [at for at, each in enumerate(messages) if each.get("role") in _SYSTEM_ROLES]
     spot = systems[0] if systems else _last_of_role(messages, "user")
     if spot is None or not text:
@@ -225,7 +227,7 @@ def _add_to_anthropic(request: ChatRequest, ours: OurText, place: str) -> dict[s
     added = [] if is_first else [(_spot_of(messages, 0, place), ours.changing)]
     added += [(_spot_of(messages, 0, f"{DEPTH}{note.depth}"), note.text) for note in ours.notes]
     users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
-    # The roles of this API take turns, so our text becomes a part of the user's message.
+    # The roles of this API alternate, so our text becomes a part of the user's message.
     for spot, text in reversed(added):
         before = [at for at in users if at <= min(spot, len(messages) - 1)] or users[:1]
         if text and before:
@@ -236,21 +238,21 @@ def _add_to_anthropic(request: ChatRequest, ours: OurText, place: str) -> dict[s
 
 
 def _parts_of(content: Any) -> list[Any]:
-    """Return the parts of a content; a blank text is none, because Anthropic's API refuses it as a part."""
+    """Return the parts of a content without blank texts, because Anthropic's API refuses these."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     return list(content or ())
 
 
 def _spot_of(messages: Sequence[Mapping[str, Any]], leading: int, place: str) -> int:
-    """Return the index before which our changing text goes; it parts no tool call from its results."""
+    """Return the index before which our changing text goes; it separates no tool call from its results."""
     users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
     last = users[-1] if users else len(messages)
     if place == AFTER_SYSTEM:
         return leading
     if place == BEFORE_LAST_USER:
         return max(last, leading)
-    # Counted from the newest message of the user, so that calls with results of tools have it at the same place.
+    # Counted from the newest user message, so that calls with tool results have it at the same place.
     spot = max(min(last + 1, len(messages)) - int(place.removeprefix(DEPTH)), leading)
     while spot > leading and messages[spot : spot + 1] and messages[spot].get("role") == "tool":
         spot -= 1
@@ -288,7 +290,7 @@ def _from_anthropic(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         calls = [_call_of(part) for part in parts if part.get("type") == "tool_use"]
         rest = [part for part in parts if part.get("type") not in ("tool_result", "tool_use", "thinking")]
         if any(part.get("type") == "tool_result" for part in parts):
-            # Text beside results belongs to the running turn: it is the client's, and no new message of the user.
+            # Text next to results belongs to the running turn: it is the client's, and not a new user message.
             role = "system"
         if isinstance(content, str):
             yield {"role": role, "content": content}

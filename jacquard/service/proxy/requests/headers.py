@@ -1,9 +1,8 @@
-"""Which headers of a call go upstream, and which of an answer come back. Pure.
+"""Headers of a call that go upstream, and headers of an answer that come back. Pure.
 
-A header has a character of Latin-1 for each of its bytes, whatever they mean, so it leaves as it came.
-
-Without tenants the client's keys go upstream as they are. With tenants they are tokens of this service: none of them leaves it, and
-the upstream key of the server takes their place.
+A header has one Latin-1 character for each of its bytes, so it leaves byte for byte. Without tenants the client's keys go
+upstream unchanged. With tenants they are tokens of this service: none of them leaves it, and the server's upstream key replaces
+them.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from collections.abc import Iterable, Mapping
 Headers = list[tuple[str, str]]
 
 SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id", "x-librechat-conversation-id")
-"""Headers that name the conversation; the second is that of Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`, the third the one
-that LibreChat's users set."""
+"""Headers that name the conversation.
+
+The second is Open WebUI's with `ENABLE_FORWARD_USER_INFO_HEADERS`, the third is set by LibreChat's users.
+"""
 
 RECEIPT = "X-Jacquard-Receipt"
 PAGE = "X-Jacquard-Page"
@@ -22,7 +23,7 @@ DEGRADED = "X-Jacquard-Degraded"
 ERROR = "X-Jacquard-Error"
 PASSED = "X-Jacquard-Pass"
 ALIGNMENT = "X-Jacquard-Alignment"
-"""Header with what was decided on the client's messages (`jacquard.service.proxy.alignment.Decision`)."""
+"""Header with the decision on the client's messages (`jacquard.service.proxy.alignment.Decision`)."""
 OWN_PREFIX = "x-jacquard-"
 
 _HOP_BY_HOP = frozenset(
@@ -65,7 +66,7 @@ _NOT_BACK = _HOP_BY_HOP | {
 
 
 def read_header(headers: Mapping[str, str], name: str) -> str:
-    """Return the text of a header, which clients write in UTF-8, or else in Latin-1; empty if there is none."""
+    """Return the text of a header, which clients write in UTF-8, or else in Latin-1; '' if there is none."""
     value = headers.get(name, "")
     try:
         return value.encode("latin-1").decode()
@@ -74,10 +75,10 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def headers_for_upstream(sent: Iterable[tuple[str, str]], key_headers: Headers | None) -> Headers:
-    """Return the headers of the call to the model server, in their order.
+    """Return the headers of the upstream call, in their order.
 
-    `key_headers` are those of the server's own key; None: the client's own keys go upstream. What belongs to one connection, to
-    this service or to a browser's page here is left out, and so is compression, because events are read as they pass.
+    `key_headers` are those of the server's own key; None: the client's own keys go upstream. Headers of one connection, of this
+    service or of a browser's page here are left out, and so is compression, because events are read as they pass.
     """
     pairs = [(name.lower(), value) for name, value in sent]
     named = {word.strip().lower() for name, value in pairs if name == "connection" for word in value.split(",")}
@@ -92,7 +93,7 @@ def _goes_up(name: str) -> bool:
 
 
 def headers_for_client(received: Iterable[tuple[str, str]]) -> Headers:
-    """Return the headers of an answer as the client gets them: limits, ids and times of the model server among them."""
+    """Return the headers of an answer for the client, including limits, ids and times of the model server."""
     pairs = [(name.lower(), value) for name, value in received]
     return [(name, value) for name, value in pairs if name not in _NOT_BACK and not _is_own(name)]
 

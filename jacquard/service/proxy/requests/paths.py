@@ -1,4 +1,4 @@
-"""Paths that clients name and that go upstream. Pure."""
+"""Paths from clients that go upstream. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WIDE = re.compile(r"%u([0-9A-Fa-f]{4})")
 
 
 def leads_outside(path: str) -> bool:
-    """Return whether somebody on the way to the model server might read a path as one that leaves the interface.
+    """Return whether any server on the way could read a path as one that leaves the interface.
 
     Servers decode a path several times, take a backslash or a wide form for a slash, and cut a segment at a semicolon; each of
-    these readings is looked at. A path that is not UTF-8 or has control characters is refused too.
+    these readings is checked. A path that is not UTF-8 or has control characters is refused too.
     """
     for _ in range(MOST_DECODINGS):
         if _CONTROL.search(path) or any(map(_is_dots, _SEPARATORS.split(normalize("NFKC", path)))):

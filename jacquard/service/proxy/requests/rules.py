@@ -1,6 +1,6 @@
-"""Rules that say which calls of a client are no turn: titles, summaries, quiet prompts, probes. Such calls pass untouched.
+"""Rules for client calls that are not turns: titles, summaries, quiet prompts, probes. Such calls pass unchanged.
 
-A rule is plain data of a YAML file. Its texts are looked for as they are, without regard to case; there are no patterns.
+A rule is plain data of a YAML file. Its texts are searched literally, without regard to case; there are no patterns.
 """
 
 from __future__ import annotations
@@ -20,32 +20,34 @@ from jacquard.service.proxy.requests.headers import read_header
 PASS, TURN, SAME_TURN = "pass", "turn", "same_turn"
 MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
 LOOKED_AT_CHARS = 20_000
-"""How much of the beginning, and of the end, of a message is searched for the texts of rules."""
+"""Characters at the beginning and at the end of a message that are searched for the texts of rules."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallRule:
-    """One rule; it holds where all of its conditions do. Of the texts of a condition one is enough.
-
-    `max_tokens`: the call asks for at most so many. `last_message`: the newest message holds a text; `alone`: the only message is
-    one; `system`: one of the system messages holds one; `first_user`: the first message of the user does. `last_role`: the
-    role of the newest message. `no_user_message`: the user has said nothing in it. `header`: a header has a value, both without
-    regard to case.
-    """
+    """One rule; it applies if all of its conditions are true. Of the texts of a condition one is enough."""
 
     name: str
     treat: str = PASS
     max_tokens: int | None = None
+    """Maximum of the call's own limit."""
     last_message: tuple[str, ...] = ()
+    """The newest message contains a text."""
     alone: tuple[str, ...] = ()
+    """The only message equals a text."""
     system: tuple[str, ...] = ()
+    """One of the system messages contains a text."""
     first_user: tuple[str, ...] = ()
+    """The first user message contains a text."""
     last_role: tuple[str, ...] = ()
+    """Role of the newest message."""
     no_user_message: bool = False
+    """There is no user message."""
     header: tuple[tuple[str, str], ...] = ()
+    """A header has a value, both without regard to case."""
 
     def holds(self, request: ChatRequest, headers: Mapping[str, str]) -> bool:
-        """Return whether the rule holds for a call."""
+        """Return whether the rule applies to a call."""
         messages = request.messages
         last = messages[-1] if messages else {}
         asked = request.max_tokens
@@ -74,12 +76,12 @@ def _holds_one(messages: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> b
 
 
 def find_rule(rules: Sequence[CallRule], request: ChatRequest, headers: Mapping[str, str]) -> CallRule | None:
-    """Return the first rule that holds for a call; None: the call is a turn."""
+    """Return the first rule that applies to a call; None: the call is a turn."""
     return next((rule for rule in rules if rule.holds(request, headers)), None)
 
 
 def load_rules(file: str | None) -> tuple[CallRule, ...]:
-    """Return the rules of a file, or the shipped ones. ConfigError with the file and the rule at fault. Reads a file."""
+    """Return the rules of a file, or the shipped ones; reads a file. Raises ConfigError with the file and the invalid rule."""
     try:
         if file is None:
             text, named = files("jacquard.service.proxy").joinpath("rules.yaml").read_text("utf-8"), "rules.yaml"
@@ -97,7 +99,7 @@ def load_rules(file: str | None) -> tuple[CallRule, ...]:
 
 
 def read_rules(value: Any, file: str) -> tuple[CallRule, ...]:
-    """Return the rules that a YAML value holds: `rules`, a list of mappings. ConfigError that names the rule at fault."""
+    """Return the rules in a YAML value: `rules`, a list of mappings; raises ConfigError with the invalid rule."""
     listed = value.get("rules") if isinstance(value, Mapping) else None
     if not isinstance(listed, list) or len(listed) > MOST_RULES:
         raise ConfigError(f"{file}: there is no list `rules` of at most {MOST_RULES} rules.")
@@ -117,7 +119,7 @@ def _read_rule(value: Any, where: str) -> CallRule:
         if name != "name":
             given[name] = readers.get(name, _read_texts)(each, f"{where}: {name}")
     if not set(given) - {"treat"}:
-        raise ConfigError(f"{where} has no condition, so it would hold for every call; give it one.")
+        raise ConfigError(f"{where} has no condition, so it would apply to every call; give it one.")
     return CallRule(name=value["name"], **given)
 
 

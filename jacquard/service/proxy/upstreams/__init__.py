@@ -1,1 +1,1 @@
-"""The model servers behind the proxy."""
+"""Model servers behind the proxy."""

@@ -1,4 +1,4 @@
-"""A model server of the OpenAI or the Anthropic protocol, over HTTP."""
+"""Model server of the OpenAI or the Anthropic protocol, over HTTP."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONNECT_SECONDS = 10.0
 
 
 class HttpUpstream:
-    """A server of the OpenAI or the Anthropic protocol.
+    """Server of the OpenAI or the Anthropic protocol.
 
-    `address` is the base URL as clients have it; one without a path gets `/v1`. User and password in it go into a header of each
-    call. ConfigError for an address that is none. `transport` is that of httpx, for tests.
+    `address` is the base URL for clients; one without a path gets `/v1`. User and password in it go into a header of each call.
+    Raises ConfigError for an invalid address. `transport` is that of httpx, for tests.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class HttpUpstream:
         except httpx.InvalidURL:
             base = httpx.URL("")
         if base.scheme not in ("http", "https") or not base.host:
-            raise ConfigError("service.upstream is no address; write it as http://127.0.0.1:5001/v1.")
+            raise ConfigError("service.upstream is not an address; write it as http://127.0.0.1:5001/v1.")
         self._base = str(base).rstrip("/") if base.path.strip("/") else f"{str(base).rstrip('/')}/v1"
         timeout = httpx.Timeout(silent_seconds, connect=CONNECT_SECONDS, pool=None)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        # Neither proxies nor keys are taken from the environment (`.netrc`): what goes where is said by the settings alone.
+        # Neither proxies nor keys are read from the environment (`.netrc`), because only the settings decide where data go.
         self._client = httpx.AsyncClient(timeout=timeout, limits=limits, transport=transport, trust_env=False)
 
     @asynccontextmanager
@@ -57,8 +57,9 @@ class HttpUpstream:
             await response.aclose()
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and once more if the server closed the kept connection on which it went: servers close one at any time,
-        and after an error within a stream at once.
+        """Send a request, and once more if the server closed the kept connection.
+
+        Servers close one at any time, and after an error within a stream at once.
         """
         connections: list[str] = []
 

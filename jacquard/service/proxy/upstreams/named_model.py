@@ -1,4 +1,4 @@
-"""A model that is named as litellm names it (`ollama/llama3.1`, `anthropic/claude-sonnet-4-5`), behind the OpenAI chat API."""
+"""Model with a litellm name (`ollama/llama3.1`, `anthropic/claude-sonnet-4-5`), behind the OpenAI chat API."""
 
 from __future__ import annotations
 
@@ -51,11 +51,13 @@ PARAMETERS = frozenset(
         "service_tier",
     ]
 )
-"""What a client may say of a call. Of other parameters some would tell litellm where to send the server's key."""
+"""Parameters that a client may set, because others could tell litellm where to send the server's key."""
 
 
 class NamedModelUpstream:
-    """An `Upstream` through litellm: `/chat/completions` and `/models`. Parameters that the chat API does not have are left out."""
+    """An `Upstream` through litellm: `/chat/completions` and `/models`. Parameters that the chat API does not have are left
+    out.
+    """
 
     def __init__(self, model: str) -> None:
         self._name, self._model = model, LiteLlmModel(model)
@@ -65,7 +67,7 @@ class NamedModelUpstream:
         """Make a call; see `Upstream.call`."""
         if call.path.startswith("/models"):
             listed = [{"id": self._name, "object": "model", "created": 0, "owned_by": "litellm"}]
-            yield _Given(200, JSON_HEADERS, json.dumps({"object": "list", "data": listed}))
+            yield _WholeAnswer(200, JSON_HEADERS, json.dumps({"object": "list", "data": listed}))
             return
         arguments = _arguments_of(call.body) if call.path == "/chat/completions" else None
         if arguments is None:
@@ -79,12 +81,12 @@ class NamedModelUpstream:
                 yield _fault(error.status, error.detail, error.headers)
                 return
             if arguments.get("stream"):
-                yield _Streamed(first, parts)
+                yield _StreamedAnswer(first, parts)
             else:
-                yield _Given(200, JSON_HEADERS, first)
+                yield _WholeAnswer(200, JSON_HEADERS, first)
 
     async def check(self) -> None:
-        """Raise UpstreamError where litellm knows no provider of the model. Loads litellm."""
+        """Raise UpstreamError if litellm knows no provider of the model; loads litellm."""
         if not await self._model.has_provider():
             raise UpstreamError(
                 "LiteLLM knows no provider of this name: write PROVIDER/MODEL (ollama/llama3.1), or the address of a server "
@@ -96,8 +98,8 @@ class NamedModelUpstream:
         await self._model.close()
 
 
-class _Given:
-    """A whole answer."""
+class _WholeAnswer:
+    """Complete answer."""
 
     def __init__(self, status: int, headers: Headers, body: str) -> None:
         self.status, self.headers, self._body = status, headers, body
@@ -106,8 +108,8 @@ class _Given:
         yield self._body.encode("utf-8", "surrogatepass")
 
 
-class _Streamed:
-    """An answer as a stream of events, whose first chunk is there."""
+class _StreamedAnswer:
+    """Answer as a stream of events, whose first chunk has been read."""
 
     status, headers = 200, EVENT_HEADERS
 
@@ -144,6 +146,8 @@ def _key_of(headers: Headers) -> str | None:
     return key.strip() or None if kind.lower() == "bearer" else None
 
 
-def _fault(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> _Given:
+def _fault(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> _WholeAnswer:
     error = {"message": sentence, "type": "upstream_error", "code": None, "param": None}
-    return _Given(status, [*JSON_HEADERS, *(headers or {}).items()], json.dumps({"error": error}, ensure_ascii=False))
+    return _WholeAnswer(
+        status, [*JSON_HEADERS, *(headers or {}).items()], json.dumps({"error": error}, ensure_ascii=False)
+    )

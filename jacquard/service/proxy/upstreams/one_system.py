@@ -1,4 +1,4 @@
-"""Model servers whose chat template takes one system message: a refused call is made again with our text inside the client's."""
+"""Model servers whose chat template accepts one system message: a refused call is repeated with our text inside the client's."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _REFUSAL = re.compile(
     rb"|\brole|developer|template|jinja|alternat|raise_exception" + "|系统|角色".encode(),
     re.IGNORECASE,
 )
-"""Wording of servers and templates that refuse a message for its role or its place."""
+"""Wording of servers and templates that refuse a message because of its role or its place."""
 
 
 class OneSystemUpstream:
-    """An `Upstream` that remembers for which of its models our text has to be inside the client's system message.
+    """An `Upstream` that remembers the models that need our text inside the client's system message.
 
-    A refusal is known by its status and wording; it is remembered once the call with the merged text was answered.
+    A refusal is recognised by its status and wording; it is remembered once the call with the merged text was answered.
     """
 
     def __init__(self, upstream: Upstream) -> None:
@@ -37,7 +37,7 @@ class OneSystemUpstream:
 
     @asynccontextmanager
     async def call(self, call: UpstreamCall) -> AsyncIterator[UpstreamAnswer]:
-        """Make a call; see `Upstream.call`. A refused one with a `merged` body is made again at once."""
+        """Make a call; see `Upstream.call`. A refused one with a `merged` body is repeated at once."""
         async with AsyncExitStack() as calls:
             answer = await calls.enter_async_context(self._upstream.call(call))
             if call.merged is not None:
@@ -65,7 +65,7 @@ class OneSystemUpstream:
 
 @dataclass(slots=True)
 class _BegunAnswer:
-    """An answer of which the beginning has been read: all of a refusal, else the first part."""
+    """Answer whose beginning has been read: all of a refusal, else the first part."""
 
     status: int
     headers: Headers
@@ -75,7 +75,9 @@ class _BegunAnswer:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the server refuses a message for its role or place; some do so in a stream that has begun, or end it unsaid."""
+        """True if the server refuses a message because of its role or place; some do so in a stream that has begun, or end it
+        silently.
+        """
         if self.status == 200 and not self.begun:
             return True
         is_error = self.status in _REFUSING or (self.status == 200 and b'"error"' in self.begun)

@@ -1,4 +1,4 @@
-"""Opens the model server of the settings: reads what its address means, and asks once whether it is there."""
+"""Opens the model server in the settings: interprets its address, and checks once whether it is reachable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mnemosyne.core.masking.addresses import mask_address
 ASKED_SECONDS = 10.0
 
 _ENDINGS = re.compile(r"(?:/(?:chat/completions|completions|messages|models|responses))?/*\Z")
-"""Addresses of single calls, which people copy in place of the base URL."""
+"""Addresses of single calls, which people copy instead of the base URL."""
 
 _BARE = re.compile(
     r"(?:[^/@\s]*@)?"
@@ -24,12 +24,13 @@ _BARE = re.compile(
     r"(?::(?P<port>\d{1,5}))?(?:/.*)?",
     re.IGNORECASE,
 )
-"""An address without a scheme; `ollama/llama3.1:8b` is none, and `gpt-3.5-turbo` neither."""
+"""Address without a scheme; `ollama/llama3.1:8b` and `gpt-3.5-turbo` are not addresses."""
 
 
 def find_address(upstream: str) -> str | None:
-    """Return the base URL that a setting means: with its scheme, and without the path of a single call; None for the name of a
-    model. ConfigError for an address that no model server can have.
+    """Return the base URL that a setting means: with its scheme, and without the path of a single call.
+
+    None for the name of a model. Raises ConfigError for an address that no model server can have.
     """
     address = upstream.strip()
     if "://" not in address:
@@ -46,7 +47,7 @@ def find_address(upstream: str) -> str | None:
 
 
 def open_upstream(settings: ServiceSettings) -> Upstream | None:
-    """Return the model server; None where none is set. ConfigError for an address that is none."""
+    """Return the model server; None if none is set. Raises ConfigError for an invalid address."""
     if settings.upstream is None:
         return None
     address = find_address(settings.upstream)
@@ -56,13 +57,13 @@ def open_upstream(settings: ServiceSettings) -> Upstream | None:
 
 
 def show_upstream(settings: ServiceSettings) -> str:
-    """Return the model server as logs may name it: its address without credentials, or the name of the model."""
+    """Return the model server as shown in logs: its address without credentials, or the name of the model."""
     told = settings.upstream or ""
     return mask_address(find_address(told) or told)
 
 
 async def ask_upstream(settings: ServiceSettings) -> str:
-    """Ask the model server once for its models; return a sentence on what is wrong, '' where it is there."""
+    """Request the model server's list of models once; return a sentence on its fault, '' if it is reachable."""
     upstream, key = open_upstream(settings), settings.proxy.key
     if upstream is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a model server is to the proxy: a call, and an answer that comes part by part."""
+"""Interface of a model server for the proxy: a call, and a streamed answer."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from jacquard.service.proxy.requests.headers import Headers
 
 
 class UpstreamError(Exception):
-    """The model server cannot be reached, or its answer broke off; the sentence names neither its address nor a key."""
+    """The model server cannot be reached, or its answer was interrupted; the message contains neither its address nor a key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpstreamCall:
-    """One call: `path` is that below `/v1`, with the slash; `query` that of the address, without the question mark.
-
-    `merged` makes the body for a server that takes only one system message (None: there is no other body); `model` is the one
-    that is asked.
-    """
+    """One call."""
 
     method: str
     path: str
+    """Below `/v1`, with the slash."""
     query: str = ""
+    """Query of the address, without the question mark."""
     headers: Headers
     body: bytes = b""
     model: str = ""
+    """Requested model."""
     merged: Callable[[], Awaitable[bytes]] | None = None
+    """Makes the body for a server that takes only one system message (None: there is no other body)."""
 
 
 class UpstreamAnswer(Protocol):
-    """An answer that has begun."""
+    """Answer that has begun."""
 
     @property
     def status(self) -> int:
@@ -45,19 +45,19 @@ class UpstreamAnswer(Protocol):
         ...
 
     def parts(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes; UpstreamError where it breaks off."""
+        """Yield the body as it arrives; raises UpstreamError if it is interrupted."""
         ...
 
 
 class Upstream(Protocol):
-    """A model server.
+    """Model server.
 
-    1. The body of an answer is yielded part by part, as it comes.
-    2. A call ends with its context: whoever leaves it early cancels it.
+    1. The body of an answer is yielded part by part, as it arrives.
+    2. A call ends with its context: leaving it early cancels the call.
     """
 
     def call(self, call: UpstreamCall) -> AbstractAsyncContextManager[UpstreamAnswer]:
-        """Make a call and give its answer as soon as it begins; UpstreamError."""
+        """Make a call and return its answer as soon as it begins; raises UpstreamError."""
         ...
 
     async def close(self) -> None:
