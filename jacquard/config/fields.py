@@ -1,4 +1,4 @@
-"""Defines the fields of settings: default, bounds and meaning, and finds what is wrong with a value.
+"""Defines the fields of settings (default, bounds and meaning), and makes the table of a section from them.
 
 The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them.
 This module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high`
@@ -9,14 +9,16 @@ This module must not import a section. The metadata of a field has the keys `doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, is_dataclass, replace
+from dataclasses import Field as ClassField
 from enum import Enum, StrEnum
 from math import inf
 from typing import Any
 
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables, Wording
 
 ANY = inf
 """A call may set the field to any value of its bounds. A number instead of it is the most that a call may set, where the service
@@ -25,6 +27,9 @@ itself has less.
 
 LOWER = -inf
 """A call may lower the field, never raise it: a smaller number, false, an earlier word, smaller numbers of a mapping."""
+
+
+SECTION = "a mapping of settings"
 
 
 def plain_field(
@@ -80,35 +85,6 @@ def numbers_field(words: Iterable[str], low: float, *, doc: str, call: float | N
     return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low, "doc": doc, "call": call})
 
 
-def find_key_fault(metadata: Mapping[str, Any], key: str) -> str | None:
-    """Return what is wrong with a key of a field that is a mapping, or None."""
-    words = metadata.get("keys")
-    return None if words is None or key in words else f"is no setting; there are {', '.join(words)}"
-
-
-def find_fault(metadata: Mapping[str, Any], value: Any) -> str | None:
-    """Return what is wrong with the value of a field, or None; for a list or mapping, what is wrong with its first
-    faulty item.
-    """
-    if isinstance(value, Mapping):
-        found = ((key, find_key_fault(metadata, key) or find_fault(metadata, one)) for key, one in value.items())
-        return next((f"{key}: {fault}" for key, fault in found if fault), None)
-    if isinstance(value, tuple):
-        return next((fault for one in value if (fault := find_fault(metadata, one))), None)
-    words = metadata.get("words")
-    if words is not None and value not in words:
-        return f"is {value!r}, but must be one of {', '.join(words)}"
-    low, high = metadata.get("low"), metadata.get("high")
-    if value is None or (low is None and high is None):
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"is {value!r}, but must be a number"
-    if (low is not None and not value >= low) or (high is not None and not value <= high):
-        bounds = f"{low:g} or more" if high is None else f"between {low:g} and {high:g}"
-        return f"is {value}; it must be {bounds}"
-    return None
-
-
 def _plain_words(value: Any) -> Any:
     """Return texts for members of an enum, and a tuple for a list; the same value where there is neither."""
     if isinstance(value, Enum):
@@ -121,12 +97,87 @@ def _plain_words(value: Any) -> Any:
     return value
 
 
-def find_section_faults(section: Any) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) for each faulty field of one section."""
-    for each in fields(section):
-        fault = find_fault(each.metadata, getattr(section, each.name))
-        if fault is not None:
-            yield each.name, fault
+class SettingWording(Wording):
+    """Sentences of the faults of settings."""
+
+    def wrong_kind(self, value: Any, wanted: str) -> str:
+        """Return the value and what it must be; of a section only the latter, because a key may stand in its place."""
+        return f"must be {wanted}" if wanted == SECTION else f"is {self.show(value)}, but must be {wanted}"
+
+    def show(self, value: Any) -> str:
+        """Return a value as a sentence shows it."""
+        return repr(value)
+
+    def no_choice(self, value: str, words: tuple[str, ...]) -> str:
+        """Return all words that there are."""
+        return f"is {value[:80]!r}, but must be one of {', '.join(words)}"
+
+    def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
+        """Return what to do about a setting without a default."""
+        return "is missing; add it"
+
+    def unknown(self, key: str, path: Any, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
+        """Return all names that there are."""
+        return f"is no setting; there are {', '.join(known)}"
+
+
+@dataclass(kw_only=True, slots=True)
+class SettingsReading(Reading):
+    """A check of settings over `base`, whose values count for what is not given; `base_path` is the place that they are for."""
+
+    wording: Wording = field(default_factory=SettingWording)
+    is_plain: bool = True
+    base: Any = None
+    base_path: tuple[str | int, ...] = ()
+
+    def base_at(self, path: tuple[str | int, ...]) -> Any:
+        """Return the section of `base` at a place, or None."""
+        found = self.base
+        for step in path[len(self.base_path) :]:
+            found = getattr(found, str(step), None) if is_dataclass(found) else None
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section(Record):
+    """A section of settings: the given values, and for all others those of the base, or the defaults."""
+
+    def build(self, made: dict[str, Any], value: Mapping[Any, Any], path: Any, reading: Reading) -> Any:
+        """Return the section; BROKEN if its settings exclude each other, or one without a default is not there."""
+        given = {name: one for name, one in made.items() if name in value and one is not BROKEN}
+        base = reading.base_at(path) if isinstance(reading, SettingsReading) else None
+        if base is None and any(each.required and each.name not in given for each in self.fields):
+            return BROKEN
+        assert self.of is not None
+        try:
+            return self.of(**given) if base is None else replace(base, **given)
+        except ConfigError as error:
+            return reading.refuse(path, str(error).removeprefix(f"{self.of.__name__}: "))
+
+    def _wanted(self) -> str:
+        return SECTION
+
+
+def _rules(kind: type, each: ClassField[Any]) -> Mapping[str, Any]:
+    return {
+        **each.metadata,
+        "hidden": each.metadata.get("credential") in (Credential.KEY, Credential.ADDRESS),
+        "is_bounded": any(each.metadata.get(bound) is not None for bound in ("words", "keys", "low", "high")),
+    }
+
+
+_TABLES = TypeTables(rules=_rules, record=Section, shapes={}, made={})
+_WORDING = SettingWording()
+
+
+def table_of(section: type) -> Record:
+    """Return the table of a section."""
+    return _TABLES.record_of(section)
+
+
+def is_section(each: Field) -> bool:
+    """Return whether a field is a section that is always there."""
+    return isinstance(each.shape, Record) and not each.nullable
 
 
 def check(section: Any) -> None:
@@ -134,11 +185,19 @@ def check(section: Any) -> None:
 
     Words may be given as members of an enum and lists as lists. The section then holds texts and tuples.
     """
-    for each in fields(section):
+    faults = []
+    for each in table_of(type(section)).fields:
+        if not each.rules.get("is_bounded"):
+            continue
         value = getattr(section, each.name)
-        plain = _plain_words(value) if "words" in each.metadata or "keys" in each.metadata else value
-        if plain is not value:
-            object.__setattr__(section, each.name, plain)
-    faults = [f"{type(section).__name__}.{name}: {fault}" for name, fault in find_section_faults(section)]
+        if "words" in each.rules or "keys" in each.rules:
+            plain = _plain_words(value)
+            if plain is not value:
+                object.__setattr__(section, each.name, plain)
+            value = plain
+        if value is None and each.takes_null:
+            continue
+        if (trouble := each.shape.find_fault(value, _WORDING)) is not None:
+            faults.append(f"{type(section).__name__}.{each.name}: {trouble[0]}")
     if faults:
         raise ConfigError("\n".join(faults))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
-from jacquard.config.fields import ANY
+from jacquard.config.fields import ANY, is_section, table_of
 from jacquard.config.sections import RuntimeConfig
-from jacquard.config.settings import MOST_NAMED, config_from_mapping, section_hints
+from jacquard.config.settings import MOST_NAMED, config_from_mapping
 from jacquard.core.errors import ConfigError
+from mnemosyne.shapes import Record
 
 CLOSED = "a call cannot set this; only the settings of the service and tokens of scope admin do"
 
@@ -35,16 +35,15 @@ def _refuse(faults: list[str]) -> None:
 
 
 def _find_settings(
-    given: Mapping[str, Any], kind: type = RuntimeConfig, path: tuple[str, ...] = ()
+    given: Mapping[str, Any], table: Record | None = None, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Yield path and metadata of each setting that is given; unknown names are left to the reader of settings."""
-    hints = section_hints(kind)
-    for each in fields(kind):
+    """Yield path and rules of each setting that is given; unknown names are left to the reader of settings."""
+    for each in (table or table_of(RuntimeConfig)).fields:
         value = given.get(each.name)
-        if each.name in given and not is_dataclass(hints[each.name]):
-            yield (*path, each.name), each.metadata
-        elif isinstance(value, Mapping):
-            yield from _find_settings(value, hints[each.name], (*path, each.name))
+        if each.name in given and not is_section(each):
+            yield (*path, each.name), each.rules
+        elif isinstance(value, Mapping) and isinstance(each.shape, Record):
+            yield from _find_settings(value, each.shape, (*path, each.name))
 
 
 def _find_excess(path: tuple[str, ...], rules: Mapping[str, Any], config: RuntimeConfig, base: RuntimeConfig) -> str:

@@ -19,7 +19,7 @@ PACKAGES = {
     "mnemosyne": (
         "Mnemosyne ",
         "chains core damage documents evidence files formats host_parts plugins privacy protocols retrieval "
-        "schema stores testing world",
+        "schema shapes stores testing world",
     ),
     "jacquard": (
         "Jacquard ",

@@ -131,9 +131,10 @@ class FaultList:
         self._found[fault] = None
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each fault, and one for those that are only counted."""
+        """Return one sentence for each fault, by file and line, and one for those that are only counted."""
+        ordered = sorted(self._found, key=lambda fault: (fault.file, fault.line))
         more = (f"and {self._unnamed} more faults",) if self._unnamed else ()
-        return (*map(str, self._found), *more)
+        return (*map(str, ordered), *more)
 
 
 def child(path: str, step: str | int) -> str:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -172,7 +172,7 @@ class Number(Shape):
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
         if self.cast and not self.whole and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value) if abs(value) < 1e308 else math.copysign(math.inf, value)
+            value = float(value) if abs(value) < 1e308 else math.inf if value > 0 else -math.inf
         read = super(Number, self).read(value, path, reading)
         return int(read) if self.whole and isinstance(read, float) else read
 
@@ -342,8 +342,8 @@ class Field:
 
     @property
     def default(self) -> Any:
-        """The default as a JSON value."""
-        return to_json(self.fallback)
+        """The default as a JSON value; None for a record, whose keys have their own."""
+        return None if is_dataclass(self.fallback) else to_json(self.fallback)
 
     def schema(self, defs: Definitions | None = None) -> dict[str, Any]:
         """Return the JSON Schema of the value of this key."""
