@@ -1,4 +1,4 @@
-"""Which of several processes a session belongs to. Pure calculation: every process and every machine gives the same answer."""
+"""Assignment of sessions to processes. Pure calculation: every process and every machine gets the same result."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from hashlib import blake2b
 
 
 def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
-    """Return the one of `nodes` that a session belongs to; their order makes no difference.
+    """Return the node of a session; the order of `nodes` makes no difference.
 
-    Rendezvous hashing (Thaler and Ravishankar 1998): the node whose hash together with the session is highest. When a node is added
-    or taken away, only the sessions that come to it or were its own change their node. Session ids are those of a tenant, so
-    name it where there are several. ValueError without nodes.
+    Rendezvous hashing (Thaler and Ravishankar 1998): the node with the highest hash together with the session. If a node is
+    added or removed, only its own sessions move. Session ids belong to a tenant, so name it if there are several. Raises
+    ValueError without nodes.
     """
     if not nodes:
         raise ValueError("a session can belong to no node where there are none")
@@ -19,11 +19,11 @@ def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
 
 
 def rank_nodes(session_id: str, nodes: Sequence[str], tenant: str = "") -> list[str]:
-    """Return all nodes, the one that a session belongs to first, then those that it goes to when the ones before are away."""
+    """Return all nodes, the session's own first, then its substitutes in order."""
     return sorted(nodes, key=lambda node: (_hash(tenant, session_id, node), node), reverse=True)
 
 
 def _hash(*parts: str) -> bytes:
-    # Each part is told apart by its length, so that no two triples give the same bytes.
+    # Each part is preceded by its length, so that no two triples give the same bytes.
     sent = [part.encode("utf-8", "surrogatepass") for part in parts]
     return blake2b(b"".join(len(part).to_bytes(8) + part for part in sent), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""The connection to a service: sends calls, reads answers, and makes a call again where that is safe."""
+"""Connection to a service: sends calls, reads answers, and repeats a call if that is safe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mnemosyne.core import codec
 KEY_HEADER = "Idempotency-Key"
 SESSION_HEADER = "X-Jacquard-Session"
 AWAY_SECONDS = 5.0
-"""So long a host that did not answer is asked last."""
+"""Seconds for which a host that did not answer is tried last."""
 
 ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.2
@@ -30,13 +30,13 @@ _NO_ANSWER = (502, 504)
 
 
 class Connection:
-    """Calls of a service at `url` (`http://host:port`), with a token where it has tenants.
+    """Calls of a service at `url` (`http://host:port`), with a token if it has tenants. Use it in `async with`, or call
+    `close`.
 
-    Several addresses are hosts of one service over one database, named alike by every client: a session's calls go to the host that
-    it belongs to (`rank_nodes`), and on to the next while that one is away. A call is made at most three times to each: again after
-    an answer that says so (429, 503), and after a broken connection where the service knows by the key that it is the same call,
-    which a balancer reports with 502 or 504.
-    ValueError without an address. Use it in `async with`, or call `close`.
+    Several addresses are hosts of one service over one database, named alike by every client: a session's calls go to its host
+    (`rank_nodes`), and to the next one while that is unreachable. A call is made at most three times to each: again after an
+    answer that allows it (429, 503), and after a broken connection (or a balancer's 502 or 504) if the service recognises the
+    call by its key. Raises ValueError without an address.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Connection:
         keyed: bool = True,
         key: str | None = None,
     ) -> bytes:
-        """Return the body of the answer; `address` are the parts behind `/api/v1`, each of which is encoded.
+        """Return the body of the answer; `address` are the parts after `/api/v1`, each of which is encoded.
 
-        `once`: a broken connection is an error at once, because the service could not know the call again. Unless `keyed`, and
-        with `once`, a POST has no idempotency key; `key` is one of the caller's own. Raises the engine's own errors, ServiceError
-        and ServiceUnreachableError.
+        `once`: a broken connection is an error at once, because the service could not recognise the call. Unless `keyed`, and
+        with `once`, a POST has no idempotency key; `key` is one of the caller's own. Raises the engine's own errors, Raises
+        ServiceError and ServiceUnreachableError.
         """
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         has_key = method == "POST" and (key is not None or (keyed and not once))
@@ -110,7 +110,7 @@ class Connection:
                 return answer.content
             if answer.status_code not in _BUSY or is_last:
                 raise error_of(answer.status_code, answer.content)
-            # A host that is closing sends its sessions to the next one; one that has too much to do is waited for.
+            # A host that is closing sends its sessions to the next one; an overloaded host is waited for.
             if waits or answer.status_code != _CLOSING:
                 await anyio.sleep(_pause(answer, attempt))
 
@@ -123,13 +123,13 @@ class Connection:
         return answer
 
     def _hosts_of(self, owner: str) -> list[str]:
-        """Return the hosts in the order in which they are asked: those that did not answer lately come last."""
+        """Return the hosts in the order of attempts: those that did not answer lately come last."""
         ranked = rank_nodes(owner, self._hosts)
         return sorted(ranked, key=lambda host: self._away.get(host, 0.0) > monotonic())
 
     @asynccontextmanager
     async def stream(self, address: tuple[str, ...]) -> AsyncIterator[AsyncIterator[str]]:
-        """Give the lines of an answer that is a stream; errors as for `call`, ServiceUnreachableError among them."""
+        """Yield the lines of a streamed answer; raises the errors of `call`, including ServiceUnreachableError."""
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         owner = _owner_of(address, {})
         host = self._hosts_of(owner)[0]
@@ -143,7 +143,7 @@ class Connection:
 
 
 def _owner_of(address: tuple[str, ...], body: Mapping[str, Any]) -> str:
-    """Return the session or user that a call concerns, also a session that it creates; empty where it concerns none."""
+    """Return the session or user of a call, also a session that it creates; '' if there is none."""
     if address == ("sessions",):
         return str(body.get("session_id") or "")
     return address[1] if len(address) > 1 and address[0] in ("sessions", "users") else ""

@@ -43,14 +43,19 @@ _DATA = b"data: "
 
 
 class RemoteEngine:
-    """The engine of a service. Use it in `async with`, or call `close` at the end.
+    """Engine of a service. Use it in `async with`, or call `close` at the end.
 
-    `url` may be several addresses: hosts of one service over one database. A session's calls then go to its host, and on to the
-    next while that one is away (`jacquard.client.connection.Connection`).
-    `config` are settings for every turn that brings none of its own, over those of the service; only what differs from the
-    defaults is sent. `include` names the parts that each turn brings with its messages, its ids and its short report
-    (`jacquard.client.wire.PARTS`, or `all`). Calls raise the engine's errors, ServiceUnreachableError where the service does not
-    answer, and ServiceError for what only a service refuses (a token, a limit).
+    Args:
+        url: address, or several addresses of hosts of one service over one database. A session's calls then go to its host, and
+            to the next one while
+            that is unreachable (`jacquard.client.connection.Connection`).
+        config: settings of every turn that has none of its own, over the service's; only differences from the defaults are
+            sent.
+        include: parts that each turn returns with its messages, its ids and its short report (`jacquard.client.wire.PARTS`, or
+            `all`).
+
+    Calls raise the engine's errors, ServiceUnreachableError if the service does not answer, and ServiceError for errors that
+    only a service has (a token, a limit).
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class RemoteEngine:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; the service goes on."""
+        """Close the connections; the service keeps running."""
         await self._connection.close()
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
@@ -142,7 +147,7 @@ class RemoteEngine:
     ) -> CommitResult:
         """Call `ContextEngine.commit_assistant_message`."""
         body = {"message": message_to_wire(assistant_message), "refs": refs, "turn_id": turn_id}
-        # Without a turn's id, a reply that arrived would be taken for that to the next turn.
+        # Without a turn's id, a reply that arrived would count as the reply to the next turn.
         return await self._ask(CommitResult, "POST", ("sessions", session_id, "reply"), body, once=turn_id is None)
 
     async def commit_assistant_chunk(
@@ -176,7 +181,7 @@ class RemoteEngine:
         return int((await self._ask(dict, "POST", ("sessions", session_id, "reply", "abort"), body))["chunks"])
 
     def verbs(self, *, author: str | None = None, viewer: str | None = None) -> RemoteVerbs:
-        """Return the memory verbs of the service, for who edits as `author` and may know what `viewer` may."""
+        """Return the memory verbs of the service for an editor `author` who may know what `viewer` may."""
         return RemoteVerbs(self._connection, author=author, viewer=viewer)
 
     def ingestor_of(self, session_id: str) -> RemoteIngestor:
@@ -297,7 +302,7 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def events(self, session_id: str) -> AsyncIterator[AsyncIterator[Event]]:
-        """Give the events of a session from now on, as they come."""
+        """Yield the events of a session from now on, as they come."""
         async with self._connection.stream(("sessions", session_id, "events")) as lines:
             yield _read_events(lines)
 
@@ -319,7 +324,7 @@ class RemoteEngine:
 
 
 class RemoteIngestor:
-    """Takes texts from outside into a session of a service as evidence, as `SessionIngestor` does."""
+    """Stores texts from outside in a session of a service as evidence, like `SessionIngestor`."""
 
     def __init__(self, connection: Connection, session_id: str) -> None:
         self._connection, self._session_id = connection, session_id
@@ -333,7 +338,7 @@ class RemoteIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """As `SessionIngestor.ingest`."""
+        """See `SessionIngestor.ingest`."""
         body = {
             "content": content,
             "source": source,
@@ -354,7 +359,7 @@ async def _read_events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
 
 
 def _differences(given: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are not at their default, nested as they are."""
+    """Return the settings that differ from their defaults, in the same nesting."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, dict) and isinstance(default.get(name), dict) and default[name]:

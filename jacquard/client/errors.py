@@ -1,4 +1,4 @@
-"""Makes the errors of the service errors of the client: the same class, the same sentence, the same facts."""
+"""Converts errors of the service to errors of the client: the same class, the same sentence, the same facts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ServiceError(JacquardError):
-    """The service refused a call or could not be reached; `status` is the HTTP status (0: there was no answer), `code` its word.
+    """The service refused a call or could not be reached; `status` is the HTTP status (0: no answer), `code` its word.
 
-    Only errors that are none of the engine's are raised as this class.
+    Only errors that are not the engine's are raised as this class.
     """
 
     def __init__(self, status: int, code: str, message: str, facts: Mapping[str, Any]) -> None:
@@ -28,7 +28,7 @@ class ServiceError(JacquardError):
 
 
 class ServiceUnreachableError(ServiceError):
-    """The service did not answer; `sent` says whether the call may have arrived."""
+    """The service did not answer; `sent` states whether the call may have arrived."""
 
     def __init__(self, url: str, reason: str, *, sent: bool) -> None:
         self.url, self.sent = url, sent
@@ -42,7 +42,7 @@ def code_of(error: type[Exception]) -> str:
 
 
 def read_error(body: bytes) -> ErrorBody | None:
-    """Return the error that an answer describes; None where it is not the service's, as that of a balancer."""
+    """Return the error in an answer; None if it is not the service's, for example a balancer's."""
     try:
         return codec.decode(body, ErrorAnswer).error
     except UnreadableError:
@@ -50,14 +50,14 @@ def read_error(body: bytes) -> ErrorBody | None:
 
 
 def error_of(status: int, body: bytes) -> Exception:
-    """Return the error that an answer describes: of the engine's own class where it names one, else a ServiceError."""
+    """Return the error in an answer: of the engine's own class if it names one, else a ServiceError."""
     told = read_error(body) or ErrorBody(
         code="http", message=f"The service answered with HTTP status {status} and no words of its own."
     )
     kind = _classes().get(told.code)
     if kind is None:
         return ServiceError(status, told.code, told.message, dict(told.facts))
-    # The classes make their sentences of their arguments; this one has its sentence, and its facts are attributes.
+    # The classes make their sentences from their arguments; this one has its sentence, and its facts are attributes.
     error = kind.__new__(kind)
     Exception.__init__(error, told.message)
     for name, value in told.facts.items():

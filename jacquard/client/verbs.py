@@ -16,10 +16,10 @@ _PAGE = 200
 
 
 class RemoteVerbs:
-    """What a caller may do to the memory of a service by hand; `RemoteEngine.verbs` gives them.
+    """Manual operations of a caller on the memory of a service; `RemoteEngine.verbs` returns them.
 
-    `author` and `viewer` are as of `MemoryVerbs`; with a token, edits are the token's, and its viewer is the only one. Calls raise
-    what `MemoryVerbs` raises, ServiceUnreachableError, and ServiceError for what only a service refuses.
+    `author` and `viewer` are those of `MemoryVerbs`; with a token, edits are the token's, and its viewer is the only one. Calls
+    raise the errors of `MemoryVerbs`, ServiceUnreachableError, and ServiceError for errors that only a service has.
     """
 
     def __init__(self, connection: Connection, *, author: str | None = None, viewer: str | None = None) -> None:

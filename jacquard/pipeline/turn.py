@@ -1,4 +1,4 @@
-"""One turn while it is prepared: what its prompt is made of. Both streams start from it, and nothing in it changes."""
+"""One turn during its preparation: everything that its prompt is made of. Both streams start from it, and it never changes."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class ShownHistory:
     pinned: tuple[WindowMessage, ...] = ()
     """Older system messages, which every prompt shows before the history."""
     left_out: tuple[LeftOut, ...] = ()
-    """The turns that neither the history nor the summary holds."""
+    """Turns that neither the history nor the summary contains."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnLore:
-    """Lore of a turn: the entries that are kept from its prompt, and those that the rules of world info set off."""
+    """Lore of a turn: the entries withheld from its prompt, and those activated by the rules of world info."""
 
     hidden: frozenset[str] = frozenset()
-    """Ids of the entries that the viewer of the turn may not see."""
+    """Ids of the entries that the turn's viewer may not see."""
     withheld: frozenset[str] = frozenset()
-    """Ids of the entries that stand only where world info puts them: neither recalled nor axioms or directives."""
+    """Ids of the entries that only world info may place: they are neither recalled nor axioms or directives."""
     activation: Activation = NO_ACTIVATION
     entries: Mapping[tuple[str, str], MemoryEntry] = field(default_factory=dict)
-    """Entries of lore by the name of their book and their uid there."""
+    """Lore entries by the name of their book and their uid there."""
     unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
-    """Entries whose world info cannot be read, each with the fault; they are treated as any other lore."""
+    """Entries whose world info cannot be read, each with the fault; they are treated like other lore."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -59,12 +59,12 @@ class TurnLore:
         return self.hidden | self.withheld
 
     def entry_of(self, found: WorldInfoEntry) -> MemoryEntry:
-        """Return the entry of lore that an entry of world info was read from."""
+        """Return the lore entry from which an entry of world info was read."""
         return self.entries[found.world, found.uid]
 
     @property
     def active(self) -> tuple[MemoryEntry, ...]:
-        """The entries of lore that were set off, in the order of activation."""
+        """Activated lore entries, in the order of activation."""
         return tuple(self.entry_of(each.entry) for each in self.activation.active)
 
 
@@ -73,7 +73,7 @@ NO_LORE = TurnLore()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionOutcome:
-    """Result of a numerical action, which answers a turn in place of a model."""
+    """Result of a numerical action, which answers a turn without a model."""
 
     reply: str
     """The reply for the player."""
@@ -82,29 +82,29 @@ class ActionOutcome:
     patch: tuple[Mapping[str, Any], ...] = ()
     """The ops of the action as JSON Patch."""
     refused: Condition | None = None
-    """The guard that did not hold."""
+    """The guard that failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionFacts:
-    """Everything else that the store had of the session when the turn began."""
+    """Other stored data of the session at the beginning of the turn."""
 
     user_id: str = ""
     """The user of the turn ('' for none)."""
     user_facts: tuple[UserFact, ...] = ()
-    """Facts that are remembered about the user, former ones too."""
+    """Facts about the user, former ones too."""
     last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """What the commit of the model's last reply recorded."""
+    """Record of the commit of the model's last reply."""
     evidences: tuple[tuple[Evidence, ...], ...] | None = None
-    """The evidence that may be shown, one group for each of `candidate_filters` (None: the store is asked for it)."""
+    """Evidence that may be shown, one group for each of `candidate_filters` (None: read from the store)."""
     blocks: tuple[ContextBlock, ...] | None = None
-    """The context blocks of the session (None: the store is asked for them)."""
+    """Context blocks of the session (None: read from the store)."""
     gated: tuple[MemoryEntry, ...] = ()
-    """The entries that have viewers or conditions."""
+    """Entries that have viewers or conditions."""
     written: Mapping[tuple[str, Chain], int] | None = None
-    """How far memory was written (`TurnInputs`)."""
+    """Number of written memory entries by scope and chain (`TurnInputs`)."""
     tasks: Mapping[str, Any] | None = None
-    """The to-do list as a recorded prompt showed it (None: the tasks of the window are shown)."""
+    """To-do list of a recorded prompt (None: the tasks of the window are shown)."""
 
 
 NO_FACTS = SessionFacts()
@@ -122,24 +122,24 @@ class Turn:
     plan: PlanContext = NO_PLAN
     turn_id: str = ""
     fingerprint: str = ""
-    """The digest of everything that a stored answer depends on."""
+    """Digest of everything that a stored answer depends on."""
     profile: Profile = STORY
-    """The kind of agent that the prompt is for."""
+    """Kind of agent that the prompt is for."""
     history: ShownHistory | None = None
-    """The conversation to show (None: that of the window, trimmed by the configuration)."""
+    """Conversation to show (None: the window's, trimmed by the configuration)."""
     lore: TurnLore = NO_LORE
     action: ActionOutcome | None = None
-    """The numerical action that was applied to the state of the window (None: a model answers)."""
+    """Numerical action that was applied to the state of the window (None: a model answers)."""
     facts: SessionFacts = NO_FACTS
 
     @property
     def text(self) -> str:
-        """The words of the user's input."""
+        """Words of the user's input."""
         return self.message.content
 
     @property
     def shown(self) -> tuple[WindowMessage, ...]:
-        """The messages of the history, oldest first; none if the history is not known yet."""
+        """Messages of the history, oldest first; none if the history is not known yet."""
         return () if self.history is None else self.history.messages
 
     @property
@@ -149,10 +149,10 @@ class Turn:
 
     @property
     def session_id(self) -> str:
-        """The session that the turn belongs to."""
+        """Session of the turn."""
         return self.window.head.session_id
 
     @property
     def boundary(self) -> str:
-        """The boundary between which texts stand in markup as they were written; empty: they are escaped."""
+        """Boundary around texts that are shown in markup exactly as written; '': they are escaped."""
         return self.profile.boundary_of(self.session_id)

@@ -1,7 +1,7 @@
-"""The events of a turn (seed 002 section 9.1): names, counts, codes and times.
+"""Events of a turn: names, counts, codes and times.
 
-The payload of each event is built here and nowhere else (`docs/observability.md` lists them). Texts of users and models are
-in a payload only where the configuration captures content. This module must not import a store.
+Only this module builds the payloads of events (`docs/observability.md` lists them). They contain texts of users and models only
+if the configuration captures content. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mnemosyne.schema.record import SessionWindow
 
 
 async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
-    """Emit an event: the window of a session was loaded."""
+    """Emit that the window of a session was loaded."""
     head = window.head
     await emitter.emit(
         EventType.SESSION_LOADED,
@@ -38,7 +38,7 @@ async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
 
 
 async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
-    """Emit an event: what was planned, and by which tier."""
+    """Emit the plan of a turn, and the tier that made it."""
     await emitter.emit(
         EventType.TURN_PLANNED,
         session_id,
@@ -54,7 +54,7 @@ async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, pla
 
 
 async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeConfig) -> None:
-    """Emit the events of a finished prompt: its blocks, what was pruned, its cost, its degradations."""
+    """Emit the events of a finished prompt: its blocks, pruning, cost, degradations."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     by_type = Counter([str(block.block_type) for block in turn.context_blocks])
     await emitter.emit(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
@@ -97,14 +97,14 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
 
 
 def _describe_reused_choice(stream: StreamBReport, used: CurationPath, refused: str) -> str:
-    """Return in a word whether a selection kept from an earlier turn was used or refused."""
+    """Return in a word whether a selection from an earlier turn was used or refused."""
     if stream.path is used:
         return "used"
     return "refused" if refused else "none"
 
 
 async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
-    """Emit an event: a prepared turn was stored, with its input and its evidence."""
+    """Emit that a prepared turn was stored, with its input and its evidence."""
     await emitter.emit(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
     if turn.evidences:
         ids = [evidence.evidence_id for evidence in turn.evidences]
@@ -115,7 +115,7 @@ async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
 
 
 async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
-    """Emit an error that reaches the caller, or that a retry follows."""
+    """Emit an error that reaches the caller, or that is followed by a retry."""
     reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
     await emitter.emit(
         EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error)
@@ -131,7 +131,7 @@ def code_of(error: ContextEngineError) -> str:
 async def emit_usage(
     emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
-    """Emit a stored model call: the model, purpose and cost; one under way is emitted when it ends."""
+    """Emit a stored model call: the model, purpose and cost; a running one is emitted when it ends."""
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}
@@ -163,9 +163,9 @@ async def emit_tool_call(
     *,
     was_begun: bool = False,
 ) -> None:
-    """Emit that a tool call is in the store, with what its result became (`taken`; None where no result was given).
+    """Emit that a tool call was stored, with the evidence of its result (`taken`; None if no result was given).
 
-    A call that is running has begun alone; one whose beginning was recorded (`was_begun`) ends alone.
+    A running call has only begun; a call whose beginning was recorded (`was_begun`) only ends.
     """
     ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
     if taken is not None:

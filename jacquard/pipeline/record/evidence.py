@@ -1,4 +1,4 @@
-"""Evidence that a turn records: the ids of recalled memories, and the results that tools gave (seed 002 section 7.2).
+"""Evidence recorded by a turn: the ids of recalled memories, and the results of tools.
 
 Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in the prompt.
 """
@@ -39,22 +39,21 @@ from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import TurnRecord
 
 _READ_AHEAD = 2
-"""So many names of each entry are read at once: its id and its address."""
+"""Number of names of each entry that are read at once: its id and its address."""
 
 
 def first_evidence_ids(entry: MemoryEntry | Candidate) -> tuple[str, str]:
-    """Return the ids under which an entry may become evidence before others are tried: its own, and its address."""
+    """Return the first two ids under which an entry may become evidence: its own, and its address."""
     return entry.entry_id, entry_uri(entry)
 
 
 async def evidence_ids_of(
     store: Store, session_id: str, entries: Iterable[MemoryEntry], evidences: Iterable[Evidence]
 ) -> dict[str, str]:
-    """Return, by address, the id under which each recalled entry becomes evidence of the session, where it is not the
-    entry's own. `evidences` are those that the session has under the `first_evidence_ids` of the entries.
+    """Return, by address, the evidence id of each recalled entry if it is not the entry's own.
 
-    An entry whose id the session already uses for something else gets its address as id, so that nothing is
-    overwritten.
+    An entry whose id the session already uses for something else gets its address as id, so that nothing is overwritten.
+    `evidences` are the session's evidence under the `first_evidence_ids` of the entries.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
@@ -74,7 +73,7 @@ async def evidence_ids_of(
 def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> tuple[ShownText, ...]:
     """Return the texts in a turn's prompt, by which echoes of them are recognised; none before there is a prompt.
 
-    Without the input, what the user has just said is new.
+    Without the input, the user's latest words count as new.
     """
     if record is None or record.prompt is None:
         return ()
@@ -94,19 +93,21 @@ def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> t
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestedResult:
-    """The evidence of a call's result (none for an echo), the redaction rules that matched, the parts that repeat the
-    prompt, and the codes of degradations.
-    """
+    """Evidence of a call's result."""
 
     evidence_ids: tuple[str, ...] = ()
+    """Empty for an echo."""
     redacted: tuple[str, ...] = ()
+    """Redaction rules that matched."""
     recalled: tuple[str, ...] = ()
+    """Parts that repeat the prompt."""
     degradations: tuple[str, ...] = ()
 
 
 async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> TurnRecord | None:
-    """Return the turn in which a call was made: the one that it names (`extra.turn_id`), else the one that waits for its reply on
-    the active branch. None for a call outside of every turn; SessionNotFoundError.
+    """Return the turn of a call: the one that it names (`extra.turn_id`), else the pending one on the active branch.
+
+    None for a call outside of every turn; raises SessionNotFoundError.
     """
     named, window = turn_of_call(call), await store.window(session_id, message_limit=1)
     if not named:
@@ -120,8 +121,9 @@ async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> Tu
 def place_in_turn(
     turn: TurnRecord, links: EvidenceLinks, metadata: Mapping[str, Any]
 ) -> tuple[EvidenceLinks, Mapping[str, Any]]:
-    """Return the links and the metadata of what was found in a turn: those who may know the turn may know it, and where everyone
-    may, the viewer that the turn was prepared for.
+    """Return the links and the metadata of evidence that a turn found.
+
+    Viewers who may know the turn may know it; if everyone may, the viewer for whom the turn was prepared.
     """
     audience = join_audiences((audience_of_messages(turn.messages), read_audience(metadata)))
     placed = replace(links, turn_id=turn.turn_id, viewer=viewer_of(turn))
@@ -137,10 +139,10 @@ async def ingest_call_result(
     options: IngestOptions,
     turn: TurnRecord | None,
 ) -> IngestedResult:
-    """Ingest a call's result, compared with what the prompt of its turn (else of the last turn) showed.
+    """Ingest a call's result, compared with the prompt of its turn (else of the last turn).
 
-    Where texts are shown as they were written, a result is kept whole unless nothing in it is new: a file or a log with gaps
-    is another text.
+    If texts are shown as they were written, a result is stored completely unless nothing in it is new, because a file or a log
+    with gaps is another text.
     """
     record = turn or (await store.window(session_id, message_limit=1)).previous
     size = size_of(None if record is None else record.prompt)
@@ -164,8 +166,8 @@ async def ingest_result(
     options: IngestOptions | None = None,
     turn: TurnRecord | None = None,
 ) -> IngestResult:
-    """Ingest the result of a recorded call, linked with it and its turn and identified by its arguments; texts that the prompt
-    showed are echoes.
+    """Ingest the result of a recorded call, linked with it and its turn and identified by its arguments; texts of the prompt
+    are echoes.
     """
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()

@@ -1,4 +1,4 @@
-"""What is redacted in a prompt, for its receipt (seed 002 section 5.1.3): class, place and number, never a text. Pure."""
+"""Redactions in a prompt, for its receipt: class, place and number, never a text. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jacquard.pipeline.weaving.packing import MASKED
 from mnemosyne.schema.redaction import RedactionRecord
 
 WITHHELD_CLASS = "withheld"
-"""The class of a text that was withheld whole."""
+"""Class of a text that was withheld completely."""
 
 _PLACEHOLDER = re.compile(r"\[redacted:([a-z_]{1,40})\]")
 _SPOKEN = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
@@ -27,10 +27,10 @@ def find_redactions(
     stored: Sequence[RedactionRecord],
     said: Mapping[str, RedactionRecord],
 ) -> tuple[RedactionRecord, ...]:
-    """Return a record for each block of a prompt in which something is redacted, in reading order.
+    """Return a record for each block of a prompt with a redaction, in reading order.
 
-    `stored` says what was redacted of evidence before it was stored, `said` of messages by the ids of their blocks; `decisions` say
-    which blocks were withheld in this prompt.
+    `stored` are the redactions of evidence before it was stored, `said` those of messages by the ids of their blocks;
+    `decisions` contain the blocks withheld in this prompt.
     """
     masked = {each.block_id for each in decisions if each.code == MASKED}
     by_evidence = {each.evidence_id: each for each in stored}

@@ -1,4 +1,4 @@
-"""Shows a turn of the proxy as it was sent: the client's own messages with our text in them, in place of our own prompt. Pure."""
+"""Shows a turn of the proxy as sent: the client's own messages with our text in them, instead of our own prompt. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.weaving.assemble import PromptMessage
 
 CLIENT = "client"
-"""The source of client's messages that the session has not, and the beginning of their ids."""
+"""Source of client messages that the session does not have, and the beginning of their ids."""
 _DIGEST_CHARS = 16
 
 
 def digest_of_text(text: str) -> str:
-    """Return what a receipt has of a text in place of its words."""
+    """Return the digest that a receipt contains instead of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
 
 
 def as_sent(turn: PreparedTurn) -> PreparedTurn:
-    """Return a turn with the messages that went to the model; one that was not sent by the proxy is returned as it is.
+    """Return a turn with the messages that went to the model; unchanged if the proxy did not send it.
 
-    A message of the client's that the session has word for word is shown, under its id there. Of any other (its system prompt, for
-    example) only its size and its digest are known.
+    A client's message that the session has word for word is shown, under its id there. Of any other (for example its system
+    prompt) only the size and the digest are known.
     """
     sent = turn.report.sent
     if sent is None:
@@ -89,7 +89,7 @@ def _find_stored(turn: PreparedTurn, texts: Sequence[SentText]) -> dict[int, tup
             text = content if turn.report.as_written else unescape_content(content)
             known.setdefault(digest_of_text(text), []).append((span, text))
     found: dict[int, tuple[BlockSpan, str]] = {}
-    # Of equal messages the newest are those that the client shows.
+    # Of equal messages, the client shows the newest ones.
     for place in range(len(texts) - 1, -1, -1):
         if not texts[place].is_ours and known.get(texts[place].digest):
             found[place] = known[texts[place].digest].pop()

@@ -1,6 +1,6 @@
-"""Reads the report and the plan from a stored turn, and reports a record that cannot be read.
+"""Reads the report and the plan from a stored turn, and reports an unreadable record. Pure.
 
-A store returns the parts of a turn as plain values; this module knows what they mean. Pure.
+A store returns the parts of a turn as plain values; this module interprets them.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
 SNAPSHOT_KEY = "tape"
-"""The field of a recorded prompt with its snapshot."""
+"""Field of a recorded prompt with its snapshot."""
 _MOST_NOTES = 20
 
 
 def report_of(record: TurnRecord) -> Report:
-    """Return the receipt of a turn, an empty one where it has none. Raises DamagedRecordError where it cannot be read."""
+    """Return the receipt of a turn, an empty one if it has none; raises DamagedRecordError if it cannot be read."""
     with report_damage(record, "receipt"):
         return codec.from_plain(dict(record.receipt or {}), Report)
 
 
 def plan_of(record: TurnRecord) -> PlanContext:
-    """Return the plan of a turn that has one. Raises DamagedRecordError where it cannot be read."""
+    """Return the plan of a turn that has one; raises DamagedRecordError if it cannot be read."""
     with report_damage(record, "plan"):
         return plan_from_json(record.plan or {})
 
 
 def viewer_of(record: TurnRecord) -> str | None:
-    """Return the viewer that a turn was prepared for; None for one without, or without a prompt that says it."""
+    """Return the viewer of a turn; None for a turn without one, or without a readable prompt."""
     snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
     config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
     viewer = config.get("viewer") if isinstance(config, Mapping) else None
@@ -45,9 +45,9 @@ def viewer_of(record: TurnRecord) -> str | None:
 
 
 def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
-    """Return the degradations for what reads of these scopes have passed by since a mark."""
+    """Return the degradations for damaged records of these scopes that reads have skipped since a mark."""
     notes = store.damage_log.since(mark, {"", *scopes})
-    # Without the path of the store, which is no business of a receipt's readers.
+    # Without the path of the store, which readers of a receipt must not see.
     codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]
     if len(notes) > _MOST_NOTES:
         more = f"{len(notes) - _MOST_NOTES} more records are damaged; `jacquard operate check` names them."
@@ -57,9 +57,7 @@ def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
 
 @contextmanager
 def report_damage(record: TurnRecord, part: str) -> Iterator[None]:
-    """Raise DamagedRecordError for any value that the block finds missing or of a wrong kind in a part of a turn's
-    record.
-    """
+    """Raise DamagedRecordError if the block finds a missing value, or one of a wrong kind, in a part of a turn's record."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:

@@ -1,7 +1,7 @@
-"""Records of a host's own work: tool calls, model calls, tasks (seed 002 sections 6.7 phase C and 12.1).
+"""Records of a host's own work: tool calls, model calls, tasks.
 
-Links are made here in both directions: a call names the evidence of its result, and the evidence names the call. Each
-function runs while its session is locked. This module must not import a concrete store.
+Links are made here in both directions: a call names the evidence of its result, and the evidence names the call. Each function
+runs while its session is locked. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ WITHHELD = "[withheld: redaction failed]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContinuedCall:
-    """A tool call to be written. `was_begun`: its beginning was recorded before; `is_known`: it is stored already, and this is
-    its beginning once more, so that nothing is written.
-    """
+    """Tool call to be written."""
 
     call: ToolCall
     was_begun: bool = False
+    """True if its beginning was recorded before."""
     is_known: bool = False
+    """True if it is stored already and this is its beginning again, so that nothing is written."""
 
 
 async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return these evidences. Raises EvidenceNotFoundError for the first that the session does not hold."""
+    """Return these evidence items; raises EvidenceNotFoundError for the first that the session does not have."""
     found: list[Evidence] = []
     for evidence_id in dict.fromkeys(evidence_ids):
         evidence = await store.get_evidence(session_id, evidence_id)
@@ -56,10 +56,10 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
 
 
 async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tuple[Ref, ...]:
-    """Return refs by the ids of the session's evidence. Ids as a context package gives them are known too: that of the block
-    (`evidence:ID`) and the address (`mnemosyne://…`).
+    """Return refs by the ids of the session's evidence.
 
-    EvidenceNotFoundError for a ref to evidence that the session does not hold; remote refs are returned as they are.
+    Ids of a context package are known too: that of the block (`evidence:ID`) and the address (`mnemosyne://…`). Raises Raises
+    EvidenceNotFoundError for a ref to evidence that the session does not have; remote refs are returned unchanged.
     """
     resolved = []
     for ref in refs:
@@ -83,10 +83,10 @@ async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tu
 async def check_tool_call(
     store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], result: object
 ) -> ToolCall:
-    """Return a call as it will be stored: its arguments as plain JSON values (a time as ISO text, a Decimal as a text).
+    """Return a call in its stored form: its arguments as plain JSON values (a time as ISO text, a Decimal as a text).
 
-    Everything that could refuse the call later is checked here, before anything is written: ConfigError for an empty id, for a
-    result that is no text, for arguments that JSON cannot write and for a time without a zone; EvidenceNotFoundError.
+    Everything that could refuse the call later is checked here, before anything is written. Raises ConfigError for an empty id,
+    a result that is not text, arguments that JSON cannot represent, and a time without a zone; EvidenceNotFoundError.
     """
     _require_id(call.tool_call_id, "tool_call_id")
     if result is not None and not isinstance(result, str):
@@ -105,10 +105,10 @@ async def check_tool_call(
 
 
 async def continue_tool_call(store: Store, session_id: str, call: ToolCall, now: datetime) -> ContinuedCall:
-    """Return a call as it goes on from its stored beginning, if it has one.
+    """Return a call continued from its stored beginning, if it has one.
 
-    What the end of a call leaves out is that of its beginning; its duration is the time since then, unless it says one. A beginning
-    that comes after the end says nothing new. ConfigError for a beginning with a result.
+    Fields missing in the end are those of the beginning; the duration is the time since then, unless the end states one. A
+    beginning that comes after the end changes nothing. Raises ConfigError for a beginning with a result.
     """
     is_running = call.status is ToolCallStatus.RUNNING
     if is_running and call.result_evidence_ids:
@@ -152,10 +152,10 @@ async def record_tool_call(
     redactor: Redactor | None,
     turn: TurnRecord | None = None,
 ) -> tuple[PutResult, tuple[str, ...]]:
-    """Write a call, linked with its results in both directions, with its turn and with its task; return the codes of
-    degradations. A result that no call and no turn has yet is from then on what the turn found, unless it is a document.
+    """Write a call, linked with its results in both directions, with its turn and with its task; return degradation codes.
 
-    Raises EvidenceNotFoundError for a result that the session does not hold, and ConfigError for an empty id.
+    A result that belongs to no call and no turn yet becomes evidence of the turn, unless it is a document. Raises Raises
+    EvidenceNotFoundError for a result that the session does not have, and ConfigError for an empty id.
     """
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
@@ -189,7 +189,7 @@ async def record_model_usage(
 ) -> PutResult:
     """Write a model call with its turn and its estimate; the evidence of its answer, if any, is linked with the call.
 
-    Raises EvidenceNotFoundError for an answer that the session does not hold, and ConfigError for an empty id.
+    Raises EvidenceNotFoundError for an answer that the session does not have, and ConfigError for an empty id.
     """
     _require_id(usage.model_usage_id, "model_usage_id")
     if llm_output_evidence_id is not None:
@@ -207,15 +207,13 @@ async def record_model_usage(
 
 
 def check_tasks(tasks: Sequence[Task], known: Sequence[Task]) -> None:
-    """Raise ConfigError for a task without an id, one that depends on an unknown task, and tasks that depend on each
-    other in a circle.
-    """
+    """Raise ConfigError for a task without an id, one that depends on an unknown task, and circular dependencies."""
     whole = {task.task_id: task for task in (*known, *tasks)}
     for task in tasks:
         _require_id(task.task_id, "task_id")
         for other in task.depends_on:
             if other not in whole:
-                raise ConfigError(f"Task {task.task_id!r} depends on {other!r}, which is no task of this session.")
+                raise ConfigError(f"Task {task.task_id!r} depends on {other!r}, which is not a task of this session.")
     for task in tasks:
         if task.task_id in _ancestors(task.task_id, whole):
             raise ConfigError(f"Task {task.task_id!r} depends on itself by way of other tasks; take one step out.")
@@ -233,7 +231,7 @@ def _ancestors(task_id: str, whole: Mapping[str, Task]) -> set[str]:
 
 
 def _find_usage_turn(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
-    """Return the turn to which a model call belongs: the one that waits for its reply, else the last one."""
+    """Return the turn of a model call: the pending one, else the last one."""
     return window.pending or window.previous
 
 
@@ -256,9 +254,7 @@ def _require_id(value: str, name: str) -> None:
 
 
 async def _redact_arguments(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
-    """Return the arguments without what must not be stored; where they cannot be searched, they are withheld (fail
-    closed).
-    """
+    """Return the arguments without data that must not be stored; if they cannot be searched, they are withheld (fail closed)."""
     if redactor is None or not digest:
         return digest, False
     try:

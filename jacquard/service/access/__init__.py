@@ -1,1 +1,1 @@
-"""Who may call the service: tokens, scopes, viewers, limits."""
+"""Access to the service: tokens, scopes, viewers, limits."""

@@ -1,8 +1,8 @@
-"""Admission: how many requests are worked on, how many wait, how many a tenant may make; what is above is refused at once.
+"""Admission: limits on running requests, waiting requests, and requests of a tenant; the rest is refused at once.
 
-Tenants take turns when requests wait, and so do the sessions of each, so one that sends many holds up no other. Requests that took
-long the last time have a few of the places, so that long ones do not take all. A place is held only while a request is worked on:
-neither its body nor the client that reads its answer is waited for in it.
+Waiting requests are served by turns of tenants, and of the sessions of each, so one that sends many delays no other. Requests
+that took long the last time have a few of the places, so that they do not take all. A place is held only while a request is
+processed, not while its body is received or its answer is read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MOST_REMEMBERED = 4_096
 
 
 class TooManyRequestsError(Exception):
-    """A request is refused because there are too many; `seconds` says when to come again, `reason` why, in words."""
+    """A request is refused because there are too many; retry after `seconds`. `reason` is a sentence."""
 
     def __init__(self, reason: str, seconds: int) -> None:
         self.reason, self.seconds = reason, seconds
         super().__init__(reason)
 
 
-class Asked(NamedTuple):
-    """Who asks for what: requests of one session and kind are expected to take about as long as the last one did."""
+class AdmissionRequest(NamedTuple):
+    """Request to admit; requests of one session and kind are expected to take about as long as the last one did."""
 
     tenant: str
     session_id: str = ""
@@ -38,8 +38,9 @@ class Asked(NamedTuple):
 
 
 class Shares:
-    """Units of something scarce, of which tenants hold some. With `is_fair`, a tenant that holds some leaves as many free as it
-    holds, so others always find some.
+    """Units of a limited resource that tenants hold.
+
+    With `is_fair`, a tenant that holds some leaves as many free, so that others always find some.
     """
 
     def __init__(self, limit: int, *, is_fair: bool) -> None:
@@ -51,7 +52,7 @@ class Shares:
         return self._by_tenant.get(tenant, 0)
 
     def take(self, tenant: str, units: int = 1) -> bool:
-        """Return whether a tenant has got units."""
+        """Return whether a tenant has received units."""
         held = self.held_by(tenant)
         if self.total + units > self.limit or (self._is_fair and held and self.total + units + held > self.limit):
             return False
@@ -59,7 +60,7 @@ class Shares:
         return True
 
     def give_back(self, tenant: str, units: int = 1) -> None:
-        """Take units back from a tenant that has them."""
+        """Return units of a tenant."""
         self.total -= units
         self._by_tenant[tenant] -= units
         if not self._by_tenant[tenant]:
@@ -67,7 +68,7 @@ class Shares:
 
 
 class FairQueue:
-    """Requests that wait: tenants take turns, and so do the sessions of a tenant; those of one session keep their order."""
+    """Waiting requests: served by turns of tenants, and of the sessions of a tenant; those of one session keep their order."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, OrderedDict[str, deque[anyio.Event]]] = OrderedDict()
@@ -75,15 +76,15 @@ class FairQueue:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def push(self, asked: Asked) -> anyio.Event:
-        """Let a request wait; the event is set when its turn has come."""
+    def push(self, asked: AdmissionRequest) -> anyio.Event:
+        """Add a request; the event is set when its turn has come."""
         turn = anyio.Event()
         sessions = self._waiting.setdefault(asked.tenant, OrderedDict())
         sessions.setdefault(asked.session_id, deque()).append(turn)
         return turn
 
     def pop(self) -> anyio.Event:
-        """Take out the request whose turn it is; there has to be one."""
+        """Remove the next request, which must exist."""
         tenant, sessions = self._waiting.popitem(last=False)
         session_id, turns = sessions.popitem(last=False)
         turn = turns.popleft()
@@ -93,8 +94,8 @@ class FairQueue:
             self._waiting[tenant] = sessions
         return turn
 
-    def remove(self, asked: Asked, turn: anyio.Event) -> None:
-        """Take out a request that waits no longer."""
+    def remove(self, asked: AdmissionRequest, turn: anyio.Event) -> None:
+        """Remove a request that no longer waits."""
         sessions = self._waiting[asked.tenant]
         sessions[asked.session_id].remove(turn)
         if not sessions[asked.session_id]:
@@ -104,39 +105,39 @@ class FairQueue:
 
 
 class Admission:
-    """Lets requests of one process in, within the limits; with `is_fair`, tenants have shares of what may wait and be answered."""
+    """Admits requests of one process within the limits; with `is_fair`, tenants have shares of waiting and running ones."""
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool = False) -> None:
         self.limits = limits
         self._running = self._long = 0
         self._waiting = {False: FairQueue(), True: FairQueue()}
-        self._seconds: OrderedDict[Asked, float] = OrderedDict()
+        self._seconds: OrderedDict[AdmissionRequest, float] = OrderedDict()
         self._queued = Shares(limits.waiting, is_fair=is_fair)
-        # Also those whose place was given back, until their answer is read.
+        # Including requests that released their place, until their answer is read.
         self._under_way = Shares(limits.at_once + limits.waiting + limits.streams, is_fair=is_fair)
         self._recent: dict[str, deque[float]] = {}
 
     @property
     def running(self) -> int:
-        """How many requests are worked on."""
+        """Number of running requests."""
         return self._running
 
     @property
     def long_running(self) -> int:
-        """How many of them were expected to take long."""
+        """Number of running requests that were expected to take long."""
         return self._long
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """Number of waiting requests."""
         return self._queued.total
 
     @asynccontextmanager
-    async def admit(self, asked: Asked) -> AsyncIterator[Callable[[], None]]:
-        """Hold a place for one request; TooManyRequestsError where there is none in time.
+    async def admit(self, asked: AdmissionRequest) -> AsyncIterator[Callable[[], None]]:
+        """Hold a place for one request; raises TooManyRequestsError if none becomes free in time.
 
-        What is given gives the place back before the end, for a request that waits for another server or for its client; it counts
-        among those of its tenant until its end.
+        The yielded function releases the place early, for a request that waits for another server or for its client; it counts
+        among its tenant's requests until its end.
         """
         tenant = asked.tenant
         self._check_tenant(tenant)
@@ -175,7 +176,7 @@ class Admission:
             raise TooManyRequestsError(f"This tenant has made {limits.tenant_a_minute} requests in a minute.", seconds)
         recent.append(now)
 
-    async def _enter(self, asked: Asked, is_long: bool) -> None:
+    async def _enter(self, asked: AdmissionRequest, is_long: bool) -> None:
         queue = self._waiting[is_long]
         if not queue and self._has_place(is_long):
             self._take(is_long)
@@ -205,7 +206,7 @@ class Admission:
         self._long += is_long
 
     def _leave(self, is_long: bool) -> None:
-        """Give a place back, and to those that wait what places there are."""
+        """Release a place, and give free places to waiting requests."""
         self._running -= 1
         self._long -= is_long
         while (next_is_long := self._choose()) is not None:
@@ -213,13 +214,13 @@ class Admission:
             self._waiting[next_is_long].pop().set()
 
     def _choose(self) -> bool | None:
-        """Return whether a long request is next, None where none may enter. Short ones go first while a long one is worked on."""
+        """Return whether a long request is next, None if none may enter; short ones come first while a long one is running."""
         for is_long in (True, False) if not self._long else (False, True):
             if self._waiting[is_long] and self._has_place(is_long):
                 return is_long
         return None
 
-    def _remember(self, asked: Asked, seconds: float) -> None:
+    def _remember(self, asked: AdmissionRequest, seconds: float) -> None:
         self._seconds[asked] = seconds
         self._seconds.move_to_end(asked)
         if len(self._seconds) > _MOST_REMEMBERED:

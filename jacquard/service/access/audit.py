@@ -1,6 +1,6 @@
-"""The audit of calls: who has read what only the host may see, who has erased, and when; never what was read or erased.
+"""Audit of calls: who has read host-only data, who has erased, and when; never the data.
 
-What an erasure removed is in an audit of its own in the store of each tenant.
+The data removed by an erasure have their own audit in the store of each tenant.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AuditedCall:
 
 
 class AuditTrail:
-    """The audited calls of all tenants, in a store of the service's own tenant: a session for each of them."""
+    """Audited calls of all tenants, in a store of the service's own tenant: a session for each of them."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock

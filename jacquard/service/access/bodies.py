@@ -1,4 +1,4 @@
-"""Bodies of requests, read whole before their requests take a place: their size, their time and their sum are bounded."""
+"""Request bodies, read completely before their requests take a place; their size, their time and their sum are limited."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from jacquard.service.access.admission import Shares, TooManyRequestsError
 from jacquard.service.answers import Refusal
 
 SMALL_BYTES = 65_536
-"""The server holds so many bytes of each connection in any case."""
+"""Bytes of each connection that the server buffers in any case."""
 
 MOST_DROPPED_BYTES = 256_000_000
-"""Most bytes of a body that are read and dropped, so that the client learns why it is refused."""
+"""Maximum bytes of a body that are read and dropped, so that the client learns why it is refused."""
 
 
 class BodyRoom:
-    """Bytes of the bodies that are read or wait for a place: as many as the largest bodies of `limits.at_once` requests have, or
-    that of one call of the proxy.
+    """Memory for bodies that are read or wait for a place.
 
-    Those that find no room wait for it; those of one tenant keep their order. With `is_fair`, tenants have shares.
+    It has the size of the largest bodies of `limits.at_once` requests, or of one call of the proxy. Bodies that do not fit
+    wait; those of one tenant keep their order. With `is_fair`, tenants have shares.
     """
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool) -> None:
@@ -31,7 +31,7 @@ class BodyRoom:
         self._waiting: dict[anyio.Event, tuple[str, int]] = {}
 
     async def enter(self, tenant: str, size: int) -> None:
-        """Take room; TooManyRequestsError if there is none in time."""
+        """Reserve memory; raises TooManyRequestsError if none becomes free in time."""
         turn = anyio.Event()
         self._waiting[turn] = (tenant, size)
         self._let_in()
@@ -48,7 +48,7 @@ class BodyRoom:
             raise TooManyRequestsError("The service has more bodies of requests than it can hold.", 1)
 
     def leave(self, tenant: str, size: int) -> None:
-        """Give room back, and let in those that wait for it."""
+        """Release memory, and let waiting bodies in."""
         self._shares.give_back(tenant, size)
         self._let_in()
 
@@ -63,7 +63,7 @@ class BodyRoom:
 
 
 async def _drop_rest(receive: Receive, seconds: float) -> None:
-    """Read what follows and forget it: most clients read the answer only when all of their body is sent."""
+    """Read the rest and drop it, because most clients read the answer only after sending all of their body."""
     dropped, is_whole = 0, False
     with anyio.move_on_after(seconds):
         while not is_whole and dropped <= MOST_DROPPED_BYTES:
@@ -73,7 +73,7 @@ async def _drop_rest(receive: Receive, seconds: float) -> None:
 
 
 class RequestBody:
-    """The body of a request of a tenant. Leaving its context, and `release` before that, gives its room back."""
+    """Body of a tenant's request; leaving its context, or `release` before that, frees its memory."""
 
     def __init__(self, room: BodyRoom, tenant: str) -> None:
         self.data = b""
@@ -86,10 +86,10 @@ class RequestBody:
         self.release()
 
     async def read(self, receive: Receive, headers: Mapping[str, str], *, is_counted: bool, is_chat: bool) -> None:
-        """Read the body into `data`; `headers` by lower-case name. Small bodies, and what is not counted, need no room. `is_chat`
-        says whether it is that of a call of the proxy.
+        """Read the body into `data`; `headers` by lower-case name.
 
-        Refusal for a body that is too large or too slow, or breaks off; TooManyRequestsError if there is no room for it.
+        Small bodies, and bodies that are not counted, need no reservation. `is_chat`: a call of the proxy. Raises Refusal for a
+        body that is too large, too slow or interrupted, and TooManyRequestsError if there is no memory for it.
         """
         limits, told = self._room.limits, headers.get("content-length", "")
         most, name = (limits.chat_bytes, "chat_bytes") if is_chat else (limits.body_bytes, "body_bytes")
@@ -119,13 +119,13 @@ class RequestBody:
         self.data = b"".join(parts)
 
     def release(self) -> None:
-        """Forget the body and give its room back, if that has not been done."""
+        """Drop the body and free its memory, if that has not been done."""
         self.data, held, self._held = b"", self._held, 0
         if held:
             self._room.leave(self._tenant, held)
 
     def receive_again(self, receive: Receive) -> Receive:
-        """Return a `receive` that gives this body, then what follows it."""
+        """Return a `receive` that yields this body, then the following messages."""
         waiting: list[Message] = [{"type": "http.request", "body": self.data, "more_body": False}]
 
         async def receive_again() -> Message:

@@ -1,9 +1,9 @@
-"""The gate of the application: who makes a request, and whether it is let in. Pure ASGI, so that streams pass through as they come.
+"""Gate of the application: identifies the caller of a request and admits or refuses it. Pure ASGI, so streams pass unbuffered.
 
-In this order: the request's id, its Host (on the loopback address), its page, its token, the size and the pace of its body, the
-limits of the tenant and of the process, and its time. What is refused is answered in the form of all errors. An endpoint that
-waits for another server calls `state.wait_outside` first: it gives its place back, counts as a stream, and has no limit of time
-from then on.
+It checks in this order: the request's id, its Host (on the loopback address), its page, its token, the size and the pace of its
+body, the limits of the tenant and of the process, and its time. A refusal has the form of all errors. An endpoint that waits
+for another server calls `state.wait_outside` first: it releases its place, counts as a stream, and has no time limit from then
+on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jacquard.config.service import ServiceSettings
-from jacquard.service.access.admission import Admission, Asked, Shares, TooManyRequestsError
+from jacquard.service.access.admission import Admission, AdmissionRequest, Shares, TooManyRequestsError
 from jacquard.service.access.bodies import BodyRoom, RequestBody
 from jacquard.service.access.origins import check_host, check_origin, headers_for_page, is_preflight, permission_of
 from jacquard.service.access.principals import RequestNote
@@ -29,18 +29,18 @@ from jacquard.service.answers import INTERNAL, Refusal, answer_fault
 from jacquard.service.values import LOCAL, Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What anyone may ask, without a token and however busy the service is."""
+"""Open to everyone, without a token and however busy the service is."""
 
 CHEAP_PATHS = frozenset({"/metrics", "/openapi.json"})
-"""What is answered however busy the service is, to those who may ask."""
+"""Answered however busy the service is, for authorised callers."""
 
 CHAT_PATHS = "/v1/"
 STREAM_PATHS = re.compile(r"/api/v1/sessions/[^/]+/events")
 REQUEST_ID = "x-request-id"
 HAS_ARRIVED = "has_arrived"
-"""Is in the state of a request that another process of the service has passed on."""
+"""Key in the state of a request that another process of the service has forwarded."""
 _KEPT_CHARS = 256
-"""Maximum length of the part of an address that is remembered."""
+"""Maximum length of the recorded part of an address."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -49,14 +49,17 @@ FindPrincipal = Callable[[str], Awaitable[Principal | None]]
 
 Observe = Callable[[RequestNote], None]
 PassOn = Callable[[Scope, Mapping[str, str], RequestBody, Receive, Send, RequestNote], Awaitable[bool]]
-"""Return whether another process has answered a request; `receive` gives what follows its body."""
+"""Returns whether another process has answered a request; `receive` returns the messages after its body."""
 
 
 class Gate:
     """Wraps the application.
 
-    `find` finds the principal of a token (None: no tenants); `observe` is given every request at its end. `ending` holds the scopes
-    of open streams, which the application cancels when it ends. What `pass_on` has answered elsewhere takes no place here.
+    Args:
+        find: returns the principal of a token (None: no tenants).
+        observe: receives every request at its end.
+        ending: scopes of open streams, which the application cancels when it ends.
+        pass_on: forwards a request; forwarded ones take no place here.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Gate:
         self._ending = ending if ending is not None else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer why not."""
+        """Admit a request, or answer with the refusal."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -130,7 +133,7 @@ class Gate:
         note.principal = await self._find_principal(headers)
         with RequestBody(self._room, note.principal.tenant) as body:
             try:
-                # What another process passes on is in its room until it is here.
+                # The body of a forwarded request counts in the other process's memory until it is here.
                 is_counted, is_chat = not scope["state"].get(HAS_ARRIVED), scope["path"].startswith(CHAT_PATHS)
                 await body.read(receive, headers, is_counted=is_counted, is_chat=is_chat)
                 if self._pass_on is None or not await self._pass_on(scope, headers, body, receive, send, note):
@@ -150,7 +153,7 @@ class Gate:
             body.release()
 
             async def answer(message: Message) -> None:
-                # The place is for the work: a client may read as slowly as the connection lets it.
+                # The place is only for the processing, because a client may read as slowly as the connection allows.
                 leave()
                 await send(message)
 
@@ -196,7 +199,7 @@ class Gate:
     def _waiting_outside(
         self, leave: Callable[[], None], time: anyio.CancelScope, tenant: str
     ) -> Iterator[Callable[[], None]]:
-        """Give what an endpoint calls before it waits for another server: from then on it counts as a stream."""
+        """Yield the function that an endpoint calls before it waits for another server; from then on it counts as a stream."""
         waits = False
 
         def wait_outside() -> None:
@@ -225,10 +228,10 @@ class Gate:
         return found
 
 
-def _asked(scope: Scope, note: RequestNote) -> Asked:
+def _asked(scope: Scope, note: RequestNote) -> AdmissionRequest:
     path: str = scope["path"]
     kind = f"{scope['method']} {path.rpartition('/')[2][:_KEPT_CHARS]}"
-    return Asked(note.principal.tenant, session_in_path(path)[:_KEPT_CHARS], kind)
+    return AdmissionRequest(note.principal.tenant, session_in_path(path)[:_KEPT_CHARS], kind)
 
 
 def _request_id(headers: dict[str, str]) -> str:

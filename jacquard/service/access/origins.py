@@ -1,6 +1,7 @@
-"""Pages of other sites that may call the service, and the hosts by whose names it answers. Pure.
+"""Pages of other sites that may call the service, and the host names by which it answers. Pure.
 
-A browser asks before a page of another site sends JSON or reads an answer (CORS); the setting `service.origins` names who may.
+A browser asks before a page of another site sends JSON or reads an answer (CORS); the setting `service.origins` lists the
+allowed ones.
 """
 
 from __future__ import annotations
@@ -12,25 +13,28 @@ from jacquard.service.answers import JSON, Refusal
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 PREFLIGHT_SECONDS = 600
-"""Time in seconds for which a browser may remember a permission."""
+"""Seconds for which a browser may remember a permission."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def check_host(host: str, named: Iterable[str]) -> None:
-    """Raise Refusal for a name that only a browser would have been led to; a page of a stranger must not reach this service."""
+    """Raise Refusal for a host name to which only a browser could have been led, so that a stranger's page does not reach this
+    service.
+    """
     name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
     if name.strip("[]").lower() not in LOOPBACK_HOSTS.union(each.lower() for each in named):
         sentence = (
-            "This service answers as localhost or 127.0.0.1, and by the names of the setting service.hosts; add the name of the "
-            "address that was called to it."
+            "Only requests to localhost, 127.0.0.1 or a name in the setting service.hosts are accepted; add the name of this address "
+            "there."
         )
         raise Refusal(403, "unknown_host", sentence)
 
 
 def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bool) -> None:
-    """Raise Refusal for a page of another site that asks for a permission, or that sends without asking first, as browsers let it
-    for all that is not said to be JSON.
+    """Raise Refusal for another site's page that asks for a permission, or that sends without asking.
+
+    Browsers allow the latter for all content that is not declared as JSON.
     """
     origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
     if origin is not None and not may_call(headers, allowed) and (asks or kind != JSON):
@@ -42,7 +46,7 @@ def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bo
 
 
 def may_call(headers: Mapping[str, str], allowed: Iterable[str]) -> bool:
-    """Return whether a page may call the service: one that the service gave itself, or one of an allowed origin."""
+    """Return whether a page may call the service: one served by the service, or one of an allowed origin."""
     origin = headers.get("origin", "")
     return bool(origin) and (origin.partition("://")[2] == headers.get("host") or origin in allowed)
 
@@ -59,7 +63,7 @@ def permission_of(headers: Mapping[str, str]) -> dict[str, str]:
         "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
         "access-control-max-age": str(PREFLIGHT_SECONDS),
     }
-    # Chromium asks for it where a public page calls a local address.
+    # Chromium asks for it if a public page calls a local address.
     if headers.get("access-control-request-private-network") == "true":
         permission["access-control-allow-private-network"] = "true"
     return permission

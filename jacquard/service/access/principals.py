@@ -1,4 +1,4 @@
-"""What is known of a request: who makes it, and what the log says of it."""
+"""Record of a request: its caller, and the data for its log line."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from jacquard.service.values import LOCAL, Principal, Scope
 
 @dataclass(kw_only=True, slots=True)
 class RequestNote:
-    """What is known of a request: filled while it is worked on, for the log and the metrics.
-
-    `operation` is empty until one is found for the address. `error_code` is that of the answer, where it is an error. `error` is
-    a fault that nobody expected. `audit` names a read that is audited. What `is_passed_on` was answered by another process of the
-    service, which notes it.
-    """
+    """Record of a request, filled while it is processed, for the log and the metrics."""
 
     request_id: str = ""
     method: str = ""
     path: str = ""
     principal: Principal = LOCAL
     operation: str = ""
+    """'' until one is found for the address."""
     turn_id: str = ""
     status: int = 0
     seconds: float = 0.0
     error_code: str = ""
+    """Code of the answer, if it is an error."""
     audit: str = ""
+    """Name of an audited read."""
     error: BaseException | None = None
+    """Unexpected fault."""
     is_passed_on: bool = False
+    """True if another process of the service answered the request and logs it."""
 
 
 def principal_of(request: HTTPConnection) -> Principal:
-    """Return who makes a request; of a service without tenants it is `LOCAL`."""
+    """Return the caller of a request; `LOCAL` for a service without tenants."""
     return note_of(request).principal
 
 
 def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
-    """Return a principal that sees what `viewer` may know and edits as `author`; Refusal for another viewer than its token's.
+    """Return a principal that sees everything `viewer` may know and edits as `author`.
 
-    Where there is a token, edits are its own, whatever `author` says. ConfigError for a name that cannot be an id.
+    A token's edits are its own, whatever `author` is. Raises Refusal for another viewer than the token's, and ConfigError for a
+    name that cannot be an id.
     """
     check_ids({"viewer": viewer, "author": author})
     if viewer and principal.viewer not in (None, viewer):
@@ -56,5 +57,5 @@ def act_as(principal: Principal, viewer: str | None, author: str | None = None) 
 
 
 def note_of(request: HTTPConnection) -> RequestNote:
-    """Return the note of a request, which the gate has made."""
+    """Return the record of a request, which the gate has made."""
     return cast(RequestNote, request.state.note)

@@ -1,4 +1,4 @@
-"""The service's own records: tokens and the audit of calls, in a tenant that is reserved for them."""
+"""Records of the service itself: tokens and the audit of calls, in a tenant that is reserved for them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ServiceRecords:
 
 
 def open_records(address: str) -> ServiceRecords:
-    """Return the records in the store of this address; nothing is read before the first call. StoreUnavailableError."""
+    """Return the records in the store of this address; nothing is read before the first call. Raises StoreUnavailableError."""
     store, clock = open_store(address, tenant=SERVICE_TENANT), SystemClock()
     return ServiceRecords(store=store, tokens=TokenRegistry(store, clock), audit=AuditTrail(store, clock))
 
 
 @asynccontextmanager
 async def using_records(address: str) -> AsyncIterator[ServiceRecords]:
-    """Give the records of a store for one command."""
+    """Yield the records of a store for one command."""
     records = open_records(address)
     try:
         yield records

@@ -1,4 +1,4 @@
-"""The sessions of the service's own tenant, which hold its tokens and its audit: so every kind of store keeps them."""
+"""Sessions of the service's own tenant, which contain its tokens and its audit, so that every kind of store keeps them."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ async def ensure_session(store: Store, session_id: str, clock: Clock) -> None:
         try:
             await store.put_session(session_id, document, expected_version=0)
         except VersionConflictError:
-            # Another process was sooner.
+            # Another process wrote it first.
             await store.head(session_id)

@@ -1,8 +1,8 @@
-"""Bearer tokens of tenants: made, found, listed and revoked. A token is shown once; the store keeps a hash of it.
+"""Bearer tokens of tenants: created, found, listed and revoked. A token is shown once; the store keeps a hash of it.
 
-Tokens are the evidence of one session of a tenant that is reserved for the service, so every kind of store keeps them, and copies,
-checks and migrations cover them. A token is 256 random bits, so one round of SHA-256 is enough: slow hashes protect what people
-choose, and nobody can guess this.
+Tokens are the evidence of one session of a tenant that is reserved for the service, so every kind of store keeps them, and
+copies, checks and migrations cover them. A token is 256 random bits, so one round of SHA-256 is enough; slow hashes protect
+passwords chosen by people, which can be guessed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, So
 from mnemosyne.schema.query import EvidenceFilter
 
 REMEMBERED_SECONDS = 2.0
-"""A process knows a token that it has found for so long: a revoked token is refused everywhere after that time."""
+"""Seconds for which a process caches a found token; a revoked token is refused everywhere after that time."""
 
 _SESSION = "tokens"
 _FORM = re.compile(r"jq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -35,7 +35,7 @@ _MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRecord:
-    """A token as it is kept: what it allows, and a hash of it. `token_id` is no secret. Times are aware."""
+    """Stored token: its permissions, and a hash of it. `token_id` is not a secret. Times are aware."""
 
     token_id: str
     tenant: str
@@ -48,12 +48,12 @@ class TokenRecord:
 
     @property
     def principal(self) -> Principal:
-        """Who makes a request with this token."""
+        """Caller with this token."""
         return Principal(tenant=self.tenant, scope=self.scope, viewer=self.viewer, token_id=self.token_id)
 
 
 class TokenRegistry:
-    """The tokens of a service, in a store of the tenant `SERVICE_TENANT`."""
+    """Tokens of a service, in a store of the tenant `SERVICE_TENANT`."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -68,9 +68,10 @@ class TokenRegistry:
         note: str = "",
         expires_at: datetime | None = None,
     ) -> tuple[str, TokenRecord]:
-        """Make a token; return it, which is the only time that it is seen, and its record.
+        """Create a token; return it, which is the only time that it is shown, and its record.
 
-        ConfigError for a tenant without a name or a reserved one, for a viewer with the scope admin, and for an end in the past.
+        Raises ConfigError for a tenant without a name or a reserved one, for a viewer with the scope admin, and for an end in
+        the past.
         """
         now = self._clock.now()
         if not tenant.strip() or tenant == SERVICE_TENANT:
@@ -96,7 +97,7 @@ class TokenRegistry:
         return token, record
 
     async def find(self, token: str) -> Principal | None:
-        """Return who makes a request with this token; None for an unknown, revoked or expired one."""
+        """Return the caller with this token; None for an unknown, revoked or expired one."""
         shape = _FORM.fullmatch(token)
         if shape is None:
             return None
@@ -108,7 +109,7 @@ class TokenRegistry:
         return None if record.revoked or is_over else record.principal
 
     async def records(self) -> tuple[TokenRecord, ...]:
-        """Return the records of all tokens, in the order in which they were made, revoked ones too."""
+        """Return the records of all tokens in the order of creation, revoked ones too."""
         try:
             found = await self._store.list_evidences(_SESSION, EvidenceFilter())
         except SessionNotFoundError:
@@ -116,7 +117,7 @@ class TokenRegistry:
         return tuple(read[0] for each in found if (read := _from_evidence(each)) is not None)
 
     async def revoke(self, token_id: str) -> TokenRecord:
-        """Revoke a token; ConfigError for an unknown id. A second call changes nothing."""
+        """Revoke a token; a second call changes nothing. Raises ConfigError for an unknown id."""
         found = await self._read(token_id)
         if found is None:
             raise ConfigError(f"There is no token {token_id!r}; `jacquard operate tokens list` shows all of them.")

@@ -1,4 +1,4 @@
-"""Makes endpoints of operations: reads and checks what was sent, runs the operation on the tenant's runtime, writes the answer."""
+"""Endpoints of operations: reads and checks the request, runs the operation on the tenant's runtime, writes the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWNER_GONE = "The process that holds what this session has sent so far is being 
 
 _KEPT = "/%:@!$&'()*+,;="
 _CHAT = re.compile(r"/+v1/+(?:chat/+completions|messages(?:/+count_tokens)?|models)/*")
-"""Addresses of chat clients, however many slashes a base URL brings into them."""
+"""Addresses of chat clients, however many slashes a base URL adds to them."""
 _SLASHES = re.compile(r"//+")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
@@ -44,17 +44,17 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class EncodedPaths:
-    """Gives every address one spelling before anything looks at it, and routes by that: letters, digits and `-._~` as they are, all
-    else percent-encoded. So `%2F` stays part of an id, which the endpoint decodes, once.
+    """Normalises every address before anything reads it, for routing too: letters, digits and `-._~` plain, the rest
+    percent-encoded.
 
-    Addresses of chat clients lose slashes too many.
+    So `%2F` stays part of an id, which the endpoint decodes once. Surplus slashes in addresses of chat clients are removed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Normalise a request's address and pass the request on."""
         if scope["type"] == "http":
             raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
             scope = {**scope, "path": spell_path(raw.partition(b"?")[0])}
@@ -62,7 +62,7 @@ class EncodedPaths:
 
 
 def spell_path(raw: bytes) -> str:
-    """Return the one spelling of an address that was sent."""
+    """Return the normal form of a received address."""
     path = _ENCODED.sub(lambda found: _spell(found[0]), quote(raw, safe=_KEPT))
     return _SLASHES.sub("/", path).rstrip("/") if _CHAT.fullmatch(path) else path
 
@@ -109,10 +109,10 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
 async def run_operation(
     operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None, note: RequestNote, **sent: Any
 ) -> Any:
-    """Run an operation for a caller that may call it, and return its answer; `sent` are the other fields of `Call`.
+    """Run an operation for an authorised caller and return its answer; `sent` are the other fields of `Call`.
 
-    A read that is audited is written down first. Raises ConfigError for ids and sizes, what the operation raises, and what
-    opening a tenant's store raises.
+    An audited read is logged first. Raises ConfigError for invalid ids and sizes, and the errors of the operation and of
+    opening a tenant's store.
     """
     await _check_sent(**sent)
     if operation.is_audited:
@@ -140,7 +140,7 @@ def _check_body(body: Any) -> None:
 
 
 def _check_owner(request: Request) -> None:
-    """Refuse what another process holds in memory."""
+    """Refuse a request whose data are in another process's memory."""
     if getattr(request.state, "owner_is_gone", False):
         raise Refusal(503, "worker_restarting", OWNER_GONE)
     if not getattr(request.state, "is_at_owner", False):
@@ -148,7 +148,7 @@ def _check_owner(request: Request) -> None:
 
 
 def check_access(operation: Operation, principal: Principal) -> None:
-    """Raise Refusal where a caller may not call an operation."""
+    """Raise Refusal if a caller may not call an operation."""
     needed = operation.scope.value
     if not principal.allows(operation.scope):
         raise Refusal(403, "forbidden", f"This needs a token of scope {needed}.", scope=needed)
@@ -157,13 +157,13 @@ def check_access(operation: Operation, principal: Principal) -> None:
 
 
 def decode_id(name: str, sent: str) -> str:
-    """Return an id of an address, decoded; Refusal for what is no encoded text."""
+    """Return an id of an address, decoded; raises Refusal for an invalid encoding."""
     try:
         decoded = unquote(sent, errors="strict")
     except UnicodeDecodeError:
         decoded = ""
     if not decoded or re.search(r"%(?![0-9A-Fa-f]{2})", sent):
-        raise Refusal(400, "bad_id", f"{name} in the address is no UTF-8 text with percent signs as %25.", name=name)
+        raise Refusal(400, "bad_id", f"{name} in the address is not UTF-8 text with percent signs as %25.", name=name)
     return decoded
 
 
@@ -180,7 +180,7 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
 
 
 def read_parameter(known: Query, sent: str | None) -> Any:
-    """Return the value of a parameter that was sent as text (None: was left out); Refusal for one that it cannot have."""
+    """Return the value of a parameter from its text (None: left out); raises Refusal for an invalid value."""
     if sent is None:
         return known.default
     if known.kind is bool and sent in ("true", "false"):

@@ -1,4 +1,4 @@
-"""The published description of the service (OpenAPI 3.1), made of the operations and of their types. Pure."""
+"""Published description of the service (OpenAPI 3.1), made from the operations and their types. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMON = {
     500: "The service failed.",
     503: "The store or the service is busy; Retry-After says when to come again.",
 }
-"""What every operation may answer, by status."""
+"""Answers of every operation, by status."""
 
 
 def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, Any]:
@@ -65,11 +65,11 @@ _TIME = (
     r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
     r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])$"
 )
-"""Times that can be read in every month; a client need not know more to write one."""
+"""Times that are valid in every month; a client needs no more to write one."""
 
 
 def _describe_times(node: Any) -> None:
-    """Give every text that is a time its pattern: `format` alone forbids nothing."""
+    """Give every time its pattern, because `format` by itself forbids nothing."""
     waiting = [node]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""What an operation of the service is: its address, its types, who may call it, and the function that does it. Values only."""
+"""Definition of an operation: its address, its types, who may call it, and its function. Values only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """A parameter of an address: its name, its type, what it means, and its value when it is left out.
+    """Parameter of an address: its name, its type, its description, and its default.
 
     `kind` is `str`, `int`, `bool`, or `tuple` for a list of `names` with commas between them.
     """
@@ -35,23 +35,23 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """One call of an operation: who makes it, on which runtime, and what was sent, all of it checked.
-
-    `note` is what is known of the request. `records` are the service's own, where it has tenants. `ids` are the ids of the path,
-    decoded. `key` is the idempotency key, empty where none was sent.
-    """
+    """One call of an operation: the caller, the runtime, and the request, all of it checked."""
 
     runtime: Runtime
     note: RequestNote
+    """Record of the request."""
     records: ServiceRecords | None = None
+    """Records of the service itself, if it has tenants."""
     ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Ids of the path, decoded."""
     query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     body: Any = None
     key: str = ""
+    """Idempotency key, '' if there is none."""
 
     @property
     def principal(self) -> Principal:
-        """Who makes the call."""
+        """The caller."""
         return self.note.principal
 
     @property
@@ -60,7 +60,7 @@ class Call:
         return self.ids["session_id"]
 
     def read(self, kind: type[T]) -> T:
-        """Return the body, which is of the type that the operation names."""
+        """Return the body, which has the type that the operation names."""
         assert isinstance(self.body, kind)
         return self.body
 
@@ -80,31 +80,31 @@ Run = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation:
-    """An operation: `run` returns a value of the type `answer` (or bytes of its JSON), None where there is no answer.
-
-    `path` has ids in braces (`/api/v1/sessions/{session_id}`). `described_body` is the published form of a body that is read as a
-    looser type, so that all faults can be named. `run` may return an answer of its own (a page, a stream). `errors`
-    are those that a caller has to expect beside those of every operation. Only what is `open_to_viewers` may be called with a token
-    that is bound to a viewer: what it returns is then filtered for that viewer.
-    What is `is_audited` returns texts that prompts would withhold, or erases. What is not `is_repeatable` is done once more
-    when a call comes again, so it takes no idempotency key. What is `in_one_process` keeps what it needs in memory, so of
-    several processes only that of the session does it. `is_dry` returns whether a call writes nothing, so that no quota is asked.
-    """
+    """Operation of the service."""
 
     name: str
     method: str
     path: str
+    """With ids in braces (`/api/v1/sessions/{session_id}`)."""
     doc: str
     run: Run
+    """Returns a value of the type `answer` (or bytes of its JSON), None for no answer, or a response (a page, a stream)."""
     scope: Scope = Scope.PLAY
     body: Any = None
     described_body: Any = None
+    """Published form of a body that is read as a looser type, so that all faults can be reported."""
     answer: Any = None
     status: int = 200
     query: tuple[Query, ...] = ()
     errors: tuple[type[ContextEngineError], ...] = ()
+    """Errors in addition to those of every operation."""
     open_to_viewers: bool = False
+    """True if a token bound to a viewer may call it; the answer is then filtered for that viewer."""
     is_audited: bool = False
+    """True if it erases, or returns texts that prompts would withhold."""
     is_repeatable: bool = True
+    """False if a repeated call runs again, so that it takes no idempotency key."""
     in_one_process: bool = False
+    """True if its data are in memory, so that only the process of the session can do it."""
     is_dry: Callable[[Call], bool] = lambda call: False
+    """Returns whether a call writes nothing, so that no quota is checked."""

@@ -1,4 +1,4 @@
-"""The routes of the service's own interface."""
+"""Routes of the service's own interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls a tool: checks its arguments, runs its operation for the caller, and shortens the answer."""
+"""Tool calls: checks the arguments, runs the operation for the caller, and shortens the answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError
 
 MOST_CHARS = 1_000_000
-"""The most characters of the arguments of one call, as JSON."""
+"""Maximum characters of the arguments of one call, as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """What tools and resources work on."""
+    """Parts that tools and resources work on."""
 
     tenants: TenantRuntimes
     records: ServiceRecords | None = None
@@ -33,7 +33,7 @@ class Service:
 async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], note: RequestNote) -> dict[str, Any]:
     """Return the answer of a tool as JSON data, an object.
 
-    Raises Refusal for what the caller may not do, ConfigError for arguments that cannot be, and what the operation raises.
+    Raises Refusal for a forbidden call, ConfigError for invalid arguments, and the errors of the operation.
     """
     check_access(tool.operation, note.principal)
     ids, query, body, viewer = await to_thread.run_sync(read_arguments, tool, arguments)
@@ -47,15 +47,14 @@ async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], 
 
 
 def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
-    """Return what a tool was given: ids, parameters, the body of its operation, and the viewer.
+    """Return the arguments of a tool: ids, parameters, the body of its operation, and the viewer.
 
-    ConfigError for arguments that the tool does not have or that are too long or of another type, Refusal for a parameter that
-    cannot be.
+    Raises ConfigError for arguments that are unknown, too long or of another type, and Refusal for an invalid parameter.
     """
     operation = tool.operation
     schema = input_schema(tool, is_bound=False)
     known: dict[str, Any] = schema["properties"]
-    # Clients that hold a model to a schema send null for each argument that it leaves out.
+    # Clients that force a model to follow a schema send null for each argument that it leaves out.
     sent = {name: value for name, value in sent.items() if value is not None}
     if unknown := [name for name in sent if name not in known]:
         raise ConfigError(f"{tool.name} has no argument {unknown[0][:40]!r}; it has: {', '.join(known)}.")
@@ -93,7 +92,7 @@ def _answer(value: Any, omit: frozenset[str]) -> dict[str, Any]:
 
 
 def _shorten(value: Any, omit: frozenset[str]) -> Any:
-    """Return a value as JSON data, without the fields of `omit` and without those at their default."""
+    """Return a value as JSON data, without the fields of `omit` and without defaults."""
     if isinstance(value, tuple | list):
         return [_shorten(each, omit) for each in value]
     if not is_dataclass(value):

@@ -28,13 +28,13 @@ def path_ids(operation: Operation) -> tuple[str, ...]:
 
 
 def queries(tool: Tool) -> tuple[Query, ...]:
-    """Return the parameters of a tool's address but for who calls it, which is settled for all tools alike."""
+    """Return the parameters of a tool's address except the viewer, which is the same for all tools."""
     wanted = (each for each in tool.operation.query if each.name not in _CALLER)
     return tuple(each for each in wanted if not tool.only or each.name in tool.only)
 
 
 def input_schema(tool: Tool, *, is_bound: bool) -> dict[str, Any]:
-    """Return the schema of a tool's arguments; for a caller that `is_bound` to a viewer, without the argument that names one."""
+    """Return the schema of a tool's arguments; without the viewer's for a caller that `is_bound` to one."""
     operation = tool.operation
     properties: dict[str, Any] = {name: {"type": "string"} for name in path_ids(operation)}
     required = list(properties)
@@ -76,7 +76,7 @@ def output_schema(tool: Tool) -> dict[str, Any]:
 
 
 def _shorten(schema: Any, named: Mapping[str, Any]) -> Any:
-    """Return a schema of an argument without references, defaults and null: what is not wanted is left out of a call."""
+    """Return a schema of an argument without references, defaults and null, because a call leaves out unwanted arguments."""
     if "$ref" in schema:
         return _shorten(named[schema["$ref"].rpartition("/")[2]], named)
     kinds = [_shorten(each, named) for each in schema.get("anyOf", ()) if each.get("type") != "null"]

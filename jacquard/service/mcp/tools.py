@@ -1,7 +1,7 @@
-"""Which operations of the service are tools of the MCP server, and what a model is told of each. Values, but for two answers.
+"""Operations of the service that are tools of the MCP server, with their descriptions for a model. Values, except two answers.
 
-A tool is an operation with a shorter description, fewer arguments and a shorter answer: every word of it is sent to the model with
-every request.
+A tool is an operation with a shorter description, fewer arguments and a shorter answer, because every word of it is sent to the
+model with every request.
 """
 
 from __future__ import annotations
@@ -19,45 +19,47 @@ from jacquard.service.http.routes import OPERATIONS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """An operation as a tool.
-
-    Of its body and its parameters, only those in `only` are arguments (none named: all). `run` and `answer` are those of the
-    operation unless given.
-    `omit` are fields of the answer that are left out. `reads` and `destroys`: it changes nothing; it takes something away.
-    `is_idempotent`: a second call with the same arguments changes nothing more. `for_review`: listed with `memory.review` only.
-    """
+    """Operation as a tool."""
 
     operation: Operation
     doc: str
     only: tuple[str, ...] = ()
+    """Fields of the body and parameters that are arguments (none named: all)."""
     run: Run
+    """The operation's own unless given; so `answer`."""
     answer: Any
     omit: frozenset[str] = frozenset()
+    """Fields that are left out of the answer."""
     reads: bool = False
+    """True if it changes nothing."""
     destroys: bool = False
+    """True if it removes something."""
     is_idempotent: bool = False
+    """True if a second call with the same arguments changes nothing more."""
     for_review: bool = False
+    """True if it is listed only with `memory.review`."""
 
     @property
     def name(self) -> str:
-        """The name of the tool, which is that of its operation."""
+        """Name of the tool, the same as its operation's."""
         return self.operation.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnPrompt:
-    """The prompt of a prepared turn. With a `reply`, the turn is complete without a model. `receipt` is the resource that says why
-    each part is in the prompt (empty: nothing was written); `degradations` are codes of what had to be left out, `redacted` the
-    rules by which secrets were removed from the message.
-    """
+    """Prompt of a prepared turn."""
 
     turn_id: str
     messages: tuple[SentMessage, ...] = ()
     tokens: int = 0
     reply: str | None = None
+    """Set if the turn is complete without a model."""
     receipt: str = ""
+    """Resource that explains each part of the prompt ('': nothing was written)."""
     degradations: tuple[str, ...] = ()
+    """Degradation codes."""
     redacted: tuple[str, ...] = ()
+    """Rules by which secrets were removed from the message."""
 
 
 async def _prepare_prompt(call: Call) -> TurnPrompt:

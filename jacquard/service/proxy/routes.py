@@ -1,4 +1,4 @@
-"""The addresses of the proxy, below `/v1`, as clients of OpenAI and Anthropic know them."""
+"""Routes of the proxy, below `/v1`, as clients of OpenAI and Anthropic know them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _log = open_log(__name__)
 PREFIX = "/v1"
 CHAT, MODELS, MESSAGES, COUNT = "/chat/completions", "/models", "/messages", "/messages/count_tokens"
 CONTINUED, TOO_MANY = "nothing to answer", f"more than {MOST_MESSAGES} messages"
-"""The names under which a call passes that has no message of the user to answer, and one that is too long to be followed."""
+"""Names of the reasons for passing a call unchanged: no user message to answer, and too long to be followed."""
 
 NO_UPSTREAM = (
     "No model server is set. Start the service with `jacquard operate serve --upstream http://HOST:PORT/v1`, or set "
@@ -54,7 +54,7 @@ NO_UPSTREAM = (
 
 
 class Proxy:
-    """Answers the calls of chat clients; `upstream` is the model server (None: none is set, and every call is told so)."""
+    """Answers the calls of chat clients; `upstream` is the model server (None: every call gets an error that states it)."""
 
     def __init__(self, settings: ServiceSettings, tenants: TenantRuntimes, upstream: Upstream | None) -> None:
         self._settings, self._upstream = settings, None if upstream is None else OneSystemUpstream(upstream)
@@ -62,15 +62,15 @@ class Proxy:
         self._keeper = TurnKeeper(settings.proxy, tenants)
 
     async def open(self) -> None:
-        """Read the rules and the languages; call it before the first request. ConfigError as in `load_rules`."""
+        """Read the rules and the languages; call it before the first request. Raises ConfigError like `load_rules`."""
         await warm_prompts()
         self._rules = await to_thread.run_sync(load_rules, self._settings.proxy.rules)
 
     def routes(self) -> list[Route]:
         """Return the routes of the proxy.
 
-        Without tenants, whatever else clients call passes to the model server too; with tenants it would be called with the key of
-        the server, so there are the routes of chat clients alone.
+        Without tenants, all other calls of clients pass to the model server too. With tenants there are only the routes of chat
+        clients, because other calls would use the server's key.
         """
         known = [
             Route(f"{PREFIX}{CHAT}", self.answer_chat, methods=["POST"]),
@@ -83,7 +83,7 @@ class Proxy:
         return known if self._settings.tenants else [*known, others]
 
     async def pass_through(self, request: Request) -> Response:
-        """Pass a call on as it came."""
+        """Pass a call on unchanged."""
         if self._upstream is None:
             return Response(upstream_fault(NO_UPSTREAM, "upstream_missing"), 503, media_type=JSON)
         if leads_outside(_path_below(request)):
@@ -93,9 +93,9 @@ class Proxy:
         return Relay(self._upstream, self._call(request, body), {})
 
     async def answer_chat(self, request: Request) -> Response:
-        """Answer a call that may be a turn: what the engine remembers is added, and the reply is kept.
+        """Answer a call that may be a turn: memories are added, and the reply is committed.
 
-        Where the engine fails, the call passes through as it came, and a header says so.
+        If the engine fails, the call passes unchanged, and a header states it.
         """
         if self._upstream is None or not self._settings.proxy.enabled:
             return await self.pass_through(request)
@@ -140,12 +140,12 @@ class Proxy:
     def _call(self, request: Request, body: bytes) -> UpstreamCall:
         path = _path_below(request)
         headers = headers_for_upstream(request.headers.items(), self._key_headers(path))
-        # Not from `request.url`, which begins with whatever the client calls this host.
+        # Not from `request.url`, which begins with the client's name for this host.
         query = request.scope["query_string"].decode("latin-1")
         return UpstreamCall(method=request.method, path=path, query=query, headers=headers, body=body)
 
     def _key_headers(self, path: str) -> Headers | None:
-        """Return the headers of the server's own key; None where the client's own goes upstream."""
+        """Return the headers of the server's own key; None if the client's own goes upstream."""
         if not self._settings.tenants:
             return None
         key = (self._settings.proxy.key or "").encode().decode("latin-1")
@@ -155,8 +155,8 @@ class Proxy:
 
 
 def _treat(call: ChatRequest, rules: Sequence[CallRule], headers: Mapping[str, str]) -> tuple[str, str]:
-    """Return how a call is treated, and the name of the reason where it is no turn of its own."""
-    # Messages of Anthropic without a word are none of ours, but are sent on.
+    """Return the treatment of a call, and the name of the reason if it is not a turn of its own."""
+    # Empty messages of Anthropic's API are ignored here, but sent on.
     if max(len(call.messages), len(call.body["messages"])) > MOST_MESSAGES:
         return PASS, TOO_MANY
     rule = find_rule(rules, call, headers)
@@ -168,7 +168,7 @@ def _treat(call: ChatRequest, rules: Sequence[CallRule], headers: Mapping[str, s
 
 
 def _headers_of(turn: KeptTurn) -> dict[str, str]:
-    """Return the headers that lead to what was recorded of a turn, with what it was done without."""
+    """Return the headers that lead to the record of a turn, with its degradations."""
     degraded = {DEGRADED: ", ".join(turn.degraded)} if turn.degraded else {}
     addresses = {RECEIPT: f"{turn.address}/receipt", PAGE: f"{turn.address}/page"}
     return {**addresses, ALIGNMENT: turn.decision.code, **degraded}
@@ -188,7 +188,7 @@ def _path_below(request: Request) -> str:
 
 
 def _wait_outside(request: Request) -> None:
-    """Give the place among the requests that are worked on back: the model server works now."""
+    """Release the place among the running requests, because the model server works now."""
     wait_outside = getattr(request.state, "wait_outside", None)
     if wait_outside is not None:
         wait_outside()

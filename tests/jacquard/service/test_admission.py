@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from jacquard.config.service import ServiceLimits
-from jacquard.service.access.admission import Admission, Asked, TooManyRequestsError
+from jacquard.service.access.admission import Admission, AdmissionRequest, TooManyRequestsError
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_sessions_take_turns():
     async with anyio.create_task_group() as tasks:
         crowd = Crowd(Admission(limits(at_once=1)), tasks)
         for name, session in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")):
-            await crowd.come(name, Asked("t", session))
+            await crowd.come(name, AdmissionRequest("t", session))
         await crowd.end("a1", "a2", "b1", "c1", "a3", "b2")
     assert crowd.entered == ["a1", "a2", "b1", "c1", "a3", "b2"]
     assert (crowd.admission.running, crowd.admission.waiting) == (0, 0)
@@ -50,7 +50,7 @@ async def test_sessions_take_turns():
 
 async def test_long_requests_leave_places_to_short_ones():
     admission = Admission(limits(at_once=3, long_at_once=1, long_seconds=0.01))
-    long = [Asked("t", f"long{number}", "import") for number in range(3)]
+    long = [AdmissionRequest("t", f"long{number}", "import") for number in range(3)]
     for each in long:
         async with admission.admit(each):
             # Longer than `long_seconds`: it is long the next time.
@@ -60,9 +60,9 @@ async def test_long_requests_leave_places_to_short_ones():
         for number, each in enumerate(long):
             await crowd.come(f"long{number}", each)
         assert (crowd.entered, admission.long_running) == (["long0"], 1)
-        await crowd.come("short0", Asked("t", "s0", "turns"))
-        await crowd.come("short1", Asked("t", "s1", "turns"))
-        await crowd.come("short2", Asked("t", "s2", "turns"))
+        await crowd.come("short0", AdmissionRequest("t", "s0", "turns"))
+        await crowd.come("short1", AdmissionRequest("t", "s1", "turns"))
+        await crowd.come("short2", AdmissionRequest("t", "s2", "turns"))
         assert crowd.entered == ["long0", "short0", "short1"]
         await crowd.end("short0")
         # While a long one is worked on short ones go first; else the long one that waits longest.
@@ -77,13 +77,13 @@ async def test_a_request_that_is_cancelled_while_it_waits_loses_no_place():
     admission = Admission(limits(at_once=1))
     async with anyio.create_task_group() as tasks:
         crowd = Crowd(admission, tasks)
-        await crowd.come("one", Asked("t", "one"))
+        await crowd.come("one", AdmissionRequest("t", "one"))
         with anyio.move_on_after(0.01):
-            async with admission.admit(Asked("t", "two")):
+            async with admission.admit(AdmissionRequest("t", "two")):
                 pytest.fail("there was no place")
         assert admission.waiting == 0
         await crowd.end("one")
-    async with admission.admit(Asked("t", "three")):
+    async with admission.admit(AdmissionRequest("t", "three")):
         assert admission.running == 1
 
 
@@ -91,11 +91,11 @@ async def test_a_request_whose_turn_comes_as_it_is_cancelled_gives_its_place_bac
     admission = Admission(limits(at_once=1))
     async with anyio.create_task_group() as tasks:
         crowd = Crowd(admission, tasks)
-        await crowd.come("one", Asked("t", "one"))
+        await crowd.come("one", AdmissionRequest("t", "one"))
         async with anyio.create_task_group() as others:
 
             async def wait():
-                async with admission.admit(Asked("t", "two")):
+                async with admission.admit(AdmissionRequest("t", "two")):
                     pytest.fail("it was cancelled")
 
             others.start_soon(wait)
@@ -109,9 +109,9 @@ async def test_more_than_may_wait_are_refused():
     admission = Admission(limits(at_once=1, waiting=1))
     async with anyio.create_task_group() as tasks:
         crowd = Crowd(admission, tasks)
-        await crowd.come("one", Asked("t", "one"))
-        await crowd.come("two", Asked("t", "two"))
+        await crowd.come("one", AdmissionRequest("t", "one"))
+        await crowd.come("two", AdmissionRequest("t", "two"))
         with pytest.raises(TooManyRequestsError, match="more requests than"):
-            async with admission.admit(Asked("t", "three")):
+            async with admission.admit(AdmissionRequest("t", "three")):
                 pytest.fail("there was no place")
         await crowd.end("one", "two")

@@ -1,1 +1,1 @@
-"""What the service can do: one module for each kind of operations."""
+"""Operations of the service, one module for each kind."""

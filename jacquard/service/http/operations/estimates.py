@@ -1,4 +1,4 @@
-"""Operations on tokens: what messages cost."""
+"""Operations on tokens: the cost of messages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class EstimateRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimateAnswer:
-    """What messages cost in tokens."""
+    """Cost of messages in tokens."""
 
     tokens: int
 
 
 async def estimate(call: Call) -> EstimateAnswer:
-    """Count tokens; ConfigError for a content that cannot be counted."""
+    """Count tokens; raises ConfigError for a content that cannot be counted."""
     sent = call.read(EstimateRequest)
     if any(not isinstance(each.get("content", ""), str | list) for each in sent.messages):
         raise ConfigError("A message has a content that is neither text nor a list of parts.")

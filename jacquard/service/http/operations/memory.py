@@ -1,4 +1,4 @@
-"""Operations on what is remembered: evidence of a session, facts about users, worlds with their lore, and erasure."""
+"""Operations on memory: evidence of a session, facts about users, worlds with their lore, and erasure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mnemosyne.world.pack_json import PACK_FORMAT, pack_to_json, with_own_digest
 
 MOST_LISTED = 200
 MOST_FAULTS = 50
-"""So many faults of a pack are looked for: each may be compared with many names."""
+"""Maximum number of reported faults of a pack, because each may be compared with many names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +76,7 @@ class WorldDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldRequest:
-    """A `WorldDocument` of which all faults are named, not the first."""
+    """A `WorldDocument` whose faults are all reported, not only the first."""
 
     pack: dict[str, Any]
     format: int = PACK_FORMAT
@@ -92,7 +92,7 @@ class LorePage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureRequest:
-    """What to erase: one of a user, a session, evidence of a session. With `dry_run` nothing is changed."""
+    """Target of an erasure: one of a user, a session, evidence of a session. With `dry_run` nothing is changed."""
 
     user_id: str | None = None
     session_id: str | None = None
@@ -103,11 +103,11 @@ class ErasureRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureAnswer:
-    """What an erasure removed, or would remove (`dry_run`), without any of its text.
+    """Data that an erasure removed, or would remove (`dry_run`), without any of its text.
 
-    `counts` are what was removed, by kind: empty if nothing was there. `done` is true if everything is gone and a search has proved
-    it; `remains` are rows and files in which a text is left, `faults` what could not be erased, `mentions` rows of others that have
-    the id as a word, `not_covered` what an erasure leaves by its rule.
+    `counts` are the removed items by kind: empty if nothing was there. `done` is true if everything is gone and a search has
+    proved it; `remains` are rows and files that still contain a text, `faults` items that could not be erased, `mentions` rows
+    of others that contain the id as a word, `not_covered` the data that an erasure leaves by its rules.
     """
 
     dry_run: bool
@@ -169,7 +169,7 @@ async def remember(call: Call) -> tuple[UserFact, ...]:
 
 
 async def list_facts(call: Call) -> tuple[UserFact, ...]:
-    """List facts about a user; ConfigError for a time without a zone."""
+    """List facts about a user; raises ConfigError for a time without a zone."""
     text = call.query["at"]
     try:
         at = None if text is None else parse_time(text)
@@ -228,7 +228,7 @@ async def list_lore(call: Call) -> LorePage:
 
 
 async def erase(call: Call) -> ErasureAnswer:
-    """Erase, or say what would be erased; ConfigError for a request that names nothing or too much."""
+    """Erase, or say what would be erased; raises ConfigError for a request that names nothing or too much."""
     sent = call.read(ErasureRequest)
     subjects = (
         sent.user_id is not None,

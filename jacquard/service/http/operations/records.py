@@ -1,4 +1,4 @@
-"""Operations that read what was recorded of a turn: its prompt, its receipt, its page, and a replay of it."""
+"""Operations that read the record of a turn: its prompt, its receipt, its page, and a replay of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReceiptAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayAnswer:
-    """A replay of a prompt from its record: `differences` are sentences; there are none where the same bytes came out."""
+    """A replay of a prompt from its record: `differences` are sentences; there are none if the same bytes came out."""
 
     turn_id: str
     differences: tuple[str, ...]
@@ -102,7 +102,7 @@ async def explain(call: Call) -> tuple[Origin, ...]:
     """Trace a text of a prompt to its source; ConfigError without a text."""
     text = call.query["text"]
     if not text:
-        raise ConfigError("text is empty; give words that stand in the prompt.")
+        raise ConfigError("text is empty; give words of the prompt.")
     record, turn = await _load(call)
     return tuple(await to_thread.run_sync(lambda: find_origins(turn, text, read_snapshot(record))))
 

@@ -1,4 +1,4 @@
-"""Operations on what a session has beside its messages: state, tasks, summaries and memory made of it."""
+"""Operations on a session's other data: state, tasks, summaries and memory made of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BranchRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidateRequest:
-    """The branch to turn into memory; `chapter_ends` where a chapter ends with its head."""
+    """Branch to consolidate; `chapter_ends`: a chapter ends with its head."""
 
     branch_id: str | None = None
     chapter_ends: bool = False
@@ -60,7 +60,7 @@ async def summarize(call: Call) -> Summary | None:
 
 
 async def consolidate(call: Call) -> ConsolidationResult:
-    """Turn what was played into memory."""
+    """Make memory from the turns of a branch."""
     sent = call.read(ConsolidateRequest)
     done = await call.runtime.engine.consolidate(
         call.session_id, branch_id=sent.branch_id, chapter_ends=sent.chapter_ends

@@ -1,4 +1,4 @@
-"""Operations on the turns of a session: prepared, answered, and what was done in between."""
+"""Operations on the turns of a session: prepare, answer, and record events in between."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ SentChatMessage = str | dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
-    """The input of a turn. `config` are settings for this turn alone, nested as in the settings file, over those of the service.
-    `dry_run`: the turn is only looked at, and nothing is written.
+    """Input of a turn. `config` overrides the service's settings for this turn, nested as in the settings file.
+
+    With `dry_run` nothing is written.
     """
 
     message: SentChatMessage
@@ -97,7 +98,7 @@ class FinalizeRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AbortRequest:
-    """A reply whose chunks are to be forgotten."""
+    """Reply whose chunks are to be dropped."""
 
     turn_id: str | None = None
     message_id: str = ""
@@ -105,7 +106,7 @@ class AbortRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AbortAnswer:
-    """How many chunks were forgotten."""
+    """Number of chunks that were dropped."""
 
     chunks: int
 
@@ -130,7 +131,7 @@ class UsageRequest:
 
 
 async def prepare(call: Call) -> PreparedTurn:
-    """Prepare a turn and return it as it is."""
+    """Prepare a turn and return it unchanged."""
     sent = call.read(TurnRequest)
     turn_id = sent.turn_id or id_from_key(call, "turn")
     if turn_id is not None:
@@ -154,8 +155,8 @@ def is_dry_run(call: Call) -> bool:
 
 
 async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:
-    """Return a turn for the caller. TurnNotFoundError if it is not of the viewer of the token: a turn that is there already is
-    answered from its record, whoever it was made for.
+    """Return a turn for the caller. Raises TurnNotFoundError if it is not of the viewer of the token: a turn that is there
+    already is answered from its record, whoever it was made for.
     """
     await check_turn(call, turn.turn_id)
     return turn_for(call.principal, turn)
@@ -179,7 +180,7 @@ async def swipe(call: Call) -> bytes:
 
 
 async def retry(call: Call) -> bytes:
-    """Prepare the newest input again; ConfigError where a turn id is given."""
+    """Prepare the newest input again; raises ConfigError if a turn id is given."""
     sent = call.read(AgainRequest)
     if sent.turn_id is not None:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")

@@ -1,4 +1,4 @@
-"""Operations of the memory verbs: what is done to memory, state and lore by hand."""
+"""Operations of the memory verbs: manual changes of memory, state and lore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mnemosyne.schema.session import SessionHead
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchRequest:
-    """What to search for, and how many memories to return (1 to 100)."""
+    """Text to search for, and the number of memories to return (1 to 100)."""
 
     text: str
     limit: int = 10
@@ -41,7 +41,7 @@ class RememberRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryTextRequest:
-    """A new text for a memory; an empty one for `supersede` alone. With `dry_run` nothing is stored."""
+    """New text for a memory; only `supersede` accepts an empty one. With `dry_run` nothing is stored."""
 
     text: str = ""
     dry_run: bool = False
@@ -91,7 +91,7 @@ class LoreRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoreChange:
-    """What changes of an entry of lore (null: stays)."""
+    """Changes of a lore entry (null: unchanged)."""
 
     text: str | None = None
     title: str | None = None
@@ -122,7 +122,7 @@ async def edit(call: Call) -> MemoryEdit:
 
 
 async def supersede(call: Call) -> MemoryEdit:
-    """Say that a memory holds no longer."""
+    """Mark a memory as no longer true."""
     sent = call.read(MemoryTextRequest)
     return await verbs_for(call).supersede(call.session_id, call.ids["memory_id"], sent.text, dry_run=sent.dry_run)
 
