@@ -25,8 +25,8 @@ def check_host(host: str, named: Iterable[str]) -> None:
     name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
     if name.strip("[]").lower() not in LOOPBACK_HOSTS.union(each.lower() for each in named):
         sentence = (
-            "Only requests to localhost, 127.0.0.1 or a name in the setting service.hosts are accepted; add the name of this address "
-            "there."
+            "Only requests to localhost, 127.0.0.1 or a name in the setting service.hosts are accepted; add the name of this "
+            "address there."
         )
         raise Refusal(403, "unknown_host", sentence)
 
