@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,18 +42,18 @@ class ServiceProcess:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.fixture
-def start_service(tmp_path):
-    """Start services on `tmp_path / "store"` (unless told another), and end them with the test."""
+@contextmanager
+def starting_services(folder: Path):
+    """Give a function that starts services on the store in a folder, or on another, and end them."""
     started: list[ServiceProcess] = []
 
     def start(*options: str, store: str | None = None) -> ServiceProcess:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        log = tmp_path / f"log-{len(started)}.jsonl"
+        log = folder / f"log-{len(started)}.jsonl"
         command = [sys.executable, "-m", "jacquard", "operate", "serve", "--port", str(port)]
-        command += ["--store", store or str(tmp_path / "store"), "--embedder", "none", *options]
+        command += ["--store", store or str(folder / "store"), "--embedder", "none", *options]
         with log.open("wb") as file:
             process = subprocess.Popen(command, stderr=file, env=os.environ | PATIENT_LIMITS)
         service = ServiceProcess(address=f"http://127.0.0.1:{port}", process=process, log=log)
@@ -66,16 +67,35 @@ def start_service(tmp_path):
         assert process.poll() is None, log.read_text(encoding="utf-8")
         return service
 
-    yield start
-    for service in started:
-        if service.process.poll() is None:
-            service.process.kill()
-            service.process.wait()
+    try:
+        yield start
+    finally:
+        for service in started:
+            if service.process.poll() is None:
+                service.process.kill()
+                service.process.wait()
 
 
 @pytest.fixture
-def service_process(start_service):
-    """A service on the example world."""
-    service = start_service("--world", str(WORLD))
-    yield service.address
-    assert service.end() in (0, -15)
+def start_service(tmp_path):
+    """Start services on `tmp_path / "store"`, or on another, and end them with the test."""
+    with starting_services(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def service_process(tmp_path_factory):
+    """A service on the example world, for all tests of a module that do not end it."""
+    with starting_services(tmp_path_factory.mktemp("service")) as start:
+        service = start("--world", str(WORLD))
+        yield service
+        assert service.end() in (0, -15)
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory):
+    """A service of two processes, for all tests of a module that do not end it."""
+    with starting_services(tmp_path_factory.mktemp("workers")) as start:
+        service = start("--workers", "2")
+        yield service
+        assert service.end() in (0, -15)

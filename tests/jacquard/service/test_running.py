@@ -232,9 +232,8 @@ def test_workers_end_when_their_parent_is_killed(start_service):
     pytest.fail("the workers go on")
 
 
-def test_a_head_that_does_not_end_is_refused(start_service):
-    service = start_service()
-    with connect(service) as connection:
+def test_a_head_that_does_not_end_is_refused(service_process):
+    with connect(service_process) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         received = b""
         with suppress(ConnectionError):
@@ -243,12 +242,11 @@ def test_a_head_that_does_not_end_is_refused(start_service):
         with suppress(ConnectionError):
             received = connection.recv(1_000)
     assert received == b"" or received.startswith(b"HTTP/1.1 400")
-    assert httpx.get(f"{service.address}/healthz", timeout=PATIENCE_SECONDS).status_code == 200
+    assert httpx.get(f"{service_process.address}/healthz", timeout=PATIENCE_SECONDS).status_code == 200
 
 
-def test_a_header_cannot_be_split_by_an_id(start_service):
-    service = start_service()
-    with connect(service) as connection:
+def test_a_header_cannot_be_split_by_an_id(service_process):
+    with connect(service_process) as connection:
         request = (
             b"GET /api/v1/sessions/a%0d%0aSet-Cookie:%20x=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-ID: a%0d%0ab\r\n"
         )

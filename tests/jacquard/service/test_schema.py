@@ -36,7 +36,7 @@ def test_names_in_the_description_lead_to_schemas():
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
 def test_the_application_keeps_to_its_description(service_process, phase):
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml"), "run"]
-    command += [f"{service_process}/openapi.json", "--exclude-path-regex", "events$", "--phases", phase]
+    command += [f"{service_process.address}/openapi.json", "--exclude-path-regex", "events$", "--phases", phase]
     # A busy machine is no fault of the application.
     command += ["--request-timeout", "600", "--max-examples", "4", "--seed", "1", "--workers", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
