@@ -4,6 +4,11 @@ A template sees plain values. It cannot write, cannot reach anything else and ca
 is safe: text becomes a one-line YAML scalar and is XML-escaped; the filters `yaml`, `text` and `attr` print a block, prose or
 an attribute. Only text that this module escaped itself is printed unchanged. Templates come from the roots that were read at
 the start; no name leads out of them. It must not import a stream, a planner or a store.
+
+Filters and tests have limits and give the same result on every machine; `language` names those adopted from Jinja2. Its other
+filters are not offered, because they format or repeat text without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`,
+`slice`), print values without a text form (`pprint`, `tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random
+(`random`).
 """
 
 from __future__ import annotations
@@ -33,15 +38,16 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
 
 from jacquard.core.errors import TemplateError
+from jacquard.core.quests import drop_usual_values, is_scalar, read_plain_value
 from jacquard.templating.counting import COUNTING_FILTERS, count_work, find_refused_parts
 from jacquard.templating.files import TemplateFile
-from jacquard.templating.filters import build_filters, build_tests
-from jacquard.templating.language import LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
+from jacquard.templating.language import BUILTIN_FILTERS, LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
 from jacquard.templating.limits import (
     CALL_STEPS,
     OUTPUT_LIMIT_CHARS,
     LimitError,
     bounded_range,
+    check_digits,
     check_number,
     check_power,
     check_size,
@@ -57,13 +63,108 @@ from jacquard.templating.output_escaping import (
     finalize_prompt,
     finalize_reply,
     join_texts,
+    replace_text,
     show_attribute,
     show_limits,
     show_text,
     show_yaml,
     strip_mark,
+    sum_numbers,
+    wrap_function,
 )
 from jacquard.templating.syntax import Node, Syntax, locate_tokens
+
+_OF_TEXT = frozenset({"capitalize", "lower", "string", "title", "trim", "truncate", "upper"})
+_COMPARING = frozenset({"groupby", "max", "min", "sort", "unique"})
+
+Function = Callable[..., Any]
+
+
+def build_filters(engine: Mapping[str, Function]) -> dict[str, Function]:
+    """Return the filters of every template by name; `engine` are the filters of the template engine."""
+    own: dict[str, Function] = {
+        "brief": drop_usual_values,
+        "join": join_texts,
+        "replace": replace_text,
+        "sum": sum_numbers,
+        "value": read_plain_value,
+    }
+    return {**{name: _filter(name, engine[name]) for name in BUILTIN_FILTERS}, **own}
+
+
+def build_tests(engine: Mapping[str, Function]) -> dict[str, Function]:
+    """Return the tests of every template by name (after `is`); `engine` are the tests of the template engine."""
+    tests = {name: wrap_function(test) for name, test in engine.items()}
+    tests |= {name: wrap_function(_require_text(engine[name])) for name in ("lower", "upper")}
+    return {**tests, "sameas": wrap_function(_is_same)}
+
+
+def _filter(name: str, function: Function) -> Function:
+    if name in _OF_TEXT:
+        function = _require_text(function)
+    if name in _CHECKS:
+        function = _add_check(function, _CHECKS[name])
+    return wrap_function(function, compares=name in _COMPARING)
+
+
+def _require_text(function: Function) -> Function:
+    """Wrap a function so that it refuses values whose only text form is their address in memory."""
+    own = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        _check_plain(args[own])
+        return function(*args, **kwargs)
+
+    return run
+
+
+def _add_check(function: Function, check: Function) -> Function:
+    @functools.wraps(function)
+    def run(value: Any, *args: Any, **kwargs: Any) -> Any:
+        check(*args, **kwargs)
+        result = function(value, *args, **kwargs)
+        if not isinstance(value, int):
+            check_number(result)
+        return result
+
+    return run
+
+
+def _check_nothing(*_args: Any, **_kwargs: Any) -> None:
+    """Accept all arguments; the result is checked in any case."""
+
+
+def _check_round(precision: Any = 0, method: Any = "common") -> None:
+    check_digits(precision)
+
+
+def _check_trim(chars: Any = None) -> None:
+    check_stripped(chars)
+
+
+_CHECKS: Mapping[str, Function] = {"int": _check_nothing, "round": _check_round, "trim": _check_trim}
+
+
+def _check_plain(value: Any) -> None:
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Mapping):
+            stack += [*node, *node.values()]
+        elif isinstance(node, list | tuple):
+            stack += node
+        elif not (is_scalar(node) or isinstance(node, range)):
+            str(node)  # An undefined value raises here and names itself.
+            raise PrintError(f"a {type(node).__name__} has no text that is the same each time; print a value of it")
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Test `sameas`: leaves are the same if they have the same type and are equal; other values only if they are identical."""
+    if is_scalar(value):
+        return type(value) is type(other) and bool(value == other)
+    return value is other
+
 
 _OPEN_OBJECTS = (LoopContext, Cycler, Joiner, Namespace, TemplateReference, BlockReference)
 _STRIPPING = frozenset({"lstrip", "rstrip", "strip"})

@@ -20,7 +20,7 @@ from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import extract_summary
-from jacquard.memory.summarize.prompts import read_summary, shorten_summary, summary_prompt
+from jacquard.memory.summarize.model import read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.sentences import split_sentences
 from jacquard.memory.threads import KINDS, find_keeping, find_threads
 from jacquard.pipeline.curation.selection_parser import parse_selection

@@ -14,7 +14,7 @@ from forest_parts import WORLD, window
 from jacquard import ConversationTurn, PlanRequest, SelectionRequest, SummaryRequest, TemplateError
 from jacquard.adapters.prompts.templates import find_language, find_text_language, parse_template, render_prompt
 from jacquard.memory.consolidate.prompts import macro_request, turns_request
-from jacquard.memory.summarize.prompts import summary_prompt
+from jacquard.memory.summarize.model import summary_prompt
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
 from jacquard.pipeline.planning.model import plan_prompt
 

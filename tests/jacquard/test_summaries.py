@@ -30,7 +30,7 @@ from jacquard import (
     SummaryRequest,
     open_runtime,
 )
-from jacquard.memory.summarize.prompts import clean_answer, read_summary, shorten_summary, summary_prompt
+from jacquard.memory.summarize.model import clean_answer, read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.span import find_due_depth, history_of, read_own_coverage
 from jacquard.testing.summarizer import SummarizerContract
 from mnemosyne import (

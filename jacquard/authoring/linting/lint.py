@@ -5,29 +5,133 @@ This module joins the rules in the other modules of this folder. It reads files,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jacquard.authoring.findings import Finding, FindingSeverity, finding, finding_to_json, sort_findings
-from jacquard.authoring.linting.expressions import words_of
+from jacquard.authoring.linting.expressions import path_of, words_of
 from jacquard.authoring.linting.links import Library, Link, read_library
 from jacquard.authoring.linting.markup import MarkupReader
 from jacquard.authoring.linting.names import NameReader
-from jacquard.authoring.linting.places import Places
-from jacquard.authoring.linting.prefix import CACHE_LAYOUT, find_volatile_reads, is_before_history
-from jacquard.authoring.linting.shapes import ANY, VariableShape, build_variable_shapes
+from jacquard.authoring.linting.shapes import ANY, TURNING, VariableShape, build_variable_shapes
 from jacquard.authoring.target import LAYOUTS, PROFILES, TemplateTarget
-from jacquard.core.blocks import SkeinTemplate
+from jacquard.core.blocks import Position, SkeinTemplate
 from jacquard.core.errors import ConfigError, LayoutError, TemplateError
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateFile, TemplateRoot, template_ids
 from jacquard.templating.layouts import find_layout_ids, load_layout
-from jacquard.templating.manifest import MANIFEST
+from jacquard.templating.manifest import MANIFEST, BlockSpec
 from jacquard.templating.profiles import load_profile
-from jacquard.templating.syntax import Node
+from jacquard.templating.syntax import Node, Syntax, Token
 from mnemosyne.schema.world import WorldPack
+
+CACHE_LAYOUT = "cache_first"
+_BEFORE = (Position.SYSTEM, Position.BEFORE_HISTORY)
+
+
+def is_before_history(slot: str, layout: SkeinTemplate) -> bool:
+    """Return whether a layout puts a slot into the stable prefix."""
+    return next((rule.position in _BEFORE for rule in layout.rules if rule.slot == slot), True)
+
+
+def find_volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Node, str]]:
+    """Yield (file name, node, variable) for the first place in each file at which a block uses a value that changes each turn.
+
+    A test for existence (`{% if status %}`) does not count, because its result stays the same for most turns.
+    """
+    overridden: frozenset[str] = frozenset()
+    reported: set[tuple[str, str]] = set()
+    for name in (spec.name, *library.parents(spec.name)):
+        for part in (name, *_parts(library, name)):
+            syntax = library.syntaxes.get(part)
+            if syntax is None or part in library.isolated:
+                continue
+            own = _collect_bound_names(syntax.root) | library.handed.get(part, frozenset())
+            for node, root in _reads(syntax.root, overridden):
+                if root not in own and (part, root) not in reported:
+                    reported.add((part, root))
+                    yield part, node, root
+        overridden |= _find_replaced_blocks(library, name)
+
+
+def _collect_bound_names(root: Node) -> frozenset[str]:
+    """Return the names that a template assigns itself."""
+    return frozenset(each.text("name") for each in root.find("Name") if each.get("ctx") in ("store", "param"))
+
+
+def _parts(library: Library, name: str) -> tuple[str, ...]:
+    """Return the templates that a template includes or imports, directly or not."""
+    direct = [link.name for link in library.links.get(name, ()) if link.kind != "Extends" and link.name is not None]
+    return tuple(dict.fromkeys(part for one in direct for part in library.reach(one)))
+
+
+def _find_replaced_blocks(library: Library, name: str) -> frozenset[str]:
+    """Return the blocks of a template that replace their parent's, without `super()`."""
+    syntax = library.syntaxes.get(name)
+    if syntax is None:
+        return frozenset()
+    whole = (each for each in syntax.root.find("Block") if not any(n.get("name") == "super" for n in each.find("Name")))
+    return frozenset(each.text("name") for each in whole)
+
+
+def _reads(node: Node, without: frozenset[str]) -> Iterator[tuple[Node, str]]:
+    if node.kind == "Block" and node.text("name") in without:
+        return
+    if node.kind in ("If", "CondExpr"):
+        yield from _iterate_tests(node.node("test"), without)
+        for child in node.children():
+            if child is not node.get("test"):
+                yield from _reads(child, without)
+        return
+    if node.kind == "Name" and node.get("ctx") == "load" and node.text("name") in TURNING:
+        yield node, node.text("name")
+        return
+    for child in node.children():
+        yield from _reads(child, without)
+
+
+def _iterate_tests(test: Node, without: frozenset[str]) -> Iterator[tuple[Node, str]]:
+    if test.kind in ("And", "Or"):
+        yield from _iterate_tests(test.node("left"), without)
+        yield from _iterate_tests(test.node("right"), without)
+    elif test.kind == "Not":
+        yield from _iterate_tests(test.node("node"), without)
+    elif test.kind != "Name" or path_of(test) is None:
+        yield from _reads(test, without)
+
+
+class Places:
+    """Finds the words of an expression in its line; a repeated search for the same words finds their next place."""
+
+    def __init__(self, syntax: Syntax) -> None:
+        self._lines: dict[int, list[Token]] = {}
+        self._asked: dict[tuple[int, tuple[str, ...]], int] = {}
+        for token in syntax.tokens:
+            if token.kind not in ("whitespace", "data", "comment"):
+                self._lines.setdefault(token.line, []).append(token)
+
+    def column(self, line: int, words: Sequence[str]) -> int | None:
+        """Return the 1-based column at which these words begin in a line, or None if the line does not have them."""
+        if not words:
+            return None
+        key = (line, tuple(words))
+        starts = self._find_starts(self._lines.get(line, []), words)
+        if not starts:
+            return self.column(line, words[-1:]) if len(words) > 1 else None
+        place = self._asked.get(key, 0)
+        self._asked[key] = place + 1
+        return starts[min(place, len(starts) - 1)]
+
+    def _find_starts(self, tokens: Sequence[Token], words: Sequence[str]) -> list[int]:
+        found = []
+        for at in range(len(tokens) - len(words) + 1):
+            before = tokens[at - 1].value if at else ""
+            named = words[0].isidentifier() and before in (".", "|")
+            if not named and [token.value for token in tokens[at : at + len(words)]] == list(words):
+                found.append(tokens[at].column)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

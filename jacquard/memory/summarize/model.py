@@ -1,25 +1,162 @@
 """Summarizes with a small model; calls it again if the answer is too long, cut off, or lost too much.
 
-It must not import a model.
+All summarized text is escaped and marked as data. The answer is untrusted: it is bounded, unescaped, stripped of thoughts and
+fences, and refused if it is empty or so short that it must have lost content of the previous summary. It must not import a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jacquard.adapters.prompts.templates import warm_prompts
+from filament import escape_attribute, escape_text, unescape
+from jacquard.adapters.prompts.templates import render_prompt, warm_prompts, words_per_token
 from jacquard.core.errors import ModelError, SummarizerError
+from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.model_calls import Call
-from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, SummaryRequest, SummaryText
-from jacquard.memory.summarize.prompts import (
-    ANSWER_CHARS,
-    clean_answer,
-    is_too_long,
-    read_summary,
-    shorten_summary,
-    summary_prompt,
+from jacquard.core.protocols import (
+    ConversationTurn,
+    LlmAdapter,
+    LlmRequest,
+    LlmResponse,
+    MessagePart,
+    SummaryRequest,
+    SummaryText,
 )
+from jacquard.pipeline.truncation import keep_last_sentences
+
+LINE_CHARS = 4000
+ANSWER_CHARS = 20_000
+SHRUNKEN = 0.65
+"""A new summary shorter than this share of the previous one, or of the limit, is refused."""
+
+SHRUNKEN_WITH_ROOM = 0.9
+"""The same share if the previous summary takes less than ROOMY of the limit, because nothing needs to be shortened yet."""
+
+ROOMY = 0.7
+
+KEPT_TOKENS = 60
+"""Summaries below this length may shrink."""
+
+MAY_GO = 0.2
+"""Share of the previous summary's names and numbers that may go if it is so long that it must be shortened."""
+
+NAMED_LOST = 5
+
+LONGER = 1.25
+"""An answer may exceed its limit by this factor before sentences are cut from it."""
+
+_WRAPPED = re.compile(r"\A<(summary|new_summary|summary_so_far)>(.*?)(?:</\1>)?\Z", re.DOTALL)
+_LABEL = re.compile(
+    r"\A(?:\*\*)?(?:(?:new |updated )?summary(?: so far)?|(?:新的?|更新后的?)?(?:摘要|前情提要|前情摘要))(?:\*\*)?\s*[:：]\s*",
+    re.I,
+)
+_ENDS = re.compile(r"[.!?…。！？;；:：\"'”’」』»）)\]*>]\Z")
+_ENDED = re.compile(r"[.!?][\"'”’)»]?\s+\S|[。！？…][」』”’）]?\S")
+_NUMBER = re.compile(r"\d+[.,:]?\d+")
+_BRACKETS = re.compile(r"\[[^\]]*\]")
+_BLANK = re.compile(r"\n{3,}")
+_CUT_MARK = re.compile(r"\[…\]?")
+_BLANKS = re.compile(r"[ \t]{2,}")
+
+
+def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessagePart, ...]:
+    """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user.
+
+    `refused` is an earlier answer to the same request that could not be used.
+    """
+    so_far = without_cut_marks(request.previous)
+    background = f"<who_is_who>\n{escape_text(request.background)}\n</who_is_who>\n" if request.background else ""
+    previous = f"<summary_so_far>\n{escape_text(so_far)}\n</summary_so_far>\n" if so_far else ""
+    again = {"refused": escape_text(refused)} if refused else {}
+    return render_prompt(
+        "summary_again" if refused else "summary",
+        request.locale,
+        words=int(request.limit_tokens * words_per_token(request.locale)),
+        summary_so_far=background + previous,
+        turns=render_conversation(request.turns),
+        **again,
+    )
+
+
+def render_conversation(turns: Sequence[ConversationTurn]) -> str:
+    """Return turns as data: each in an element with its id, every line after its speaker."""
+    return "\n".join(
+        "\n".join(
+            [
+                f'<turn id="{escape_attribute(turn.turn_id)}">',
+                *(f"{escape_text(speaker)}: {escape_text(_clip_line(text))}" for speaker, text in turn.lines),
+                *(f"<changes>{escape_text('; '.join(turn.changes))}</changes>" for _ in turn.changes[:1]),
+                "</turn>",
+            ]
+        )
+        for turn in turns
+    )
+
+
+def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
+    """Return the summary in an answer, however long.
+
+    Raises SummarizerError if it is empty, has shrunk too far, ends in the middle of a sentence, or lacks names or numbers of
+    the previous one.
+    """
+    text = clean_answer(answer)
+    if not text:
+        raise SummarizerError("The model's summary is empty.")
+    before, now = count(request.previous), count(text)
+    share = SHRUNKEN_WITH_ROOM if before < request.limit_tokens * ROOMY else SHRUNKEN
+    if before >= KEPT_TOKENS and now < min(before, request.limit_tokens) * share:
+        raise SummarizerError(f"The model's summary shrank from {before} to {now} tokens; the old one stays.")
+    if _ENDED.search(text) and not _ENDS.search(text):
+        raise SummarizerError("The model's summary ends in the middle of a sentence; the old one stays.")
+    lost = find_lost(request, text)
+    if len(lost) > (0 if before < request.limit_tokens * ROOMY else len(_kept_words(request)) * MAY_GO):
+        raise SummarizerError(f"The model's summary lost {', '.join(lost[:NAMED_LOST])}; the old one stays.")
+    return text
+
+
+def find_lost(request: SummaryRequest, text: str) -> list[str]:
+    """Return the names and numbers of the previous summary that another one lacks."""
+    return [word for word in _kept_words(request) if word not in text]
+
+
+def _kept_words(request: SummaryRequest) -> list[str]:
+    """Return the names of the world and the numbers in the previous summary; if one name is part of another, the shorter."""
+    names = [name for name in request.names if len(name) > 1 and name in request.previous]
+    shortest = [name for name in names if not any(other != name and other in name for other in names)]
+    return list(dict.fromkeys((*shortest, *_NUMBER.findall(_BRACKETS.sub("", request.previous)))))
+
+
+def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bool:
+    """Return whether a summary exceeds its limit so far that it must be cut."""
+    return count(text) > limit_tokens * LONGER
+
+
+def shorten_summary(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
+    """Return a summary without its oldest sentences if it is too long, and the number of omitted sentences."""
+    return keep_last_sentences(text, limit_tokens, count) if is_too_long(text, limit_tokens, count) else (text, 0)
+
+
+def clean_answer(answer: str) -> str:
+    """Return the text of a model's answer, unescaped and without thoughts, fences, labels, blank lines and cut marks."""
+    text = strip_thoughts(answer[:ANSWER_CHARS]).strip()
+    fenced = read_fence(text, own_line=True)
+    text = text if fenced is None else fenced
+    if (found := _WRAPPED.match(text)) is not None:
+        text = found.group(2).strip()
+    text = _BLANK.sub("\n\n", _LABEL.sub("", text, count=1))
+    return without_cut_marks(unescape(text))
+
+
+def without_cut_marks(text: str) -> str:
+    """Return a summary without its cut marks, which would be read as part of the story."""
+    return _BLANKS.sub(" ", _CUT_MARK.sub("", text)).strip() if "[…" in text else text.strip()
+
+
+def _clip_line(text: str) -> str:
+    return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
+
 
 _CUT_OFF = frozenset({"length", "max_tokens"})
 

@@ -1,18 +1,158 @@
 """Local folders of Qdrant, the store that mem0 has by default: the payloads of their points, read without Qdrant.
 
-A point is stored as a pickle, which may hold calls of any function. It is never loaded: `plain_pickle` reads its data alone.
+A point is stored as a pickle, which may hold calls of any function. It is never loaded, because that runs what its
+author wrote. Of its instructions only those that build texts, numbers, lists, mappings and plain objects have an effect: an object
+is the mapping of its fields, a call makes the pickle unreadable, nothing is imported and no class is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import pickletools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
+from mnemosyne.core.plain_values import complete_characters, plain_faults
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.databases import open_database
-from mnemosyne.formats.memories.plain_pickle import read_plain_pickle
+
+MOST_PICKLE_BYTES = 16_000_000
+_MARK = object()
+_VALUES = frozenset(
+    {
+        "BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "UNICODE", "SHORT_BINUNICODE",
+        "BINUNICODE", "BINUNICODE8",
+    }
+)  # fmt: skip
+"""Instructions that push their argument."""
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": list,
+    "EMPTY_DICT": dict,
+    "EMPTY_SET": list,
+}
+_GETS = frozenset({"BINGET", "LONG_BINGET", "GET"})
+_MOST_REPEATED = 8
+_NOTHING = frozenset({"PROTO", "FRAME"})
+
+
+class _Class:
+    """A class that a pickle names; it is never looked up."""
+
+
+def read_plain_pickle(data: bytes) -> Any:
+    """Return the value of a pickle as a tree that can be stored: tuples and sets as lists, an object as its fields.
+
+    ValueError for a pickle that is damaged, too large, calls anything, repeats much, or holds values that are not plain.
+    """
+    if len(data) > MOST_PICKLE_BYTES:
+        raise ValueError(f"has more than {MOST_PICKLE_BYTES:,} bytes")
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    repeated = 0
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name == "STOP":
+                break
+            _step(opcode.name, argument, stack, memo)
+            if opcode.name in _GETS:
+                repeated += _size_of(stack[-1])
+                if repeated > _MOST_REPEATED * len(data):
+                    raise ValueError("repeats its values too often")
+        value = stack.pop()
+    except (IndexError, KeyError, TypeError, AttributeError, UnicodeError, OverflowError) as error:
+        raise ValueError(f"is damaged ({error})") from error
+    fields = value.get("__dict__", value) if isinstance(value, dict) else value
+    if isinstance(fields, dict):
+        fields = {name: each for name, each in fields.items() if name != "vector"}
+    fields = complete_characters(fields)
+    for path, reason in plain_faults(fields):
+        raise ValueError(f"{'.'.join(map(str, path))} {reason}")
+    return fields
+
+
+def _step(name: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:
+    """Carry out one instruction; ValueError for one that builds no data."""
+    if name in _VALUES:
+        stack.append(argument)
+    elif name in _CONSTANTS:
+        stack.append(_CONSTANTS[name]())
+    elif name == "MARK":
+        stack.append(_MARK)
+    elif name == "MEMOIZE":
+        memo[len(memo)] = stack[-1]
+    elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
+        memo[argument] = stack[-1]
+    elif name in _GETS:
+        stack.append(memo[argument])
+    elif name in ("STACK_GLOBAL", "GLOBAL"):
+        if name == "STACK_GLOBAL":
+            del stack[-2:]
+        stack.append(_Class())
+    elif name == "NEWOBJ":
+        _expect(stack.pop(), list)
+        _expect(stack.pop(), _Class)
+        stack.append({})
+    elif name == "BUILD":
+        state = stack.pop()
+        _expect(stack[-1], dict)
+        stack[-1].update(state)
+    elif name not in _NOTHING:
+        _gather(name, stack)
+
+
+def _gather(name: str, stack: list[Any]) -> None:
+    """Carry out an instruction that puts values into a collection."""
+    if name == "APPEND":
+        item = stack.pop()
+        _expect(stack[-1], list).append(item)
+    elif name == "SETITEM":
+        item, key = stack.pop(), stack.pop()
+        _expect(stack[-1], dict)[key] = item
+    elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
+        count = int(name[-1])
+        items = stack[-count:]
+        del stack[-count:]
+        stack.append(items)
+    elif name in ("APPENDS", "ADDITEMS"):
+        items = _since_mark(stack)
+        _expect(stack[-1], list).extend(items)
+    elif name == "SETITEMS":
+        items = _since_mark(stack)
+        _expect(stack[-1], dict).update(zip(items[::2], items[1::2], strict=True))
+    elif name in ("TUPLE", "LIST", "FROZENSET"):
+        stack.append(_since_mark(stack))
+    elif name == "DICT":
+        items = _since_mark(stack)
+        stack.append(dict(zip(items[::2], items[1::2], strict=True)))
+    else:
+        raise ValueError(f"does {name}, which builds no data")
+
+
+def _size_of(value: Any) -> int:
+    """Return how much a value says that is there once more; ValueError for a collection, which may hold itself."""
+    if isinstance(value, list | dict):
+        raise ValueError("has a collection in two places")
+    return len(value) if isinstance(value, str) else 8
+
+
+def _since_mark(stack: list[Any]) -> list[Any]:
+    items = []
+    while (item := stack.pop()) is not _MARK:
+        items.append(item)
+    items.reverse()
+    return items
+
+
+def _expect(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError("is damaged (an instruction has values of another type)")
+    return value
+
 
 COLLECTIONS = "collection"
 _POINTS = "points"

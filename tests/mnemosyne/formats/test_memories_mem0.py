@@ -12,7 +12,7 @@ from memory_files import HISTORY, database, pickled, pickled_point, qdrant_folde
 
 from mnemosyne import CorpusError, Fate
 from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
-from mnemosyne.formats.memories.plain_pickle import read_plain_pickle
+from mnemosyne.formats.memories.qdrant import read_plain_pickle
 
 TEA = {
     "id": "m1",
