@@ -11,10 +11,11 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit full attack fuzz bench costs test-frameworks acceptance clean
+.PHONY: help demo test check lint types contracts unit test-core test-satellites full attack fuzz bench costs test-frameworks acceptance clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
+	@echo "make test-core, make test-satellites   the tests of the core, and those of its satellites (service, formats, snapshots, frameworks)"
 	@echo "make full     every test, long forms too: kills, fuzz, 10,000 texts"
 	@echo "make attack   the long forms of what an attacker may try (ATTACK='texts --minutes 60'; without a name, they are listed)"
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
@@ -68,11 +69,21 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal
+# Satellites (CONTRIBUTING, "Where things are") and the packages that measure; the core's tests are all others.
+SATELLITE_TESTS := tests/jacquard/service tests/jacquard/integrations tests/mnemosyne/formats tests/mnemosyne/snapshots tests/evals \
+  tests/benchmarks $(addprefix tests/attack/test_,hosts.py loop_of_answers.py loop_of_bodies.py proxy_walks.py service_kills.py)
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
+unit: test-core test-satellites
+
+test-core: $(VENV)/.dev
+	$(PYTEST) $(SATELLITE_TESTS:%=--ignore=%)
+
+test-satellites: $(VENV)/.dev
+	$(PYTEST) $(SATELLITE_TESTS)
 
 full: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal -m "full or not full" --hypothesis-profile full
+	$(PYTEST) -m "full or not full" --hypothesis-profile full
 
 attack: $(VENV)/.dev
 	$(BIN)/python -m tests.attack $(ATTACK)

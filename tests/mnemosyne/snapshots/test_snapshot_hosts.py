@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from servers.s3_server import S3Server, running_s3
 
-PACK = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
+PACK = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 WORLD = "whispering_forest_en"
 INPUT = "Is that key the one that opens the temple?"
 
