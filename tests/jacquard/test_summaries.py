@@ -329,7 +329,7 @@ async def test_a_branch_is_summed_up_on_request(server: OpenAiServer, tmp_path: 
         _, covered = await say(runtime, 6)
         assert covered == 10
         server.set_script("status:500")
-        with pytest.raises(SummarizerError, match="could not be asked"):
+        with pytest.raises(SummarizerError, match="could not be called"):
             await runtime.engine.summarize("s")
 
 

@@ -150,7 +150,7 @@ def test_a_name_that_means_nothing_says_what_there_is(tmp_path):
     with pytest.raises(JacquardError, match="no such file or folder"):
         find_target(str(tmp_path / "none"), pack=None, shipped=SHIPPED)
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(JacquardError, match="is no template"):
+    with pytest.raises(JacquardError, match="is not a template"):
         find_target(str(tmp_path / "notes.txt"), pack=None, shipped=SHIPPED)
 
 
