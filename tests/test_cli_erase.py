@@ -120,7 +120,7 @@ def test_evidence_is_found_by_its_id_alone(place):
     assert bytes_with(folder, "Gannet") == []
     again = erase(address, "--evidence", "ev1")
     assert again.exit_code == 1
-    assert "No session holds evidence 'ev1'" in again.stderr
+    assert "No session has evidence 'ev1'" in again.stderr
 
 
 def test_what_has_expired_is_swept(place):

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 DISTRIBUTION = "jacquard-context"
-"""The name under which the package is installed."""
+"""Name under which the package is installed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,9 +25,9 @@ class CommandGroup:
     """One of the groups that `jacquard --help` lists."""
 
     summary: str
-    """The sentence that the help shows."""
+    """Sentence that the help shows."""
     commands: Mapping[str, str]
-    """The module and the name of each command's function or `Typer`, by the command's name, in the order of the help."""
+    """Module and name of each command's function or `Typer`, by the command's name, in the order of the help."""
 
 
 _COMMANDS = "jacquard.cli.commands"
@@ -111,7 +111,7 @@ _GROUP_OF = {name: group for group, each in GROUPS.items() for name in each.comm
 FORMER_NAMES = frozenset(
     name for each in GROUPS.values() for name, place in each.commands.items() if not place.startswith(_VERBS)
 )
-"""Commands that may still be named without their group. This goes with the release after 0.1.0."""
+"""Commands that may still be named without their group, until the release after 0.1.0."""
 
 
 class _Commands(TyperGroup):
@@ -158,7 +158,7 @@ def _refuse_unknown(group: TyperGroup, ctx: Any, name: str) -> None:
 
 
 def _full_name(name: str) -> str:
-    """Return what is typed for a command or a group."""
+    """Return the full command line of a command or a group."""
     return f"jacquard {_GROUP_OF[name]} {name}" if name in _GROUP_OF else f"jacquard {name}"
 
 
@@ -195,7 +195,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        # Loaded here, because it takes as long as all else of the help.
+        # Loaded here, because it takes as long as the rest of the help.
         typer.echo(f"jacquard {import_module('importlib.metadata').version(DISTRIBUTION)}")
         raise typer.Exit
 

@@ -1,6 +1,6 @@
 """Finds the folder in which an author edits a pack, so that commands that show templates read it first.
 
-A turn is rendered with the pack in the store; an author wants to see an edit before it is imported there.
+A turn is rendered with the pack in the store, but an author wants to see an edit before importing it there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from jacquard.cli.shared import say
+from jacquard.cli.command_parts import say
 from jacquard.core.errors import ConfigError
 from jacquard.templating.files import TemplateRoot, find_shipped_templates, template_roots
 from jacquard.wiring.runtime import Runtime
@@ -18,14 +18,14 @@ TEMPLATES = "templates"
 
 
 async def author_folder(runtime: Runtime, world_id: str) -> Path | None:
-    """Return the folder in which a pack was last named on this host, or None; unreadable notes count as none."""
+    """Return the folder from which a pack was last loaded on this host, or None, also for unreadable notes."""
     return await to_thread.run_sync(_folder, runtime, world_id)
 
 
 async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, ...]:
     """Return the template roots of a world: the author's folder, else its pack in the store; the shipped root is last.
 
-    Raises WorldUnavailableError where there is neither.
+    Raises WorldUnavailableError if there is neither.
     """
     folder = await author_folder(runtime, world_id)
     if folder is None:

@@ -15,7 +15,7 @@ def main() -> None:
 
 
 def replace_unwritable() -> None:
-    """Have characters that the code page of standard output and error does not know written as `?`, for the whole process."""
+    """Write characters that the code page of standard output and error lacks as `?`, for the whole process."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from jacquard.cli.shared import err
+from jacquard.cli.command_parts import err
 
 Report = Callable[[int, int], None]
 
 
 @contextmanager
 def indexing(title: str = "indexing") -> Iterator[Report]:
-    """Give a callback `(done, total)`; a bar appears with its first call, only on a terminal."""
+    """Yield a callback `(done, total)`; a bar appears with its first call, only on a terminal."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

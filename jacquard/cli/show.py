@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from filament import display, dump_yaml
-from jacquard.cli.shared import clean, out, show
+from jacquard.cli.command_parts import clean, out, show
 from jacquard.core.block_kinds import WORLD_INFO_SOURCE, Subject, subject_of
 from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, BlockSpan, CandidateDecision, Report, SentPrompt
@@ -109,7 +109,7 @@ def show_receipt(report: Report) -> None:
 
 
 def _show_sent(sent: SentPrompt, counter: str) -> None:
-    """Print the messages of a call of the proxy in their order: the client's own, and where ours stand."""
+    """Print the messages of a proxied call in their order: the client's own, and ours."""
     sums = f"{sent.client_tokens} tokens of the client's own, {sent.our_tokens} of ours (counted by: {counter})"
     table = Table(title=f"sent: {sums}", title_justify="left", box=None, pad_edge=False)
     for name in ("message", "tokens"):
@@ -125,7 +125,7 @@ def _show_sent(sent: SentPrompt, counter: str) -> None:
 
 
 def _show_activation(report: Report) -> None:
-    """Print what the rules of world info set off, and what they rejected."""
+    """Print the world info entries that the rules activated or rejected."""
     if not report.activation:
         return
     shown = sum(each.chosen for each in report.activation)
@@ -160,7 +160,7 @@ def _show_blocks(report: Report) -> None:
 
 
 def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
-    """Print every candidate with its score parts and why it was chosen or not."""
+    """Print every candidate with its score parts and the reason for its choice or rejection."""
     table = Table(title="candidates, best first", title_justify="left", box=None, pad_edge=False)
     for name in ("rank", "score"):
         table.add_column(name, justify="right")
@@ -183,5 +183,5 @@ def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
 
 
 def show_tree(tree: Mapping[str, Any]) -> None:
-    """Print a state as a model sees it."""
+    """Print a state in the model's form."""
     show(dump_yaml(display(tree)))

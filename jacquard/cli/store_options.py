@@ -1,4 +1,4 @@
-"""The options of all commands that open a store: `--store`, `--config`, `--tenant`; here it is decided which store that is."""
+"""Options of all commands that open a store (`--store`, `--config`, `--tenant`), and the choice of that store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from jacquard.cli.shared import CHOSEN, ChosenStore, ConfigOption, fail
+from jacquard.cli.command_parts import CHOSEN, ChosenStore, ConfigOption, fail
 from jacquard.config.service import find_store
 from jacquard.core.errors import ConfigError
 from mnemosyne.stores.locate import DEFAULT_TENANT
@@ -32,7 +32,7 @@ _WHOLE_STORE_COMMANDS: set[Command] = set()
 
 
 def add_store_options(app: typer.Typer) -> None:
-    """Give every command of `app`, and of its groups, that has a parameter `store` the options that go with it."""
+    """Give every command of `app` and its groups that has a parameter `store` the related options."""
     for group in app.registered_groups:
         if group.typer_instance is not None:
             add_store_options(group.typer_instance)

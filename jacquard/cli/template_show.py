@@ -9,7 +9,7 @@ from rich.text import Text
 
 from jacquard.authoring.golden import GoldenResult, Verdict
 from jacquard.authoring.render import BlockChange, Rendering, TurnChange, sum_changes
-from jacquard.cli.shared import clean, out, show
+from jacquard.cli.command_parts import clean, out, show
 from jacquard.cli.show import show_messages, style_of
 from jacquard.core.block_kinds import HISTORY_SLOT, HISTORY_SOURCE
 
@@ -54,7 +54,7 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
 
 
 def show_change(change: TurnChange) -> None:
-    """Print what differs in one turn."""
+    """Print the differences of one turn."""
     templates = (
         change.new_template
         if change.old_template == change.new_template

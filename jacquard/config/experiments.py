@@ -1,8 +1,8 @@
-"""A/B experiments: which arm a session is in, and what it changes. Pure.
+"""A/B experiments: the arm of a session, and the settings that it changes. Pure.
 
-An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in
-every process and on every machine, and experiments are independent of one another. The arm's settings override the
-configuration, and its name becomes the tag `ab.<experiment>` of the turn, its receipt and its events.
+An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in every
+process and on every machine, and experiments are independent of one another. The arm's settings override the configuration, and
+its name becomes the tag `ab.<experiment>` of the turn, its receipt and its events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUCKETS = 2**64
 def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> str:
     """Return the name of a session's arm; arms get sessions in proportion to their shares.
 
-    Raises ConfigError where no arm has a share above 0.
+    Raises ConfigError if no arm has a share above 0.
     """
     total = sum(arm.share for arm in arms.values())
     if total <= 0:
@@ -39,10 +39,9 @@ def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> s
 
 
 def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
-    """Return the configuration of one session: the settings of its arms override it, their tags are set, and no
-    experiments are left.
+    """Return the configuration of one session: its arms' settings override it, their tags are set, and no experiments are left.
 
-    Raises ConfigError for unknown settings, and where two arms of the session set the same one.
+    Raises ConfigError for unknown settings, and if two arms of the session set the same one.
     """
     if not config.experiments:
         return config
@@ -76,9 +75,7 @@ def tags_of_session(config: RuntimeConfig, session_id: str) -> Mapping[str, str]
 
 
 def check_experiments(config: RuntimeConfig) -> None:
-    """Raise ConfigError for every fault that would otherwise appear only in the sessions of some arms; all faults at
-    once.
-    """
+    """Raise ConfigError for every fault that would otherwise appear only in the sessions of some arms; all faults at once."""
     faults: list[str] = []
     setters: dict[tuple[str, ...], str] = {}
     bare = replace(config, experiments=EMPTY)

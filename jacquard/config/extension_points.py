@@ -1,7 +1,7 @@
-"""The parts that settings name: planners, selectors and pruners, and the table of all extension points.
+"""Parts that settings name: planners, selectors and pruners, and the table of all extension points.
 
-Stores, embedders, token estimators, redactors and importers are mnemosyne's, and theirs are in `mnemosyne.plugins`. Where a
-setting takes a name it takes that of a plugin too, as `NAME` or `NAME:ARGUMENT`.
+Stores, embedders, token estimators, redactors and importers are mnemosyne's, in `mnemosyne.plugins`. A setting that takes a
+name also takes a plugin's, as `NAME` or `NAME:ARGUMENT`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mnemosyne.plugins import (
 
 
 class PlannerFactory(Protocol):
-    """Makes a planner; `argument` is what follows `NAME:`, or ''."""
+    """Makes a planner; `argument` is the text after `NAME:`, or ''."""
 
     def __call__(self, argument: str) -> Planner:
         """Return the planner."""
@@ -32,8 +32,10 @@ class PlannerFactory(Protocol):
 
 
 class SelectorFactory(Protocol):
-    """Makes a selector; `argument` is what follows `NAME:`, or ''. `model` is the small model of `selector.model` (None: none is
-    named); the engine opens and closes it, and puts a circuit breaker before the selector.
+    """Makes a selector; `argument` is the text after `NAME:`, or ''.
+
+    `model` is the small model of `selector.model` (None: none is named); the engine opens and closes it, and puts a circuit
+    breaker before the selector.
     """
 
     def __call__(self, argument: str, *, model: LlmAdapter | None) -> Selector:
@@ -42,7 +44,7 @@ class SelectorFactory(Protocol):
 
 
 class PrunerFactory(Protocol):
-    """Makes a pruner; `argument` is what follows `NAME:`, or ''. One pruner serves all turns."""
+    """Makes a pruner; `argument` is the text after `NAME:`, or ''. One pruner serves all turns."""
 
     def __call__(self, argument: str) -> Pruner:
         """Return the pruner."""
@@ -83,14 +85,14 @@ EXTENSION_POINTS = (
     REDACTORS,
     IMPORTERS,
 )
-"""Everything that is found by name, in the order of docs/plugins.md."""
+"""All parts that are found by name, in the order of docs/plugins.md."""
 
 
 def open_named_plugin(point: ExtensionPoint, written: str, **options: Any) -> Any:
     """Return the part of the plugin that a setting names as `NAME` or `NAME:ARGUMENT`.
 
-    ConfigError for the name of a built-in part with an argument, and with the sentence of `mnemosyne.plugins.open_plugin` where
-    the plugin cannot be had.
+    Raises ConfigError for the name of a built-in part with an argument, and with the message of `mnemosyne.plugins.open_plugin`
+    if the plugin cannot be opened.
     """
     name, argument = split_name(written)
     if name in point.built_in:

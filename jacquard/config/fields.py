@@ -1,10 +1,14 @@
 """Defines the fields of settings (default, bounds and meaning), and makes the table of a section from them.
 
-The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them.
-This module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high`
-(bounds of a number, both included), `words` (the texts that it can be), `keys` (the keys of a mapping), `parts`
-(sentences of the fields of a value that is declared elsewhere), `credential` (how the text holds one: `Credential`) and
-`call` (whether a call of the service may set it: see `ANY`; without it none may).
+The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them. This
+module must not import a section. The metadata of a field has these keys:
+- `doc`: one sentence
+- `low`, `high`: bounds of a number, both included
+- `words`: its allowed texts
+- `keys`: the keys of a mapping
+- `parts`: sentences of the fields of a value that is declared elsewhere
+- `credential`: the form in which the text contains one (`Credential`)
+- `call`: whether a call of the service may set it (see `ANY`; without it none may)
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables, Wording
 
 ANY = inf
-"""A call may set the field to any value of its bounds. A number instead of it is the most that a call may set, where the service
-itself has less.
+"""A call may set the field to any value of its bounds. A number instead is the maximum that a call may set, if the service's
+own is lower.
 """
 
 LOWER = -inf
@@ -48,18 +52,18 @@ def plain_field(
 
 
 class Credential(StrEnum):
-    """How the text of a setting holds a credential; `jacquard.config.sections` hides it accordingly."""
+    """Form in which the text of a setting contains a credential; `jacquard.config.sections` hides it accordingly."""
 
     KEY = "key"
-    """The whole text is one."""
+    """The whole text."""
     ADDRESS = "address"
-    """It is an address, which may hold user, password and keys."""
+    """An address, which may contain user, password and keys."""
     ARGUMENT = "argument"
-    """It names a part, and the argument of a plugin (`NAME:ARGUMENT`) may be an address."""
+    """The name of a part, whose argument for a plugin (`NAME:ARGUMENT`) may be an address."""
 
 
 def credential_field(default: str | None, holds: Credential, *, doc: str) -> Any:
-    """Return a field that may hold a credential: its value is in no `repr`, and hidden in whatever is stored or shown."""
+    """Return a field that may contain a credential: its value is in no `repr`, and hidden whenever it is stored or shown."""
     return field(default=default, repr=False, metadata={"doc": doc, "credential": holds})
 
 
@@ -86,7 +90,7 @@ def numbers_field(words: Iterable[str], low: float, *, doc: str, call: float | N
 
 
 def _plain_words(value: Any) -> Any:
-    """Return texts for members of an enum, and a tuple for a list; the same value where there is neither."""
+    """Return texts for members of an enum, and a tuple for a list; any other value unchanged."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple):
@@ -101,29 +105,29 @@ class SettingWording(Wording):
     """Sentences of the faults of settings."""
 
     def wrong_kind(self, value: Any, wanted: str) -> str:
-        """Return the value and what it must be; of a section only the latter, because a key may stand in its place."""
+        """Return the value and its required form; for a section only the latter, because the value may be a key."""
         return f"must be {wanted}" if wanted == SECTION else f"is {self.show(value)}, but must be {wanted}"
 
     def show(self, value: Any) -> str:
-        """Return a value as a sentence shows it."""
+        """Return a value in the form for a sentence."""
         return repr(value)
 
     def no_choice(self, value: str, words: tuple[str, ...]) -> str:
-        """Return all words that there are."""
+        """Return all allowed words."""
         return f"is {value[:80]!r}, but must be one of {', '.join(words)}"
 
     def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
-        """Return what to do about a setting without a default."""
+        """Return a remedy for a missing setting without a default."""
         return "is missing; add it"
 
     def unknown(self, key: str, path: Any, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
-        """Return all names that there are."""
+        """Return all known names."""
         return f"is no setting; there are {', '.join(known)}"
 
 
 @dataclass(kw_only=True, slots=True)
 class SettingsReading(Reading):
-    """A check of settings over `base`, whose values count for what is not given; `base_path` is the place that they are for."""
+    """Check of settings over `base`, whose values are used for missing ones; `base_path` is the place of the settings."""
 
     wording: Wording = field(default_factory=SettingWording)
     is_plain: bool = True
@@ -140,10 +144,10 @@ class SettingsReading(Reading):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section(Record):
-    """A section of settings: the given values, and for all others those of the base, or the defaults."""
+    """Section of settings: the given values, and for all others the base's, or the defaults."""
 
     def build(self, made: dict[str, Any], value: Mapping[Any, Any], path: Any, reading: Reading) -> Any:
-        """Return the section; BROKEN if its settings exclude each other, or one without a default is not there."""
+        """Return the section; BROKEN if its settings exclude each other, or one without a default is missing."""
         given = {name: one for name, one in made.items() if name in value and one is not BROKEN}
         base = reading.base_at(path) if isinstance(reading, SettingsReading) else None
         if base is None and any(each.required and each.name not in given for each in self.fields):
@@ -176,14 +180,14 @@ def table_of(section: type) -> Record:
 
 
 def is_section(each: Field) -> bool:
-    """Return whether a field is a section that is always there."""
+    """Return whether a field is a section that always exists."""
     return isinstance(each.shape, Record) and not each.nullable
 
 
 def check(section: Any) -> None:
-    """Raise ConfigError that names every field of a section whose value is not allowed.
+    """Raise ConfigError with every field of a section whose value is not allowed.
 
-    Words may be given as members of an enum and lists as lists. The section then holds texts and tuples.
+    Words may be given as members of an enum and lists as lists. The section then contains texts and tuples.
     """
     faults = []
     for each in table_of(type(section)).fields:

@@ -1,4 +1,4 @@
-"""Which settings are in force, and where each comes from: the default, a file with its line, a variable."""
+"""Effective settings and their sources: the default, a file with its line, or a variable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mnemosyne.stores.locate import mask_passwords
 
 DEFAULT = "default"
 HIDDEN = "***"
-"""What is shown of a key."""
+"""Shown instead of a key."""
 
 
 def settings_in_force(
@@ -27,7 +27,7 @@ def settings_in_force(
 ) -> Iterator[tuple[str, Any, str]]:
     """Yield the path of every setting, its value without secrets, and its source.
 
-    ConfigError that lists every fault. Reads a file, so call it off the event loop.
+    Reads a file, so call it off the event loop. Raises ConfigError with every fault.
     """
     given = os.environ if environment is None else environment
     service, turns = load_settings(file, given)

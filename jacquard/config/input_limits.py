@@ -11,12 +11,12 @@ from mnemosyne.schema.session import Message
 
 
 def check_user_message(text: str, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError for a message of the user that is longer than `user_message_chars`."""
+    """Raise InputTooLargeError for a user message that is longer than `user_message_chars`."""
     _check("user message", len(text), limits.user_message_chars, "user_message_chars")
 
 
 def check_parts(message: Message, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError for a message that carries more than `part_chars` beside its text."""
+    """Raise InputTooLargeError for a message whose other content is larger than `part_chars`."""
     carried = [*read_parts(message), *read_tool_calls(message)]
     if carried:
         _check("parts of the message", len(json.dumps(carried, default=dict)), limits.part_chars, "part_chars")
@@ -28,7 +28,7 @@ def check_reply(text: str, limits: LimitsConfig) -> None:
 
 
 def check_reply_chars(chars: int, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError where a reply of this many characters is longer than `reply_chars`."""
+    """Raise InputTooLargeError if a reply of this many characters is longer than `reply_chars`."""
     _check("reply", chars, limits.reply_chars, "reply_chars")
 
 

@@ -1,4 +1,4 @@
-"""Reads the settings that a call of the service brings: those whose definition allows it (`call` of `jacquard.config.fields`)."""
+"""Reads the settings of a service call: only those whose definition allows it (`call` of `jacquard.config.fields`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CLOSED = "a call cannot set this; only the settings of the service and tokens of
 
 
 def read_call_settings(given: Mapping[str, Any], base: RuntimeConfig) -> RuntimeConfig:
-    """Return `base` with what a call sets, nested as the sections are.
+    """Return `base` overridden by the settings of a call, nested like the sections.
 
-    ConfigError that names what a call may not set, or may not set so high.
+    Raises ConfigError with every setting that a call may not set, or not so high.
     """
     known = list(_find_settings(given))
     _refuse([f"{'.'.join(path)}: {CLOSED}" for path, rules in known if rules.get("call") is None])
@@ -47,7 +47,7 @@ def _find_settings(
 
 
 def _find_excess(path: tuple[str, ...], rules: Mapping[str, Any], config: RuntimeConfig, base: RuntimeConfig) -> str:
-    """Return what is wrong with a value that is higher than a call may set; '' if it is not."""
+    """Return the fault of a value that is higher than a call may set; '' if there is none."""
     if rules["call"] == ANY:
         return ""
     value: Any = config

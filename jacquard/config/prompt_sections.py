@@ -1,4 +1,4 @@
-"""Settings of what goes into a prompt: budget, history, selection, planning, layers.
+"""Settings of a prompt's contents: budget, history, selection, planning, layers.
 
 A value outside its bounds is a ConfigError that names every wrong field of its section.
 """
@@ -27,27 +27,27 @@ from mnemosyne.schema.evidence import Priority
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetConfig:
-    """The tokens that a prompt may take.
+    """Token limits of a prompt.
 
-    ConfigError where what is kept free for the reply and for tails leaves nothing for the prompt.
+    ConfigError if the tokens reserved for the reply and for tails leave nothing for the prompt.
     """
 
     max_input_tokens: int = bounded_field(
-        8192, 1, doc="Input limit of the main model, in tokens, with what is kept free.", call=2_000_000
+        8192, 1, doc="Input limit of the main model, in tokens, including the reserved ones.", call=2_000_000
     )
     reserved_reply_tokens: int = bounded_field(
-        1024, 0, doc="Tokens of the limit that are kept free for the reply.", call=ANY
+        1024, 0, doc="Tokens of the limit that are reserved for the reply.", call=ANY
     )
     reserved_tail_tokens: int = bounded_field(
         0,
         0,
-        doc="Tokens of the limit that are kept free for the tool calls and results of a tool loop (`assemble`).",
+        doc="Tokens of the limit that are reserved for the tool calls and results of a tool loop (`assemble`).",
         call=ANY,
     )
     tier_tokens: Mapping[str, int] = numbers_field(
         Priority,
         0,
-        doc="The most tokens that the blocks of a priority may take together; without a bound they take what is left.",
+        doc="Maximum tokens of all blocks of a priority; without a limit they may take all that is left.",
         call=ANY,
     )
     state_share: float = bounded_field(
@@ -68,16 +68,13 @@ class BudgetConfig:
             )
 
     def prompt_tokens(self, correction: float = 1.0) -> int:
-        """Return what a prompt may take by our own count; `correction` is the factor from it to what providers report."""
+        """Return the prompt's limit by our own count; `correction` is the factor from it to the providers' counts."""
         return int((self.max_input_tokens - self.reserved_reply_tokens - self.reserved_tail_tokens) / correction)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneConfig:
-    """Settings of dropping and shortening when the budget is short.
-
-    `must_keep_priorities` always includes `must`.
-    """
+    """Settings of dropping and shortening if the budget is short. `must_keep_priorities` always includes `must`."""
 
     policy: str = credential_field(
         "greedy_priority",
@@ -89,21 +86,19 @@ class PruneConfig:
         ("must",), *Priority, doc="Priorities whose blocks are never dropped; `must` is always one of them.", call=ANY
     )
     ttl_seconds: Mapping[str, float] = numbers_field(
-        Priority, 0, doc="The greatest age of a block, in seconds, by priority; older blocks are dropped.", call=LOWER
+        Priority, 0, doc="Maximum age of a block, in seconds, by priority; older blocks are dropped.", call=LOWER
     )
     max_sensitivity: str = choice_field(
         "secret",
         *Sensitivity,
-        doc="The most guarded text that a prompt may hold; what is more guarded is withheld or dropped.",
+        doc="Highest sensitivity of texts in a prompt; more sensitive ones are withheld or dropped.",
         call=LOWER,
     )
     mask: bool = plain_field(
-        True, doc="Whether `[withheld]` replaces what is too sensitive; otherwise it is dropped.", call=LOWER
+        True, doc="Whether `[withheld]` replaces a text that is too sensitive; otherwise it is dropped.", call=LOWER
     )
-    shorten_to: float = bounded_field(0.25, 0, 1, doc="The share of a text that stays when it is shortened.", call=ANY)
-    shorten_least_tokens: int = bounded_field(
-        24, 1, doc="The fewest tokens that stay of a text that is shortened.", call=ANY
-    )
+    shorten_to: float = bounded_field(0.25, 0, 1, doc="Share of a text that remains when it is shortened.", call=ANY)
+    shorten_least_tokens: int = bounded_field(24, 1, doc="Minimum tokens of a shortened text.", call=ANY)
 
     def __post_init__(self) -> None:
         check(self)
@@ -116,17 +111,17 @@ class HistoryConfig:
     max_messages: int | None = bounded_field(
         None,
         0,
-        doc="The most messages of the conversation in a prompt; none means as many as fit, at most 400.",
+        doc="Maximum messages of the conversation in a prompt; none means as many as fit, at most 400.",
         call=2_000,
     )
     max_tokens: int | None = bounded_field(
         None,
         0,
-        doc="The most tokens of the conversation in a prompt; none means what the rest of the prompt and its memories leave.",
+        doc="Maximum tokens of the conversation in a prompt; none means all that the other blocks and the memories leave.",
         call=200_000,
     )
     low_water: float = bounded_field(
-        0.6, 0, 1, doc="The share of both limits that is left when the window is cut.", call=ANY
+        0.6, 0, 1, doc="Share of both limits that remains when the window is cut.", call=ANY
     )
     shown_turns: int = bounded_field(
         0,
@@ -141,28 +136,28 @@ class HistoryConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationConfig:
-    """Stream B: recall and selection of memories, and how long a turn waits for them.
+    """Settings of Stream B: recall and selection of memories, and the time that a turn waits for them.
 
-    A lease lets a selector's choice serve later turns without a call of the model. It ends where something that was not chosen
-    scores more than `lease_margin` times the best that was.
+    A lease lets a selector's choice serve later turns without a model call. It ends if another entry scores more than
+    `lease_margin` times the best chosen one.
     """
 
     enabled: bool = plain_field(True, doc="Whether memories are recalled at all.", call=LOWER)
     recall_limit: int = bounded_field(
-        50, 1, 1000, doc="The most candidates that recall gives to the selector.", call=200
+        50, 1, 1000, doc="Maximum candidates that recall gives to the selector.", call=200
     )
-    select_limit: int = bounded_field(6, 0, 50, doc="The most memories that the selector may choose.", call=ANY)
+    select_limit: int = bounded_field(6, 0, 50, doc="Maximum memories that the selector may choose.", call=ANY)
     fallback_limit: int = bounded_field(
         6,
         0,
         50,
-        doc="The most memories that the heuristic chooses, which does so without a selector and when that fails or is late.",
+        doc="Maximum memories that the heuristic chooses if there is no selector, or it fails or is late.",
         call=ANY,
     )
     flesh_tokens: int = bounded_field(
         1000,
         1,
-        doc="The most tokens that the chosen memories may take together; the best is always shown. An overview may take four times "
+        doc="Maximum tokens that the chosen memories may take together; the best is always shown. An overview may take four times "
         "as many.",
         call=ANY,
     )
@@ -170,23 +165,23 @@ class CurationConfig:
         0.5,
         0,
         1,
-        doc="How likely relevant (0 to 1, as the rules estimate it) a memory must be for the heuristic to choose it; 0 takes the "
+        doc="Minimum probability of relevance (0 to 1, estimated by rules) of a memory that the heuristic chooses; 0 takes the "
         "best, whatever they are.",
         call=ANY,
     )
     relevance_floor_past: float = bounded_field(
         0.4, 0, 1, doc="The same for inputs about the past, in which a player or user asks for memories.", call=ANY
     )
-    deadline_ms: int = bounded_field(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.", call=LOWER)
+    deadline_ms: int = bounded_field(1500, 0, doc="Maximum wait of a turn for Stream B, in milliseconds.", call=LOWER)
     selector_timeout_ms: int | None = bounded_field(
         None,
         0,
-        doc="How long the selector may take before the heuristic chooses, in milliseconds; none means `deadline_ms`.",
+        doc="Time limit of the selector, after which the heuristic chooses, in milliseconds; none means `deadline_ms`.",
     )
     background_seconds: float = bounded_field(
         30.0,
         0,
-        doc="How long a selection may go on after the deadline, in seconds, to serve the next turn.",
+        doc="Time after the deadline for which a selection may continue for the next turn, in seconds.",
         call=LOWER,
     )
     max_entry_tokens: int = bounded_field(
@@ -202,7 +197,7 @@ class CurationConfig:
         call=ANY,
     )
     lease_turns: int = bounded_field(
-        0, 0, 50, doc="How many further turns a selector's choice may serve; 0 turns the lease off.", call=ANY
+        0, 0, 50, doc="Number of later turns that a selector's choice may serve; 0 turns the lease off.", call=ANY
     )
     lease_margin: float = bounded_field(
         1.25, 1, doc="A lease ends when an entry outside it scores more than this many times its best entry.", call=ANY
@@ -214,10 +209,10 @@ class CurationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectorConfig:
-    """What selects memories: a small model, or a local reranker; with neither of them, the heuristic.
+    """Settings of the selector of memories: a small model, or a local reranker; with neither of them, the heuristic.
 
-    After `failure_limit` failures in a row the selector is not called for `reset_seconds` (the circuit breaker). ConfigError
-    where both a model and a reranker are named, and where `name` does not go with them.
+    After `failure_limit` failures in a row the selector is not called for `reset_seconds` (the circuit breaker). ConfigError if
+    both a model and a reranker are named, and if `name` does not go with them.
     """
 
     name: str | None = credential_field(
@@ -233,13 +228,13 @@ class SelectorConfig:
     api_key: str | None = credential_field(
         None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
     )
-    reranker: str | None = plain_field(None, doc="Folder of a local cross-encoder that selects in place of a model.")
-    max_tokens: int = bounded_field(400, 1, doc="The most tokens of the model's answer.")
+    reranker: str | None = plain_field(None, doc="Folder of a local cross-encoder that selects instead of a model.")
+    max_tokens: int = bounded_field(400, 1, doc="Maximum tokens of the model's answer.")
     failure_limit: int = bounded_field(
         3, 1, doc="Failures in a row after which the selector is not called for a while."
     )
     reset_seconds: float = bounded_field(
-        30.0, 0, doc="How long the selector is not called after these failures, in seconds."
+        30.0, 0, doc="Time for which the selector is not called after these failures, in seconds."
     )
 
     def __post_init__(self) -> None:
@@ -256,7 +251,7 @@ class SelectorConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerConfig:
-    """Planner tier 0, and tier 1: one call of a small model where tier 0 is not sure."""
+    """Planner tier 0, and tier 1: one call of a small model if tier 0 is not confident."""
 
     name: str = credential_field(
         "rules", Credential.ARGUMENT, doc="Name of the planner of tier 0: `rules`, or that of a plugin."
@@ -270,8 +265,8 @@ class PlannerConfig:
     api_key: str | None = credential_field(
         None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
     )
-    max_tokens: int = bounded_field(300, 1, doc="The most tokens of the model's answer.")
-    timeout_ms: int = bounded_field(500, 1, doc="How long a turn waits for the model, in milliseconds.")
+    max_tokens: int = bounded_field(300, 1, doc="Maximum tokens of the model's answer.")
+    timeout_ms: int = bounded_field(500, 1, doc="Maximum wait of a turn for the model, in milliseconds.")
     confidence_threshold: float | None = bounded_field(
         None,
         0,
@@ -290,12 +285,12 @@ class PlannerConfig:
 class PackageConfig:
     """Limits of the ContextPackage of a turn; the prompt itself is bounded by `budget`."""
 
-    by_document: int = bounded_field(3, 1, doc="The most evidence items from one document or turn.", call=ANY)
-    by_source: int = bounded_field(10, 1, doc="The most evidence items from one chain.", call=ANY)
+    by_document: int = bounded_field(3, 1, doc="Maximum evidence items from one document or turn.", call=ANY)
+    by_source: int = bounded_field(10, 1, doc="Maximum evidence items from one chain.", call=ANY)
     recent_turns_max: int = bounded_field(
-        20, 0, doc="The most recent turns; a turn reaches from one message of the user to the next.", call=ANY
+        20, 0, doc="Maximum number of recent turns; a turn reaches from one message of the user to the next.", call=ANY
     )
-    snippets_max_chars: int = bounded_field(800, 1, doc="The most characters of the text of one item.", call=ANY)
+    snippets_max_chars: int = bounded_field(800, 1, doc="Maximum characters of the text of one item.", call=ANY)
 
     def __post_init__(self) -> None:
         check(self)
@@ -314,11 +309,11 @@ class LayersConfig:
         "mapreduce_worker",
         "mapreduce_planner",
         "mapreduce_reducer",
-        doc="The part that this agent has in a process of several agents.",
+        doc="Role of this agent in a process of several agents.",
         call=ANY,
     )
     enable_share_context: bool | None = plain_field(
-        None, doc="Whether the call gets the blocks that agents share; none means that `process` decides.", call=ANY
+        None, doc="Whether the call gets the blocks shared by agents; none means that `process` decides.", call=ANY
     )
 
     def __post_init__(self) -> None:
@@ -327,56 +322,50 @@ class LayersConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoConfig:
-    """World info by the rules of SillyTavern (`activation: sillytavern`): the settings that its own file of settings has, with the
-    defaults that it ships.
-    """
+    """World info by the rules of SillyTavern (`activation: sillytavern`): its own settings, with the defaults that it ships."""
 
     scan_depth: int = bounded_field(
-        2, 0, 1000, doc="How many of the newest messages, the input among them, are searched for keys.", call=ANY
+        2, 0, 1000, doc="Number of newest messages, including the input, that are searched for keys.", call=ANY
     )
     context_tokens: int = bounded_field(
-        0, 0, doc="The tokens of which `budget_percent` is taken; 0 means what the prompt may take.", call=ANY
+        0, 0, doc="Tokens of which `budget_percent` is taken; 0 means the prompt limit.", call=ANY
     )
     budget_percent: int = bounded_field(
-        25, 1, 100, doc="The share of these tokens that the entries may take, in percent.", call=ANY
+        25, 1, 100, doc="Share of these tokens that the entries may take, in percent.", call=ANY
     )
     budget_cap: int = bounded_field(
-        0, 0, doc="The most tokens that the entries may take; 0 means no other limit.", call=ANY
+        0, 0, doc="Maximum tokens that the entries may take; 0 means no other limit.", call=ANY
     )
-    include_names: bool = plain_field(
-        True, doc="Whether the names of speakers are searched with their messages.", call=ANY
-    )
-    recursive: bool = plain_field(True, doc="Whether the text of an entry can set off other entries.", call=ANY)
-    case_sensitive: bool = plain_field(
-        False, doc="Whether keys are found only in the case in which they are written.", call=ANY
-    )
+    include_names: bool = plain_field(True, doc="Whether speakers' names are searched with their messages.", call=ANY)
+    recursive: bool = plain_field(True, doc="Whether the text of an entry can activate other entries.", call=ANY)
+    case_sensitive: bool = plain_field(False, doc="Whether upper and lower case of keys must match.", call=ANY)
     match_whole_words: bool = plain_field(
         True,
-        doc="Whether keys of one word are found only as whole words; Chinese keys are found in any text.",
+        doc="Whether keys of one word match only whole words; Chinese keys match in any text.",
         call=ANY,
     )
     use_group_scoring: bool = plain_field(
-        False, doc="Whether the entries of a group that have the most keys in the text go before the others.", call=ANY
+        False, doc="Whether the entries of a group with the most keys in the text take precedence.", call=ANY
     )
     min_activations: int = bounded_field(
-        0, 0, doc="Older messages are searched until this many entries are set off; 0 turns that off.", call=ANY
+        0, 0, doc="Older messages are searched until this many entries are activated; 0 turns that off.", call=ANY
     )
     min_activations_depth_max: int = bounded_field(
         0,
         0,
         1000,
-        doc="The most messages that `min_activations` may search; 0 means all that the prompt shows.",
+        doc="Maximum messages that `min_activations` may search; 0 means all messages in the prompt.",
         call=ANY,
     )
     max_recursion_steps: int = bounded_field(
-        0, 0, doc="The most passes over the entries, the first one too; 0 means no limit.", call=ANY
+        0, 0, doc="Maximum passes over the entries, including the first; 0 means no limit.", call=ANY
     )
     insertion_strategy: str = choice_field(
         "character_first",
         "evenly",
         "character_first",
         "global_first",
-        doc="Whether the entries of the character's books go before those of other books, after them, or by their order alone.",
+        doc="Whether the entries of the character's books go before those of other books, after them, or only by their order.",
         call=ANY,
     )
 

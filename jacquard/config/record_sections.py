@@ -1,4 +1,4 @@
-"""Settings of what is kept of a session: summaries, memory, evidence, limits, locks, observability.
+"""Settings of a session's stored data: summaries, memory, evidence, limits, locks, observability.
 
 A value outside its bounds is a ConfigError that names every wrong field of its section.
 """
@@ -27,15 +27,12 @@ from mnemosyne.schema.redaction import RedactionRules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryConfig:
-    """When a rolling summary is made, and how long it is.
-
-    A session below both triggers gets no summary.
-    """
+    """Settings of rolling summaries. A session below both triggers gets no summary."""
 
     enabled: bool = plain_field(True, doc="Whether rolling summaries are made.", call=LOWER)
     model: str | None = plain_field(
         None,
-        doc="Name of the small model that summarizes, as litellm names it; without one, the sentences that tell most are kept.",
+        doc="Name of the small model that summarizes, as litellm names it; without one, the most informative sentences are kept.",
     )
     api_base: str | None = credential_field(
         None, Credential.ADDRESS, doc="Address of the server that has the model; none means the provider's own."
@@ -44,7 +41,7 @@ class SummaryConfig:
         None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
     )
     max_summary_tokens: int | None = bounded_field(
-        None, 1, doc="The most tokens of a summary; none means an eighth of what a prompt may take, at most 2,000."
+        None, 1, doc="Maximum tokens of a summary; none means an eighth of the prompt limit, at most 2,000."
     )
     trigger_message_count: int = bounded_field(
         20, 1, doc="A summary is due above this number of messages without a summary."
@@ -53,9 +50,9 @@ class SummaryConfig:
         4096, 1, doc="A summary is due above this number of tokens without a summary."
     )
     preserve_recent_messages: int = bounded_field(5, 0, doc="The newest messages, which are never summarized.")
-    timeout_ms: int = bounded_field(800, 0, doc="How long a turn waits for the model's summary, in milliseconds.")
+    timeout_ms: int = bounded_field(800, 0, doc="Maximum wait of a turn for the model's summary, in milliseconds.")
     background_seconds: float = bounded_field(
-        60.0, 1, doc="How long the call of the model may take in the background, in seconds, to serve later turns."
+        60.0, 1, doc="Time limit of the model call in the background, for later turns, in seconds."
     )
 
     def __post_init__(self) -> None:
@@ -64,7 +61,7 @@ class SummaryConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidationConfig:
-    """How committed turns become memory: summaries of turns, events, and narratives over many turns.
+    """Settings for making memory from committed turns: summaries of turns, events, and narratives over many turns.
 
     It uses its own model, or that of `summary`; without a model no memory is made.
     """
@@ -79,12 +76,12 @@ class ConsolidationConfig:
         None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
     )
     every_turns: int = bounded_field(
-        8, 0, doc="Consolidation starts after every so many commits of a branch; 0 means only when it is called."
+        8, 0, doc="Number of commits of a branch after which consolidation starts; 0 means only when it is called."
     )
-    batch_turns: int = bounded_field(8, 1, 50, doc="How many turns one call of the model summarizes.")
-    macro_turns: int = bounded_field(30, 20, 50, doc="How many turns a narrative covers; fewer where a chapter ends.")
-    chapter_least_turns: int = bounded_field(4, 1, 50, doc="The fewest turns of a chapter.")
-    timeout_seconds: float = bounded_field(90.0, 1, doc="How long one call of the model may take, in seconds.")
+    batch_turns: int = bounded_field(8, 1, 50, doc="Number of turns that one model call summarizes.")
+    macro_turns: int = bounded_field(30, 20, 50, doc="Number of turns of a narrative; fewer if a chapter ends.")
+    chapter_least_turns: int = bounded_field(4, 1, 50, doc="Minimum turns of a chapter.")
+    timeout_seconds: float = bounded_field(90.0, 1, doc="Time limit of one model call, in seconds.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -92,12 +89,12 @@ class ConsolidationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryConfig:
-    """Who decides what a session remembers."""
+    """Settings of decisions about memory."""
 
     review: bool = plain_field(
         False,
-        doc="Whether what a model would remember or change waits until a person accepts it: memories of turns, and what a model "
-        "does by the memory verbs (over MCP).",
+        doc="Whether memories and changes of a model wait until a person accepts them: memories of turns, and edits that a model "
+        "makes by the memory verbs (over MCP).",
     )
 
     def __post_init__(self) -> None:
@@ -108,11 +105,11 @@ class MemoryConfig:
 class RedactionConfig:
     """Settings of the removal of secrets and personal data from texts before they are stored.
 
-    ConfigError where a detector is named for another redactor than the shipped one.
+    ConfigError if a detector is named for another redactor than the shipped one.
     """
 
     enabled: bool = plain_field(
-        True, doc="Whether texts are redacted: results and documents, and of what users say only secrets."
+        True, doc="Whether texts are redacted: results and documents completely, user messages only of secrets."
     )
     redactor: str = credential_field(
         "patterns",
@@ -128,7 +125,7 @@ class RedactionConfig:
     rules: RedactionRules | None = field(
         default=None,
         metadata={
-            "doc": "What is removed; none means the shipped rules `pii`, `identity` and `secrets`.",
+            "doc": "Rules of removal; none means the shipped rules `pii`, `identity` and `secrets`.",
             "parts": {
                 "patterns": "Regular expressions of what is removed; each has a time limit.",
                 "field_paths": "JSONPaths (`$.user.phone` or `user.phone`) of values that are removed from JSON content.",
@@ -142,14 +139,14 @@ class RedactionConfig:
         "withhold",
         "withhold",
         "pass_through",
-        doc="What happens to a text when redaction fails: it is withheld, or stored as it is and marked.",
+        doc="Treatment of a text whose redaction fails: it is withheld, or stored unchanged and marked.",
     )
     detector: str = choice_field(
         "none",
         "none",
         "presidio",
         "presidio_names",
-        doc="A detector beside the patterns; `presidio` needs the extra `pii`, `presidio_names` an installed spaCy model too.",
+        doc="A detector in addition to the patterns; `presidio` needs the extra `pii`, `presidio_names` also a spaCy model.",
     )
 
     def __post_init__(self) -> None:
@@ -169,13 +166,13 @@ class EvidenceConfig:
         6,
         0,
         100,
-        doc="The most results of tools and searches in a prompt; those that fit the turn best are shown.",
+        doc="Maximum results of tools and searches in a prompt; the best matches of the turn are shown.",
         call=ANY,
     )
     relevance_floor: float = bounded_field(
         0.35,
         0,
-        doc="The least score of a result that a prompt shows, unless it came after the last reply: its words count at most 1, its "
+        doc="Minimum score of a result that a prompt shows, unless it came after the last reply: its words count at most 1, its "
         "age at most 0.5; 0 shows the best, whatever they are.",
         call=ANY,
     )
@@ -185,13 +182,13 @@ class EvidenceConfig:
         "prefer_tool_over_rag",
         "prefer_latest_by_at",
         "keep_both_and_warn",
-        doc="Which of two results counts where they contradict each other.",
+        doc="Rule for two results that contradict each other.",
         call=ANY,
     )
     ttl_seconds: Mapping[str, float] = numbers_field(
         EvidenceType,
         0,
-        doc="The greatest age of evidence, in seconds, by type; older evidence is not used.",
+        doc="Maximum age of evidence, in seconds, by type; older evidence is not used.",
         call=LOWER,
     )
     store_content: bool = plain_field(True, doc="Whether the text is stored; otherwise only a pointer and a hash are.")
@@ -208,7 +205,9 @@ class ObservabilityConfig:
     include_reports_in_store: bool = plain_field(True, doc="Whether the receipt's decisions are stored with the turn.")
     tracing: bool = plain_field(False, doc="Whether OpenTelemetry spans are opened (extra `otel`).")
     metrics: bool = plain_field(False, doc="Whether Prometheus metrics are counted (extra `prometheus`).")
-    capture_content: bool = plain_field(False, doc="Whether spans and events may hold the texts of users and models.")
+    capture_content: bool = plain_field(
+        False, doc="Whether spans and events may contain the texts of users and models."
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,9 +215,9 @@ class ChunkConfig:
     """A reply that comes in chunks. Of `max_chars` and `limits.reply_chars` the smaller counts."""
 
     expire_seconds: float = bounded_field(
-        600.0, 1, doc="How long an unfinished reply is kept after its last chunk, in seconds."
+        600.0, 1, doc="Time for which an unfinished reply is kept after its last chunk, in seconds."
     )
-    max_chars: int = bounded_field(2_000_000, 1, doc="The most characters of one reply.")
+    max_chars: int = bounded_field(2_000_000, 1, doc="Maximum characters of one reply.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -226,24 +225,24 @@ class ChunkConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LimitsConfig:
-    """The largest inputs that a session takes; what is larger is refused with `InputTooLargeError` and changes nothing.
+    """Maximum sizes of a session's inputs; a larger input is refused with `InputTooLargeError` and changes nothing.
 
-    An op of a reply that goes beyond a limit is refused, and with it the other ops of the reply.
+    An op of a reply that exceeds a limit is refused, and with it the other ops of the reply.
     """
 
-    user_message_chars: int = bounded_field(100_000, 1, doc="The most characters of one message of the user.")
+    user_message_chars: int = bounded_field(100_000, 1, doc="Maximum characters of one message of the user.")
     part_chars: int = bounded_field(
         48_000_000,
         1,
-        doc="The most characters of what one message carries beside its text (images, tool calls), as JSON text.",
+        doc="Maximum characters of the other content of one message (images, tool calls), as JSON text.",
     )
     reply_chars: int = bounded_field(
-        500_000, 1, doc="The most characters of one reply of the model, whole or in chunks."
+        500_000, 1, doc="Maximum characters of one reply of the model, complete or in chunks."
     )
-    tool_result_chars: int = bounded_field(2_000_000, 1, doc="The most characters of the result of one tool call.")
-    reply_ops: int = bounded_field(500, 1, doc="The most ops of one reply.")
-    op_value_chars: int = bounded_field(8_000, 1, doc="The most characters of the value of one op, as JSON text.")
-    state_chars: int = bounded_field(400_000, 1, doc="The most characters of the whole state, as JSON text.")
+    tool_result_chars: int = bounded_field(2_000_000, 1, doc="Maximum characters of the result of one tool call.")
+    reply_ops: int = bounded_field(500, 1, doc="Maximum ops of one reply.")
+    op_value_chars: int = bounded_field(8_000, 1, doc="Maximum characters of the value of one op, as JSON text.")
+    state_chars: int = bounded_field(400_000, 1, doc="Maximum characters of the whole state, as JSON text.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -254,7 +253,7 @@ class LockConfig:
     """Calls on one session run one after the other, also across processes."""
 
     wait_seconds: float = bounded_field(
-        60.0, 0, doc="How long a call waits for another call on its session, in seconds, before a StoreBusyError."
+        60.0, 0, doc="Maximum wait of a call for another call on its session, in seconds, before a StoreBusyError."
     )
 
     def __post_init__(self) -> None:
@@ -268,7 +267,7 @@ class SnapshotConfig:
     address: str = credential_field(
         "",
         Credential.ADDRESS,
-        doc="Where snapshots of the indexes of worlds lie: a folder, or a bucket with a prefix, as "
+        doc="Address of the snapshots of world indexes: a folder, or a bucket with a prefix, as "
         "`s3://BUCKET/PREFIX?endpoint_override=HOST:PORT&scheme=http&region=R`, `gs://…` or `abfss://…`; empty: every host makes "
         "the index of a world itself.",
     )
@@ -280,10 +279,10 @@ class SnapshotConfig:
     cache_mb: int = bounded_field(
         20_000,
         1,
-        doc="The size of that folder in MB: those used longest ago are removed, except while a process uses them.",
+        doc="The size of that folder in MB: the least recently used ones are removed, except while a process uses them.",
     )
     check_seconds: float = bounded_field(
-        300.0, 0, doc="How long a host uses a snapshot before it looks for a newer one, in seconds, outside of turns."
+        300.0, 0, doc="Time after which a host looks for a newer snapshot, in seconds, outside of turns."
     )
 
     def __post_init__(self) -> None:

@@ -1,5 +1,4 @@
-"""Makes the reference of the settings from the types of the sections: Markdown for people, JSON Schema 2020-12 for
-programs.
+"""Makes the reference of the settings from the types of the sections: Markdown for people, JSON Schema 2020-12 for programs.
 
 `python -m jacquard.config.reference docs` writes `settings.md` and `schema/settings.json` into that folder.
 """
@@ -51,7 +50,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable by which it is set."""
+        """Environment variable that sets it."""
         return PREFIX + BETWEEN.join(self.path).upper()
 
     @property
@@ -135,7 +134,7 @@ def _format_settings(settings: Iterable[Setting]) -> str:
 
 
 def _describe_call(call: float | None) -> str:
-    """Return in words what a call may do with a setting."""
+    """Return in words how a call may set a setting."""
     return {None: "", ANY: "any", LOWER: "lower"}.get(call, f"up to {call}")
 
 

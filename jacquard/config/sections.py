@@ -1,9 +1,8 @@
-"""All settings of a turn. Every field has a default and bounds; a value outside of them is a
-ConfigError.
+"""All settings of a turn. Every field has a default and bounds; a value outside of them is a ConfigError.
 
-Settings that change a prompt are part of a turn's fingerprint; those that only report on it (`observability`, `tags`)
-or say where things are (`snapshots`) are not. Files and the environment are read in `jacquard.config.settings`;
-`jacquard.config.reference` publishes every field.
+Settings that change a prompt are part of a turn's fingerprint; those that only report on it (`observability`, `tags`) or name
+places (`snapshots`) are not. Files and the environment are read in `jacquard.config.settings`; `jacquard.config.reference`
+publishes every field.
 """
 
 from __future__ import annotations
@@ -80,14 +79,14 @@ class RuntimeConfig:
 
     profile: str = plain_field(
         "auto",
-        doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or one of the world pack; `auto` is "
+        doc="Kind of agent: `story`, `assistant`, `coding`, `support`, or one of the world pack; `auto` is "
         "what the pack names, `story` for a pack that names none, and `assistant` without a pack. A session remembers the profile "
         "that it was started with; a turn with `auto` has that one.",
         call=ANY,
     )
     locale: str = plain_field(
         "",
-        doc="Language of our own words in a session without a world pack, such as `zh` or `en`, where its document names none "
+        doc="Language of our own words in a session without a world pack, such as `zh` or `en`, if its document names none "
         "(`meta.locale`); empty: English.",
         call=ANY,
     )
@@ -102,8 +101,8 @@ class RuntimeConfig:
         AUTO,
         RECALL,
         SILLYTAVERN,
-        doc="By whose rules entries of world info reach a prompt: `recall` by relevance, as all lore; `sillytavern` by keys, as in "
-        "SillyTavern (`world_info`); `auto` is what the pack says.",
+        doc="Rules by which world info reaches a prompt: `recall` by relevance, like all lore; `sillytavern` by keys, as in "
+        "SillyTavern (`world_info`); `auto` is the pack's choice.",
         call=ANY,
     )
     template_id: str | None = plain_field(
@@ -123,7 +122,7 @@ class RuntimeConfig:
     token_estimator: str = credential_field(
         "estimate",
         Credential.ARGUMENT,
-        doc="What counts tokens: `estimate` (by rules, without a tokenizer), `tiktoken:NAME` (exact, by an encoding or a model of "
+        doc="Token counter: `estimate` (by rules, without a tokenizer), `tiktoken:NAME` (exact, by an encoding or a model of "
         "OpenAI; without a name, of `model_hint`), `tokenizer:FILE` (exact, by a `tokenizer.json`), or the name of a plugin.",
     )
     tags: Mapping[str, str] = plain_field(
@@ -138,7 +137,7 @@ class RuntimeConfig:
         True,
         doc="Whether changes of the state that a model writes at the end of its reply without their tag (a list of ops that begins "
         "a line, or a code fence with one) are carried out, unless the prompt contains one of them. They are never shown to the "
-        "player, and the next prompt tells the model of them.",
+        "player, and the next prompt reports them to the model.",
     )
     budget: BudgetConfig = field(default=BudgetConfig())
     prune: PruneConfig = field(default=PruneConfig())
@@ -168,9 +167,7 @@ class RuntimeConfig:
 
 
 def drop_config_secrets(config: RuntimeConfig) -> RuntimeConfig:
-    """Return a configuration that may be stored and compared: without the keys of its models and without secrets in
-    addresses.
-    """
+    """Return a configuration that may be stored and compared: without keys of its models and without secrets in addresses."""
     experiments = {
         name: {arm: replace(settings, config=drop_secrets(settings.config)) for arm, settings in arms.items()}
         for name, arms in config.experiments.items()
@@ -180,7 +177,7 @@ def drop_config_secrets(config: RuntimeConfig) -> RuntimeConfig:
 
 
 def _drop_section_secrets(section: S) -> S:
-    """Return a section, or the whole configuration, with the credentials of its fields hidden; itself where it has none."""
+    """Return a section, or the whole configuration, with the credentials of its fields hidden; unchanged if it has none."""
     changed: dict[str, Any] = {}
     for each in fields(section):  # type: ignore[arg-type]
         value = bare = getattr(section, each.name)
@@ -201,7 +198,7 @@ def _hide_credential(holds: Credential, value: str) -> str | None:
 
 
 def list_credentials(kind: type = RuntimeConfig, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Credential]:
-    """Return every setting that can hold a credential, by its path, with how it holds one."""
+    """Return every setting that can contain a credential, by its path, with its form."""
     found: dict[tuple[str, ...], Credential] = {}
     hints = get_type_hints(kind)
     for each in fields(kind):

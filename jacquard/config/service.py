@@ -19,48 +19,55 @@ from mnemosyne.schema.memory import EMPTY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceLimits:
-    """What one request, and one tenant, may take. What is above a limit is refused before it costs anything."""
+    """Limits of one request and of one tenant; requests beyond a limit are refused before they cost anything."""
 
-    body_bytes: int = bounded_field(8_000_000, 1_000, 1_000_000_000, doc="The largest body of any other request.")
+    body_bytes: int = bounded_field(
+        8_000_000, 1_000, 1_000_000_000, doc="Maximum size of the body of any other request."
+    )
     chat_bytes: int = bounded_field(
-        48_000_000, 1_000, 1_000_000_000, doc="The largest body of a call of the proxy, with the pictures in it."
+        48_000_000,
+        1_000,
+        1_000_000_000,
+        doc="Maximum size of the body of a call of the proxy, with the pictures in it.",
     )
-    body_seconds: float = bounded_field(10.0, 0.1, 600.0, doc="How long a request's body may take to arrive.")
+    body_seconds: float = bounded_field(10.0, 0.1, 600.0, doc="Time limit for receiving a request's body, in seconds.")
     request_seconds: float = bounded_field(
-        120.0, 0.1, 3_600.0, doc="How long a request may take; one that streams has no such limit."
+        120.0, 0.1, 3_600.0, doc="Time limit of a request, in seconds; a streamed answer has no such limit."
     )
-    at_once: int = bounded_field(8, 1, 1_000, doc="How many requests a process works on at once.")
+    at_once: int = bounded_field(8, 1, 1_000, doc="Number of requests that a process handles at once.")
     long_at_once: int = bounded_field(
         2,
         1,
         1_000,
-        doc="How many of them may be requests that took long the last time; the other places are for short ones.",
+        doc="Number of them that may be requests that took long the last time; the other places are for short ones.",
     )
     long_seconds: float = bounded_field(
         2.0,
         0.01,
         3_600.0,
-        doc="How long a request of a session has to take for the next of its kind to count as a long one.",
+        doc="Duration of a request, in seconds, from which the next one of its kind and session counts as long.",
     )
-    waiting: int = bounded_field(32, 0, 10_000, doc="How many requests wait for that; more are refused with 429.")
+    waiting: int = bounded_field(
+        32, 0, 10_000, doc="Number of requests that may wait for a place; more are refused with 429."
+    )
     waiting_seconds: float = bounded_field(
-        5.0, 0.0, 600.0, doc="How long a request waits before it is refused with 429."
+        5.0, 0.0, 600.0, doc="Time after which a waiting request is refused with 429, in seconds."
     )
     tenant_at_once: int = bounded_field(
         0,
         0,
         1_000,
-        doc="How many requests of one tenant are worked on at once; more are refused with 429 (0: no limit).",
+        doc="Number of requests of one tenant that are handled at once; more are refused with 429 (0: no limit).",
     )
     tenant_a_minute: int = bounded_field(
-        0, 0, 1_000_000, doc="How many requests of one tenant a process takes in a minute (0: no limit)."
+        0, 0, 1_000_000, doc="Number of requests of one tenant that a process accepts in a minute (0: no limit)."
     )
     streams: int = bounded_field(
-        100, 1, 100_000, doc="How many streams of events and calls of the proxy are open at once."
+        100, 1, 100_000, doc="Number of event streams and proxy calls that may be open at once."
     )
-    open_tenants: int = bounded_field(64, 1, 10_000, doc="How many tenants' stores stay open while nobody uses them.")
+    open_tenants: int = bounded_field(64, 1, 10_000, doc="Number of tenants' stores that stay open while unused.")
     shutdown_seconds: float = bounded_field(
-        30.0, 0.0, 600.0, doc="How long running requests may take when the service ends."
+        30.0, 0.0, 600.0, doc="Time that running requests get when the service ends, in seconds."
     )
 
     def __post_init__(self) -> None:
@@ -69,34 +76,35 @@ class ServiceLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProxySettings:
-    """What the proxy does with the calls of chat clients. The model server is `upstream` of the service."""
+    """Treatment of chat clients' calls by the proxy. The model server is `upstream` of the service."""
 
     enabled: bool = plain_field(
-        True, doc="Whether calls are turns; otherwise every call passes through as it came, and nothing is stored."
+        True, doc="Whether calls are turns; otherwise every call passes unchanged, and nothing is stored."
     )
     place: str = plain_field(
         "before_last_user",
-        doc="Where our message goes: `after_system`, `before_last_user`, `depth:N` (before the Nth message from the end), or "
+        doc="Place of our message: `after_system`, `before_last_user`, `depth:N` (before the Nth message from the end), or "
         "`merged` (into the client's system message; chosen for a model that takes only one, after its first refusal).",
     )
-    max_tokens: int = bounded_field(
-        4_000, 0, 1_000_000, doc="How many tokens our message may have (0: nothing is added)."
-    )
+    max_tokens: int = bounded_field(4_000, 0, 1_000_000, doc="Maximum tokens of our message (0: nothing is added).")
     rules: str | None = plain_field(
-        None, doc="The file of rules by which calls that are no turn are recognised; without it the shipped ones."
+        None, doc="File of rules for calls that are not turns; none means the shipped rules."
     )
     key: str | None = credential_field(
-        None, Credential.KEY, doc="The key of the model server; with `tenants` it is the one that is sent there."
+        None, Credential.KEY, doc="Key of the model server; with `tenants` it replaces the clients' keys."
     )
     prepare_seconds: float = bounded_field(
-        20.0, 0.1, 600.0, doc="How long the engine may take before a call passes through without it."
+        20.0, 0.1, 600.0, doc="Time limit of the engine, in seconds, after which a call passes through without it."
     )
     silent_seconds: float = bounded_field(
-        600.0, 1.0, 86_400.0, doc="How long the model server may say nothing before a call is given up."
+        600.0,
+        1.0,
+        86_400.0,
+        doc="Time without an answer of the model server, in seconds, after which a call is cancelled.",
     )
 
     def __post_init__(self) -> None:
-        """Check the values; ConfigError for a place that there is not."""
+        """Check the values; raises ConfigError for an unknown place."""
         check(self)
         if re.fullmatch(r"after_system|before_last_user|merged|depth:[0-9]{1,4}", self.place) is None:
             raise ConfigError(
@@ -106,7 +114,7 @@ class ProxySettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceSettings:
-    """How the service runs; settings of turns are the rest of the same file (`RuntimeConfig`)."""
+    """Settings of the service's process; settings of turns are the rest of the same file (`RuntimeConfig`)."""
 
     host: str = plain_field("127.0.0.1", doc="The address to listen on; any but the loopback one needs `tenants`.")
     port: int = bounded_field(8321, 1, 65_535, doc="The port to listen on.")
@@ -124,48 +132,48 @@ class ServiceSettings:
         (),
         doc="Origins of pages that may call the service from a browser, as `http://localhost:8000`; `null` is a page from a file.",
     )
-    workers: int = bounded_field(1, 1, 128, doc="How many processes.")
+    workers: int = bounded_field(1, 1, 128, doc="Number of processes.")
     tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard operate tokens`).")
     limits: ServiceLimits = field(default=ServiceLimits())
     each_tenant: TenantSettings = field(default=TenantSettings())
     by_tenant: Mapping[str, TenantSettings] = plain_field(
         default_factory=lambda: EMPTY,
-        doc="Settings of single tenants, by name, with the names of `each_tenant`; they take the place of all of those.",
+        doc="Settings of single tenants, by name, with the names of `each_tenant`; they replace all of those.",
     )
     housekeeping: HousekeepingSettings = field(default=HousekeepingSettings())
     proxy: ProxySettings = field(default=ProxySettings())
 
     def __post_init__(self) -> None:
-        """Check the values; ConfigError for a host with more than a name, and for an origin that no browser sends."""
+        """Check the values; raises ConfigError for a host that is not just a name, and for an origin that no browser sends."""
         check(self)
         for host in self.hosts:
             if re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", host) is None:
                 raise ConfigError(
-                    f"ServiceSettings.hosts: {host[:60]!r} is no name of a host; write it without scheme and port."
+                    f"ServiceSettings.hosts: {host[:60]!r} is not a name of a host; write it without scheme and port."
                 )
         for origin in self.origins:
             if re.fullmatch(r"null|https?://[^/\s*]+|[a-z][a-z0-9+.-]*://[a-z0-9.-]+", origin) is None:
                 raise ConfigError(
-                    f"ServiceSettings.origins: {origin[:60]!r} is no origin; write scheme, host and port as the browser has them, "
+                    f"ServiceSettings.origins: {origin[:60]!r} is not an origin; write scheme, host and port like the browser, "
                     "as in http://localhost:8000, without a slash at the end."
                 )
 
     def of_tenant(self, tenant: str) -> TenantSettings:
-        """Return what a tenant may have and how long it is kept."""
+        """Return the quotas of a tenant and the times for which its sessions are kept."""
         return self.by_tenant.get(tenant, self.each_tenant)
 
 
 def load_service_settings(
     file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
 ) -> ServiceSettings:
-    """Return the settings of the service; ConfigError that lists every fault. Reads a file, so call it off the event loop."""
+    """Return the settings of the service. Reads a file, so call it off the event loop. Raises ConfigError with every fault."""
     return load_section(ServiceSettings, SERVICE, file, environment, options)
 
 
 def load_settings(
     file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
 ) -> tuple[ServiceSettings, RuntimeConfig]:
-    """Return the settings of the service and those of turns; ConfigError that lists every fault of both. Reads a file."""
+    """Return the settings of the service and those of turns; reads a file. Raises ConfigError with every fault of both."""
     settings, engine = ServiceSettings(), RuntimeConfig()
     with gather_faults() as faults:
         with faults():
@@ -176,9 +184,9 @@ def load_settings(
 
 
 def find_store(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Return the address of the store that the settings name, and where: a variable, the file, or 'default'.
+    """Return the address of the store in the settings, and its source: a variable, the file, or 'default'.
 
-    ConfigError that lists every fault, if the settings of the service have one. Reads a file.
+    Reads a file. Raises ConfigError with every fault of the service's settings.
     """
     variables = os.environ if environment is None else environment
     try:

@@ -35,14 +35,14 @@ from mnemosyne.shapes import (
 )
 
 MOST_NAMED = 10
-"""An error of a program's values names at most so many faults; one of files and of the environment names all."""
+"""Maximum number of faults in an error about a program's values; one about files and the environment names all."""
 
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
 SERVICE = "service"
-"""The section of the settings file and of the environment that is for the service alone (`load_section`)."""
+"""Section of the settings file and of the environment that is only for the service (`load_section`)."""
 OF_NO_ARM = frozenset({"experiments", "tags"})
-"""The settings that an arm of an experiment cannot change."""
+"""Settings that an arm of an experiment cannot change."""
 T = TypeVar("T")
 _SHOWN_CHARS = 200
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?<=tag )\S+|(?<=alias )\S+|(?<=key )\S+(?= is)")
@@ -91,11 +91,10 @@ def _close(reading: SettingsReading) -> None:
 def load_config(
     file: str | Path | None = None, environment: Mapping[str, str] | None = None, base: RuntimeConfig | None = None
 ) -> RuntimeConfig:
-    """Return the configuration: `base` (or the defaults), overridden by a YAML file, overridden by JACQUARD_*
-    variables.
+    """Return the configuration: `base` (or the defaults), overridden by a YAML file, overridden by JACQUARD_* variables.
 
-    `environment` is that of the process unless given. Raises ConfigError that lists every fault as `file:line: key:
-    what` or `JACQUARD_X: what`. Reads a file, so call it off the event loop.
+    `environment` is that of the process unless given. Reads a file, so call it off the event loop. Raises ConfigError with
+    every fault as `file:line: key: what` or `JACQUARD_X: what`.
     """
     config = base or RuntimeConfig()
     with gather_faults() as faults:
@@ -109,7 +108,7 @@ def load_config(
 
 @contextmanager
 def gather_faults() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Give blocks whose ConfigErrors are raised as one at the end, so that all faults are reported at once."""
+    """Yield blocks whose ConfigErrors are raised as one at the end, so that all faults are reported at once."""
     faults: list[str] = []
 
     @contextmanager
@@ -127,7 +126,7 @@ def gather_faults() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str = "") -> RuntimeConfig:
     """Return `base` overridden by the settings of a YAML text; an empty text changes nothing.
 
-    Raises ConfigError that lists every fault.
+    Raises ConfigError with every fault.
     """
     value, lines = _read_yaml(text, file)
     if isinstance(value, Mapping):
@@ -152,8 +151,8 @@ def load_section(
 ) -> T:
     """Return the settings of another section of the same file (`service:`) and environment (`JACQUARD_SERVICE__PORT`).
 
-    `options` count over the environment, the environment over the file, the file over the defaults of `kind`, a dataclass of
-    fields as `jacquard.config.fields` makes them. Raises ConfigError that lists every fault. Reads a file.
+    `options` override the environment, which overrides the file, which overrides the defaults of `kind`, a dataclass with
+    fields of `jacquard.config.fields`. Reads a file. Raises ConfigError with every fault.
     """
     values: dict[str, Any] = {}
     with gather_faults() as faults:
@@ -205,19 +204,18 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return `base` overridden by plain values, nested as the sections are.
+    """Return `base` overridden by plain values, nested like the sections.
 
-    Raises ConfigError that names the first ten faults.
+    Raises ConfigError with the first ten faults.
     """
     return _read_whole(value, _open_reading(base, most=MOST_NAMED))
 
 
 def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return `base` overridden by the variables `JACQUARD_<SECTION>__<FIELD>`
-    (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
+    """Return `base` overridden by the variables `JACQUARD_<SECTION>__<FIELD>` (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
 
-    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), those of text fields as they are. Raises
-    ConfigError that lists every fault.
+    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), except those of text fields, which are plain. Raises
+    ConfigError with every fault.
     """
     tree: dict[str, Any] = {}
     names: dict[tuple[str, ...], str] = {}
@@ -243,7 +241,7 @@ def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: is no UTF-8 text; save it as UTF-8") from error
+        raise ConfigError(f"{file}: is not UTF-8 text; save it as UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
 
@@ -251,7 +249,7 @@ def _read_file(file: Path) -> str:
 def _read_variable(
     path: tuple[str, ...], text: str, reading: SettingsReading, shape: Shape | None, *, above: int = 0
 ) -> Any:
-    """Return the value of a variable, or BROKEN: a text as it is written, any other as YAML. `above`: steps above `shape`."""
+    """Return the value of a variable, or BROKEN: a text literally, any other as YAML. `above`: steps above `shape`."""
     takes_null = False
     for step in path[above:]:
         if isinstance(shape, Record):
@@ -285,12 +283,12 @@ def _read_whole(value: Any, reading: SettingsReading) -> RuntimeConfig:
 
 
 def _explain_yaml_error(error: PayloadError, text: str) -> str:
-    """Return why the YAML cannot be read, never with a part of a key or an address."""
+    """Return the reason why the YAML cannot be read, never with a part of a key or an address."""
     lines, names = text.splitlines(), credential_names()
     at = lines if error.line is None else lines[max(error.line - 2, 0) : error.line]
     if any(name in line for line in at for name in names):
         return "this is not YAML; put the value in quotes, and a space after the colon"
-    # A value may stand any number of lines below its name, so nothing of the text is quoted where there is such a name.
+    # A value may be any number of lines below its name, so nothing of the text is quoted if there is such a name.
     return _QUOTED.sub("…", error.reason) if any(name in text for name in names) else mask_credentials(error.reason)
 
 

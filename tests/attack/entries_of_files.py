@@ -22,7 +22,7 @@ from jacquard import (
 from jacquard.adapters.prompts.templates import parse_template
 from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.authoring.target import find_target
-from jacquard.cli.shared import clean
+from jacquard.cli.command_parts import clean
 from jacquard.core.names import normalise
 from jacquard.templating import open_templates
 from jacquard.templating.limits import FILE_LIMIT_BYTES

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jacquard import LimitsConfig, PlanContext, SearchIntent, Triage
-from jacquard.cli.shared import sentence
+from jacquard.cli.command_parts import sentence
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.pipeline.curation.selectors.relevance import content_words
 from mnemosyne import CalibratedEstimator

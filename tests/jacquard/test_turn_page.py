@@ -92,7 +92,7 @@ def test_the_same_turn_gives_the_same_page(run, page):
 
 def test_html_goes_with_no_other_form(run, page):
     done = run("play", "explain", "--session", "s", "--html", "turn.html", "--find", "key", code=2)
-    assert "Give --html alone" in done.stderr
+    assert "Give --html without them" in done.stderr
 
 
 def test_a_page_that_cannot_be_written_is_named(run, page):

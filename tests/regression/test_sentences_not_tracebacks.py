@@ -341,7 +341,7 @@ def test_a_process_of_its_own_says_it_too(here):
     run = [sys.executable, "-m", "jacquard", "play", "commit", "-s", "s1", "--store", "sql"]
     done = subprocess.run([*run, "--text", "-"], input=LATIN, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(b"error: standard input:1: byte 3 is no UTF-8 text; save it as UTF-8.")
+    assert done.stderr.startswith(b"error: standard input:1: byte 3 is not UTF-8 text; save it as UTF-8.")
 
 
 def a_folder_in_place_of(path):
@@ -412,7 +412,7 @@ def test_an_error_that_nobody_foresaw_is_one_sentence_too():
 
     import typer
 
-    from jacquard.cli.shared import run
+    from jacquard.cli.command_parts import run
 
     one = typer.Typer()
 

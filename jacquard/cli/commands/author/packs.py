@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from jacquard.authoring.opening import find_world_faults
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     JsonOption,
     fail,
     print_json,
@@ -81,7 +81,7 @@ def _count_warnings(number: int) -> str:
 
 
 def _show_count(value: object) -> str:
-    """Return a count of a pack in words: numbers by kind behind their total, and lists with commas."""
+    """Return a count of a pack in words: numbers by kind after their total, and lists with commas."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

@@ -23,8 +23,7 @@ from jacquard.authoring.replay.replay import (
 )
 from jacquard.authoring.replay.what_if import Baseline, WhatIf
 from jacquard.cli.author_folder import author_roots
-from jacquard.cli.commands.play.explain import find_only_session
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     JsonOption,
@@ -38,6 +37,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.commands.play.explain import find_only_session
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError, JacquardError, WorldUnavailableError
@@ -59,7 +59,7 @@ _EVERY = 1_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ReplayResult:
-    """The result for one turn: `faults` where the bytes differ, `templates` what today's templates render differently."""
+    """Result for one turn: `faults` if the bytes differ, `templates` if today's templates render it differently."""
 
     record: TurnRecord
     chars: int
@@ -96,13 +96,13 @@ def replay(
 ) -> None:
     """Make recorded prompts again and compare.
 
-    Without --config prompts are made from each turn's record alone; the same bytes must come out (exit code 1 if not),
-    and changes that upgraded templates would make are printed. With --config: decisions and tokens by turn, as recorded
-    and under that configuration.
+    Without --config prompts are made only from each turn's record; the same bytes must come out (exit code 1 if not), and
+    changes that upgraded templates would make are printed. With --config: decisions and tokens by turn, as recorded and under
+    that configuration.
     """
 
     async def work() -> None:
-        # `--config` is about the turns that are played again, not about how the store is opened.
+        # `--config` applies to the replayed turns, not to the opening of the store.
         async with open_store(store, embedder="none", config=RuntimeConfig()) as runtime:
             place = await _find_turn(runtime, name, session)
             if config is None:
@@ -153,7 +153,7 @@ async def _replay_turns(
     try:
         roots = await _roots(runtime, place[0])
     except (WorldUnavailableError, WorldPackError) as error:
-        roots = str(error)  # The bytes come from the records alone; only today's templates cannot be compared.
+        roots = str(error)  # The bytes come only from the records; just today's templates cannot be compared.
     done: list[_ReplayResult] = []
     async for record, snapshot in _records(runtime, place, limit, branch):
         done.append(await to_thread.run_sync(_replay_turn, record, snapshot, roots))
@@ -192,7 +192,9 @@ def _replay_turn(record: TurnRecord, snapshot: PromptSnapshot, roots: Sequence[T
 
 
 def _estimator_of(snapshot: PromptSnapshot) -> TokenEstimator:
-    """Return what counted when a turn was made, so that the same fits into its budget again; ConfigError where it cannot be had."""
+    """Return the token counter of a turn, so that the same text fits into its budget again; raises ConfigError if it is
+    unavailable.
+    """
     if snapshot.counter == CalibratedEstimator.name:
         return (
             CalibratedEstimator()

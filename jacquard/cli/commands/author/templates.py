@@ -19,7 +19,17 @@ from jacquard.authoring.scaffold import new_template
 from jacquard.authoring.target import TemplateTarget, find_enclosing_pack, find_target
 from jacquard.authoring.turns import AuthorTurn, TurnReader
 from jacquard.cli.author_folder import author_folder, folder_roots
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, open_store, print_json, run, say, show
+from jacquard.cli.command_parts import (
+    DEFAULT_STORE,
+    JsonOption,
+    StoreOption,
+    fail,
+    open_store,
+    print_json,
+    run,
+    say,
+    show,
+)
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.core.errors import JacquardError
 from jacquard.pipeline.planning.rules import RulePlanner
@@ -81,7 +91,7 @@ def new(
     async def work() -> None:
         wanted = [block.strip() for block in blocks.split(",") if block.strip()]
         if not (world / "world.yaml").is_file():
-            raise fail(f"{world} is no world pack: it has no world.yaml. `jacquard author init` writes one.")
+            raise fail(f"{world} is not a world pack: it has no world.yaml. `jacquard author init` writes one.")
         for path in new_template(name, world, find_shipped_templates(), parent=parent, blocks=wanted):
             say(f"wrote {path}", "green")
         show(f"See it: jacquard author template preview {name} --world {world}")
@@ -243,8 +253,8 @@ def watch(
 async def _render_again(
     one: AuthorTurn, meant: TemplateTarget, layout: str | None, last: Rendering | None
 ) -> Rendering | None:
-    """Render once more and print what is new; a template that cannot be rendered is reported, and the last good
-    rendering stays.
+    """Render once more and print the changes; a template that cannot be rendered is reported, and the last good rendering
+    stays.
     """
     try:
         report = await to_thread.run_sync(lint_templates, meant, one.request.world)
@@ -264,17 +274,16 @@ async def _render_again(
 
 
 class _AuthorContext:
-    """Where a command finds turns and templates: a store, or a pack alone.
+    """Source of a command's turns and templates: a store, or only a pack.
 
-    Templates are those of the pack's folder, so that an author sees what was edited; without a folder, those of
-    `world`.
+    Templates come from the pack's folder, so that an author sees edits; without a folder, from `world`.
     """
 
     def __init__(self, runtime: Runtime | None, pack: Path | None, world: WorldPack | None) -> None:
         self._workshop, self._pack, self._world = runtime, pack, world
 
     def target(self, written: str | None) -> TemplateTarget:
-        """Return the templates that the argument means; without one, the pack's own templates over the shipped ones."""
+        """Return the templates of the argument; without one, the pack's own templates over the shipped ones."""
         shipped = find_shipped_templates()
         kept = None if self._pack is not None or self._world is None else _read_stored_templates(self._world)
         if written is not None:
@@ -285,7 +294,7 @@ class _AuthorContext:
         return TemplateTarget(roots=roots, shown=str(self._pack or (kept.shown if kept else "the shipped templates")))
 
     def reader(self, viewer: str | None) -> TurnReader:
-        """Return the reader of turns. Raises JacquardError for a command without a store."""
+        """Return the reader of turns; raises JacquardError for a command without a store."""
         if self._workshop is None:
             raise JacquardError("Say which session with --session.")
         return TurnReader(
@@ -293,7 +302,7 @@ class _AuthorContext:
         )
 
     async def turn(self, session: str | None, turn: str | None, text: str | None, viewer: str | None) -> AuthorTurn:
-        """Return the turn that the options mean. Raises JacquardError where they do not name one."""
+        """Return the turn of the options; raises JacquardError if they do not name one."""
         if session is not None:
             reader = self.reader(viewer)
             return await (reader.turn(session, turn) if text is None else reader.build_new_turn(session, text))
@@ -306,7 +315,7 @@ class _AuthorContext:
 
 @asynccontextmanager
 async def _open_author_context(store: str, world: Path | None, session: str | None) -> AsyncIterator[_AuthorContext]:
-    """Open what a command needs: the store for a session, else the pack alone."""
+    """Open the parts that a command needs: the store for a session, else only the pack."""
     if session is None:
         pack = None if world is None else await to_thread.run_sync(load_world, world)
         yield _AuthorContext(None, world, pack)
@@ -336,7 +345,7 @@ def _compare(
 
 
 def _is_same_prompt(turn: AuthorTurn, rendering: Rendering) -> bool | None:
-    """Return whether the prompt is the one that was sent; None where none was sent."""
+    """Return whether the prompt is the one that was sent; None if none was sent."""
     return rendering.text == turn.recorded if turn.recorded else None
 
 
@@ -347,7 +356,7 @@ def _lint(written: str | None, world: Path | None) -> LintReport:
     try:
         loaded = None if pack is None else load_world(pack)
     except WorldPackError:
-        loaded = None  # `jacquard author validate` reports its own faults; the templates are read all the same
+        loaded = None  # `jacquard author validate` reports its own faults; the templates are read anyway.
     return lint_templates(target, loaded)
 
 

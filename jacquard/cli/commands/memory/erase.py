@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     EmbedderOption,
     JsonOption,
@@ -32,7 +32,7 @@ _PLACES_SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """What is to be erased, by the options."""
+    """Target of the erasure, from the options."""
 
     user: str | None
     session: str | None
@@ -108,15 +108,13 @@ def sweep(
 
 
 async def _build_erasures(runtime: Runtime, request: _Request) -> list[Erasure]:
-    """Return what the options ask for, one erasure for each subject. Raises ConfigError where they contradict each
-    other.
-    """
+    """Return the erasures of the options, one for each subject; raises ConfigError if they contradict each other."""
     clock = SystemClock()
     at = clock.now()
     subjects = [request.user is not None, request.session is not None or bool(request.evidence), request.expired]
     if request.expired:
         if request.user is not None or request.evidence:
-            raise ConfigError("--expired goes with --session alone.")
+            raise ConfigError("--expired goes only with --session.")
         sessions = None if request.session is None else (request.session,)
         over = await find_expired_evidences(runtime.store, clock, sessions)
         return [
@@ -134,7 +132,7 @@ async def _build_erasures(runtime: Runtime, request: _Request) -> list[Erasure]:
 
 
 async def _find_sessions_of_evidence(runtime: Runtime, request: _Request) -> dict[str, tuple[str, ...]]:
-    """Return the sessions that hold the evidence. Raises ConfigError for evidence that no session holds."""
+    """Return the sessions that contain the evidence; raises ConfigError for evidence that no session contains."""
     if request.session is not None:
         return {request.session: tuple(request.evidence)}
     homes: dict[str, tuple[str, ...]] = {}
@@ -144,7 +142,7 @@ async def _find_sessions_of_evidence(runtime: Runtime, request: _Request) -> dic
             homes[name] = tuple(held)
     missing = [each for each in request.evidence if not any(each in held for held in homes.values())]
     if missing:
-        raise ConfigError(f"No session holds evidence {missing[0]!r}; nothing was changed.")
+        raise ConfigError(f"No session has evidence {missing[0]!r}; nothing was changed.")
     return homes
 
 

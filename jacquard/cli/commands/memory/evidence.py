@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.progress import indexing
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     EmbedderOption,
@@ -25,6 +24,7 @@ from jacquard.cli.shared import (
     sentence,
     show,
 )
+from jacquard.cli.progress import indexing
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import DocumentFileError

@@ -13,14 +13,7 @@ from anyio import to_thread
 
 from jacquard.authoring.files.incoming import ImportOutcome, IncomingFiles, bring_in
 from jacquard.authoring.files.outgoing import write_book, write_card, write_chat
-from jacquard.cli.commands.operate.worker_options import (
-    AddressOption,
-    EngineOption,
-    WorkersOption,
-    embedding_workers,
-)
-from jacquard.cli.progress import indexing
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     EmbedderOption,
@@ -32,6 +25,13 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.commands.operate.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
+from jacquard.cli.progress import indexing
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import DegradationCode, describe_degradation
 from jacquard.wiring.parts.embedder import EmbeddingWorkers
@@ -283,7 +283,7 @@ def _print_sessions(made: dict[str, int], remarks: Sequence[str], *, as_json: bo
 
 
 class ExportFormat(StrEnum):
-    """What a session can be written as."""
+    """Formats of an exported session."""
 
     WORLD_INFO = "world-info"
     CARD = "card"
@@ -350,7 +350,7 @@ async def _import_world(
 async def _import_conversations(
     runtime: Runtime, imported: ImportedConversations, remarks: list[str]
 ) -> dict[str, int]:
-    """Bring in what an importer read; return the turns by session. What there is to say of it is added to `remarks`."""
+    """Import an importer's results; return the turns by session. Remarks are added to `remarks`."""
     known = set(await runtime.store.sessions())
     made: dict[str, int] = {}
     for each in imported.conversations:

@@ -9,9 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jacquard.authoring.lore_comparison import LoreComparison, Verdict, compare_lore
-from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
-from jacquard.cli.progress import indexing
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     EmbedderOption,
@@ -27,6 +25,8 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
+from jacquard.cli.progress import indexing
 from jacquard.config.input_limits import check_user_message
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry

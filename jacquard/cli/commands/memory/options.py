@@ -1,4 +1,4 @@
-"""Shared by the commands of the memory verbs: options, and the verbs of an open store."""
+"""Common parts of the commands of the memory verbs: options, and the verbs of an open store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.shared import open_store
+from jacquard.cli.command_parts import open_store
 from jacquard.wiring.verbs import MemoryVerbs
 
 ViewerOption = Annotated[
@@ -28,6 +28,6 @@ async def using_verbs(
     viewer: str | None = None,
     embedder: str = "none",
 ) -> AsyncIterator[MemoryVerbs]:
-    """Give the memory verbs of a store for one command."""
+    """Yield the memory verbs of a store for one command."""
     async with open_store(store, embedder=embedder) as runtime:
         yield MemoryVerbs(runtime, author=author, viewer=viewer)

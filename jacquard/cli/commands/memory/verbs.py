@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.commands.memory.options import AuthorOption, DryRunOption, ViewerOption, using_verbs
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     EmbedderOption,
     JsonOption,
@@ -20,6 +19,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.commands.memory.options import AuthorOption, DryRunOption, ViewerOption, using_verbs
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core.codec import format_time
@@ -90,7 +90,7 @@ def remember(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Store a text as a memory, as written except for secrets; with --viewer, for that character alone."""
+    """Store a text as a memory, as written except for secrets; with --viewer, only for that character."""
     said = read_input() if text == "-" else text
 
     async def work() -> MemoryEdit:

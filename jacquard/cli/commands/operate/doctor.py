@@ -1,4 +1,4 @@
-"""`doctor`: what is where, and what is stale or wrong."""
+"""`doctor`: health check of a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     ConfigOption,
     JsonOption,
@@ -37,7 +37,7 @@ def doctor(
 ) -> None:
     """Say what is where, which settings count and why, what is stale or wrong, and what to do about it. Nothing is written.
 
-    Of all tenants. Exit code 1: something is wrong. What is stale alone is no failure.
+    For all tenants. Exit code 1: something is wrong. Stale parts are not a failure.
     """
     found = run(Doctor(store=store, embedder=embedder, config=config, deep=deep).examine)
     if json_output:

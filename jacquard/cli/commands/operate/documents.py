@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     JsonOption,
@@ -156,7 +156,7 @@ def import_(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a session document into a store. Where an existing session differs, its own version stays as a branch."""
+    """Bring a session document into a store. If an existing session differs, its own version stays as a branch."""
 
     async def work() -> None:
         document = _name_file_in_errors(file, lambda: document_from_json(_read(file)))
@@ -210,7 +210,7 @@ def _format_count(number: int, what: str) -> str:
 
 
 def _write(value: Mapping[str, Any], out: Path | None) -> None:
-    """Write a document whole or not at all; exit code 1 where the file cannot be written."""
+    """Write a document completely or not at all; exit code 1 if the file cannot be written."""
     data = json_text(value)
     if out is None:
         sys.stdout.buffer.write(escape_json_controls(data.decode("utf-8")).encode("utf-8"))

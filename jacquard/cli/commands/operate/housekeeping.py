@@ -1,4 +1,4 @@
-"""`housekeeping`, `archive`: keep a store in order, and sessions that rest."""
+"""`housekeeping`, `archive`: upkeep of a store, and archived sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     ConfigOption,
     JsonOption,

@@ -11,14 +11,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.commands.operate.worker_options import (
-    AddressOption,
-    EngineOption,
-    WorkersOption,
-    embedding_workers,
-)
-from jacquard.cli.progress import indexing
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     EmbedderOption,
     JsonOption,
@@ -32,6 +25,13 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.commands.operate.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
+from jacquard.cli.progress import indexing
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
 from mnemosyne.core.optional_packages import install_command
@@ -46,7 +46,7 @@ _STEPS = 10
 
 
 class ReindexTarget(StrEnum):
-    """What `reindex` can name besides one session or one world."""
+    """Targets of `reindex` besides one session or one world."""
 
     ALL = "all"
 
@@ -148,7 +148,7 @@ async def _scopes(runtime: Runtime, session: str | None, *, only_world: bool) ->
 
 @contextmanager
 def _progress(scope: str) -> Iterator[Callable[[int, int], None]]:
-    """Give a callback `(done, total)`: a bar on a terminal, else a line on standard error for each tenth."""
+    """Yield a callback `(done, total)`: a bar on a terminal, else a line on standard error for each tenth."""
     if err.is_terminal:
         with indexing(scope) as bar:
             yield bar

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
+from jacquard.cli.command_parts import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, say, show
 from jacquard.cli.commands.operate import documents
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, say, show
 from jacquard.cli.store_options import on_whole_store
 from jacquard.migrate import Migration, migrate_store
 from jacquard.wiring.world_notes import PACK_FILE

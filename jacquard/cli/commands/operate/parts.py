@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from anyio import to_thread
 
-from jacquard.cli.shared import JsonOption, fail, print_json, run, say, show
+from jacquard.cli.command_parts import JsonOption, fail, print_json, run, say, show
 from jacquard.config.extension_points import EXTENSION_POINTS
 from mnemosyne.core import codec
 from mnemosyne.core.optional_packages import explain_missing_package
@@ -50,7 +50,7 @@ def _to_json(point: ExtensionPoint, installed: tuple[Plugin, ...]) -> dict[str, 
 
 
 def _faults(point: ExtensionPoint, installed: tuple[Plugin, ...]) -> list[str]:
-    """Return what keeps plugins from being used by their names, one sentence a name."""
+    """Return the faults of plugins that cannot be used by their names, one sentence each."""
     times = Counter(plugin.name for plugin in installed)
     hidden = [f"{name!r} is the name of a built-in part, which is used" for name in times if name in point.built_in]
     return hidden + [

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     ConfigOption,
     EmbedderOption,
@@ -196,6 +196,6 @@ def revoke_token(
 
 
 def describe_token(record: TokenRecord) -> dict[str, Any]:
-    """Return what is shown of a token: all but the token."""
+    """Return the shown fields of a token: all but the token."""
     told = {name: getattr(record, name) for name in TokenRecord.__slots__}
     return {name: value for name, value in told.items() if value is not None}

@@ -10,14 +10,7 @@ from typing import Annotated, Any
 import typer
 from anyio import to_thread
 
-from jacquard.cli.commands.operate.worker_options import (
-    AddressOption,
-    EngineOption,
-    WorkersOption,
-    embedding_workers,
-)
-from jacquard.cli.progress import indexing
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     ConfigOption,
     EmbedderOption,
@@ -30,6 +23,13 @@ from jacquard.cli.shared import (
     run,
     show,
 )
+from jacquard.cli.commands.operate.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
+from jacquard.cli.progress import indexing
 from jacquard.cli.store_options import on_whole_store
 from mnemosyne.core.errors import SnapshotDamagedError
 from mnemosyne.retrieval.snapshots.manifest import Manifest
@@ -82,7 +82,7 @@ def publish(
 ) -> None:
     """Bring the index of a world up to date and publish it; hosts whose settings name the place then fetch it.
 
-    What a publisher that is stopped has left is no snapshot: hosts pass it by.
+    Hosts ignore the rest of a publication that was stopped.
     """
     settings, bulk = load_configuration(), embedding_workers(engine, workers, address)
     place = _place(at, settings.snapshots.address)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
+from jacquard.cli.command_parts import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
 from jacquard.cli.store_options import on_whole_store
 from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restore_store
 

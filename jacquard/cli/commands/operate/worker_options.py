@@ -11,7 +11,7 @@ from jacquard.wiring.parts.embedder import EmbeddingWorkers
 
 
 class Engine(StrEnum):
-    """The distributed engines that embed in place of this process."""
+    """Distributed engines that embed instead of this process."""
 
     RAY = "ray"
 
@@ -33,7 +33,7 @@ AddressOption = Annotated[
 
 
 def embedding_workers(engine: Engine | None, workers: int | None, address: str | None) -> EmbeddingWorkers | None:
-    """Return what the options ask for; exit code 2 for options of an engine without an engine."""
+    """Return the workers chosen by the options; exit code 2 for options of an engine without an engine."""
     if engine is None:
         if workers is not None or address is not None:
             raise typer.BadParameter("--workers and --address need --engine ray")

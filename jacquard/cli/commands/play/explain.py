@@ -1,4 +1,4 @@
-"""`explain`: prints why a prompt is as it is, and traces any place of it to its source."""
+"""`explain`: prints the reasons for a prompt's contents, and traces any place of it to its source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jacquard.authoring.replay.turn_page import Check, PageSection, PageTurn, Ve
 from jacquard.authoring.replay.turn_view import view_turn
 from jacquard.authoring.why_not import Absence
 from jacquard.authoring.why_not import why_not as explain_absence
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     EmbedderOption,
     JsonOption,
@@ -85,7 +85,7 @@ def explain(
     if why_not is not None and (at is not None or find is not None):
         raise fail("Give --why-not, --at or --find, one of them.", code=2)
     if html is not None and (as_json or at is not None or find is not None or why_not is not None):
-        raise fail("Give --html alone: the page shows the whole turn.", code=2)
+        raise fail("Give --html without them: the page shows the whole turn.", code=2)
 
     async def work() -> None:
         asked = why_not if why_not is not None else find
@@ -130,7 +130,7 @@ def _show_absences(record: TurnRecord, wanted: str, absences: Sequence[Absence],
         print_json({"turn_id": record.turn_id, "origins": [], "why_not": codec.to_plain(tuple(absences))})
         return
     if not absences:
-        raise fail(f"{wanted!r} does not stand in the prompt of turn {record.turn_id}, and no entry has these words.")
+        raise fail(f"{wanted!r} is not in the prompt of turn {record.turn_id}, and no entry has these words.")
     for each in absences:
         title = f"  {each.title}" if each.title else ""
         show(f"{each.entry_id}{title} ({each.chain} {each.kind})" if each.chain else each.entry_id, "bold")
@@ -138,7 +138,7 @@ def _show_absences(record: TurnRecord, wanted: str, absences: Sequence[Absence],
 
 
 def _write_page(record: TurnRecord, prepared: PreparedTurn, calls: Sequence[ModelUsage], file: Path) -> None:
-    """Write the page of one turn; exit code 1 where its receipt has no decisions, or the file cannot be written."""
+    """Write the page of one turn; exit code 1 if its receipt has no decisions, or the file cannot be written."""
     _require_decisions(record, prepared)
     said = [(message.role.value, message.content) for message in record.messages]
     checks = _describe_plan(prepared)
@@ -154,7 +154,7 @@ def _write_page(record: TurnRecord, prepared: PreparedTurn, calls: Sequence[Mode
 
 
 def _describe_plan(prepared: PreparedTurn) -> list[Check]:
-    """Return what the planner decided, as notes of a page."""
+    """Return the planner's decisions, as notes of a page."""
     plan, intent = prepared.plan, prepared.plan.search_intent
     notes = {
         "plan": f"{plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}",
@@ -166,10 +166,9 @@ def _describe_plan(prepared: PreparedTurn) -> list[Check]:
 
 
 async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
-    """Return a turn that has a receipt: the named one, or the newest; `session` may be left out where the store has
-    only one.
+    """Return a turn that has a receipt: the named one, or the newest; `session` may be omitted if the store has only one.
 
-    Exit code 1 where there is no such turn.
+    Exit code 1 if there is no such turn.
     """
     name = await find_only_session(store, session)
     if turn is not None:
@@ -186,7 +185,7 @@ async def load_recorded_turn(store: Store, session: str, turn: str | None) -> Tu
 
 
 async def find_only_session(store: Store, session: str) -> str:
-    """Return the named session, or the only one in the store; exit code 1 where there are several."""
+    """Return the named session, or the only one in the store; exit code 1 if there are several."""
     if session:
         return session
     names = [name for name in await store.sessions() if not is_profile_session(name)]
@@ -221,7 +220,7 @@ def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str
         print_json({"turn_id": record.turn_id, "origins": [_origin_json(origin) for origin in origins]})
         return
     if not origins:
-        raise fail(f"{find!r} does not stand in the prompt of turn {record.turn_id}.")
+        raise fail(f"{find!r} is not in the prompt of turn {record.turn_id}.")
     for origin in origins:
         _show_origin(origin)
 

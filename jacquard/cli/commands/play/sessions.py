@@ -9,8 +9,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     EmbedderOption,
@@ -26,6 +25,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
 from jacquard.cli.show import show_tree
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core import codec
@@ -186,7 +186,7 @@ def fork(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Open a new branch after a turn and make it the active one; the old branch stays as it is."""
+    """Open a new branch after a turn and make it the active one; the old branch stays unchanged."""
 
     async def work() -> None:
         async with open_store(store, embedder="none") as runtime:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.progress import indexing
-from jacquard.cli.shared import (
+from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
     ConfigOption,
@@ -29,6 +28,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.progress import indexing
 from jacquard.cli.show import show_turn
 from jacquard.config.input_limits import check_user_message
 from jacquard.core.plan import Triage
@@ -39,7 +39,7 @@ from mnemosyne.core import codec
 from mnemosyne.stores.locate import locate_store
 
 BEHIND_SECONDS = 90.0
-"""How long `commit` waits for background work (summaries, memory) after it printed its result, in seconds."""
+"""Maximum wait of `commit` for background work (summaries, memory) after printing its result, in seconds."""
 
 InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the user says (`-` reads standard input).")
@@ -159,7 +159,7 @@ def weave(
         "curation": {
             "deadline_ms": deadline_ms,
             "selector_timeout_ms": selector_timeout_ms,
-            # The process ends after this turn, so work in the background can use no more time than the command lingers.
+            # The process ends after this turn, so background work gets no more time than the command waits for it.
             "background_seconds": LINGER_SECONDS if linger is None and config is None else linger,
             "lease_turns": lease,
         },
@@ -168,7 +168,7 @@ def weave(
     settings, user_message = load_configuration(given), _text(text)
 
     async def work() -> None:
-        # Opening a store that is not there makes its files.
+        # Opening a missing store creates its files.
         place = "memory:" if dry_run and not _has_files(store) else store
         async with AsyncExitStack() as opened:
             runtime = await opened.enter_async_context(

@@ -1,4 +1,4 @@
-"""Shared by the commands: options, consoles, running, and the one place where an error becomes a sentence."""
+"""Common parts of the commands: options, consoles, running, and the conversion of errors to sentences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ StoreOption = Annotated[
     ),
 ]
 DEFAULT_STORE = ""
-"""Never reaches a command: `store_options` puts the store of the settings in its place."""
+"""Never reaches a command: `store_options` replaces it by the store of the settings."""
 SessionOption = Annotated[str, typer.Option("--session", "-s", metavar="ID", help="The session to work on.")]
 WorldOption = Annotated[
     Path | None,
@@ -86,31 +86,30 @@ err = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenStore:
-    """The store of the command that runs, and what goes with it. `place`: the variable or the file that names it, 'default', or
-    empty for `--store`.
-    """
+    """Store of the running command."""
 
     address: str
     place: str
+    """Variable or file that names it, 'default', or '' for `--store`."""
     config: Path | None
     tenant: str
 
 
 CHOSEN: ContextVar[ChosenStore | None] = ContextVar("store", default=None)
-"""Set before a command runs that has the option `--store` (`store_options`)."""
+"""Set before a command with the option `--store` runs (`store_options`)."""
 
 
 def chosen_tenant() -> str:
-    """Return the tenant that the command line names."""
+    """Return the tenant named on the command line."""
     chosen = CHOSEN.get()
     return DEFAULT_TENANT if chosen is None else chosen.tenant
 
 
 @asynccontextmanager
 async def open_store(store: str, *, config: RuntimeConfig | None = None, **options: Any) -> AsyncIterator[Runtime]:
-    """Open a runtime as `open_runtime` does, for the tenant and with the settings of the command line.
+    """Open a runtime like `open_runtime`, for the tenant and with the settings of the command line.
 
-    At the end, damaged records that were passed by are named on standard error.
+    At the end, skipped damaged records are named on standard error.
     """
     settings = load_configuration() if config is None else config
     async with open_runtime(store, tenant=chosen_tenant(), config=settings, **options) as runtime:
@@ -125,8 +124,9 @@ async def open_store(store: str, *, config: RuntimeConfig | None = None, **optio
 
 
 def load_configuration(given: Mapping[str, Any] | None = None, *, file: Path | None = None) -> RuntimeConfig:
-    """Return the configuration: a file (else that of `--config`), overridden by the environment, overridden by options
-    (None: not given); exit code 2 for a fault.
+    """Return the configuration: a file (else that of `--config`), overridden by the environment, overridden by options.
+
+    An option with None is not given. Exit code 2 for a fault.
     """
     chosen = CHOSEN.get()
     if file is None and chosen is not None:
@@ -143,7 +143,7 @@ def _nest_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Return `text` with what controls a terminal or the direction of text made visible; line breaks and tabs stay."""
+    """Return `text` with control and direction characters made visible; line breaks and tabs stay."""
     return show_controls(text)
 
 
@@ -158,14 +158,14 @@ def show(text: str | Text, style: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output, with what controls a terminal written by its number."""
+    """Print one JSON document on standard output, with control characters escaped."""
     text = escape_json_controls(codec.encode(value).decode("utf-8"))
     sys.stdout.buffer.write(text.encode("utf-8") + b"\n")
     sys.stdout.flush()
 
 
 def name_store() -> None:
-    """Print on standard error which store the command uses, unless the command line names it."""
+    """Print the command's store on standard error, unless the command line names it."""
     if (chosen := CHOSEN.get()) is not None and chosen.place:
         say(f"store: {mask_credentials(mask_passwords(chosen.address))} ({chosen.place})", "dim")
 
@@ -187,7 +187,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def sentence(error: BaseException) -> str:
-    """Return the message of an error for a person; an unexpected error with its name and the line that raised it."""
+    """Return the message of an error for a person; for an unexpected error its name and the line that raised it."""
     if isinstance(error, SessionNotFoundError):
         return f"{error} `jacquard play weave` starts it with --world DIR, or with --profile assistant."
     if isinstance(error, JacquardError | MnemosyneError | FilamentError):
@@ -204,12 +204,12 @@ def sentence(error: BaseException) -> str:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; exit code 1, with the file's name, where it cannot be read."""
+    """Return the text of a file; exit code 1, with the file's name, if it cannot be read."""
     return _decode_text(read_bytes(file), str(file))
 
 
 def read_bytes(file: Path) -> bytes:
-    """Return the content of a file; exit code 1 where it cannot be read."""
+    """Return the content of a file; exit code 1 if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -217,7 +217,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_input() -> str:
-    """Return the text of standard input; exit code 1 where it is not UTF-8."""
+    """Return the text of standard input; exit code 1 if it is not UTF-8."""
     return _decode_text(sys.stdin.buffer.read(), "standard input")
 
 
@@ -226,12 +226,12 @@ def _decode_text(data: bytes, name: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise fail(f"{name}:{line}: byte {error.start} is no UTF-8 text; save it as UTF-8.") from error
+        raise fail(f"{name}:{line}: byte {error.start} is not UTF-8 text; save it as UTF-8.") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """Return the single errors of a group, or the error itself if it is no group."""
+    """Return the single errors of a group, or the error itself if it is not a group."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for each in error.exceptions for leaf in leaves(each)]
