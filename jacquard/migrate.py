@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,14 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, drop_config_secrets
-from jacquard.pipeline.record.prepared_turn import request_fingerprint
+from jacquard.core.blocks import FRAME
+from jacquard.core.receipt import Action, BlockSpan
+from jacquard.pipeline.record.prepared_turn import RECORD_VERSION, request_fingerprint
+from jacquard.pipeline.weaving.assemble import PromptMessage
+from jacquard.pipeline.weaving.pieces import CONTENT, point_at_pieces, split_messages
 from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.core.codec import decode, encode, from_plain, to_plain
 from mnemosyne.core.errors import CodecError, DamagedRecordError, MigrationError, StoreUnavailableError, UnreadableError
+from mnemosyne.documents.archive import TREE
 from mnemosyne.documents.session_json import document_faults, document_from_json
 from mnemosyne.files import place_draft
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
-from mnemosyne.schema.evidence import is_memory
+from mnemosyne.schema.evidence import EvidenceType, SourceKind, is_memory
+from mnemosyne.schema.memory import DOCUMENT, Chain
 from mnemosyne.schema.session import Message
 from mnemosyne.schema.world import BARE_DIGEST
 from mnemosyne.stores.file.conversion import convert_folder
@@ -164,7 +171,21 @@ def migrate_document(data: Any) -> SessionDocument:
     faults = [str(fault) for fault in document_faults(data) if fault.code == "version"]
     if faults:
         raise MigrationError(str(version), SCHEMA_VERSION, "there is no conversion from it", tuple(faults))
+    if (
+        isinstance(data, Mapping)
+        and isinstance(tree := data.get(TREE), Mapping)
+        and isinstance(tree.get("turns"), list)
+    ):
+        data = {**data, TREE: {**tree, "turns": [_convert_turn(turn) for turn in tree["turns"]]}}
     return document_from_json(data)
+
+
+def _convert_turn(turn: Any) -> Any:
+    """Return a turn of a document in the present form; one that cannot be read stays as it is, for the import to report."""
+    with suppress(CodecError, LookupError, TypeError, AttributeError):
+        if "package" in turn["prompt"] and turn["prompt"].get("tape"):
+            return {**turn, "prompt": _shorten_prompt(deepcopy(turn["prompt"]), turn.get("receipt") or {})}
+    return turn
 
 
 def _convert(location: StoreLocation) -> Migration:
@@ -333,6 +354,72 @@ def renew_exchanges(session: StoredSession) -> int:
     return number
 
 
+def shorten_prompts(session: StoredSession) -> int:
+    """Store each text of a prompt once."""
+    number = 0
+    for row in session.rows["papers"]:
+        prompt = session.read("papers", row, "prompt")
+        if prompt and "package" in prompt and prompt.get("tape"):
+            receipt = session.read("papers", row, "receipt") or {}
+            session.write("papers", row, "prompt", _shorten_prompt(prompt, receipt))
+            number += 1
+    return number
+
+
+def _shorten_prompt(prompt: dict[str, Any], receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded prompt whose texts are pieces of its messages. Package, context blocks and XML text follow from the
+    snapshot; what only the package says of recalled passages of documents becomes a memory of the prompt.
+    """
+    messages = tuple(map(PromptMessage.from_plain, prompt["messages"]))
+    spans = from_plain(receipt.get("spans") or _whole_spans(messages), tuple[BlockSpan, ...])
+    pieces, places = split_messages(messages, spans)
+    tape = dict(prompt["tape"])
+    blocks = [*tape["blocks"], *tape["history"], tape["user_input"]]
+    known, texts = {each["block_id"]: each for each in blocks}, "\0".join(each.content for each in messages)
+    changed = {each["block_id"]: each for each in tape.get("carried", ())}
+    for decision in receipt.get("decisions") or ():
+        name = decision["block_id"]
+        if decision["action"] == Action.DEGRADED and name in known and name not in changed and name in places:
+            text = pieces[places[name][0]][CONTENT][places[name][1]]
+            changed[name] = {**known[name], CONTENT: text, "tokens": decision["tokens"], "shortened": True}
+    tape["carried"] = list(changed.values())
+    tape["dropped"] = [name for name, each in known.items() if name not in changed and each[CONTENT] not in texts]
+    point_at_pieces(blocks, pieces, places)
+    passages = map(_passage_of, filter(_is_passage, prompt["package"].get("evidence", ())))
+    gone = {"package", "evidences", "context_blocks", *(() if tape.get("assembler") else ("text",))}
+    return {
+        **{name: value for name, value in prompt.items() if name not in gone},
+        "messages": pieces,
+        "memories": [*prompt["evidences"], *passages],
+        "tape": tape,
+        "record_version": RECORD_VERSION,
+    }
+
+
+def _whole_spans(messages: Sequence[PromptMessage]) -> list[dict[str, Any]]:
+    return [
+        {"block_id": FRAME, "message": place, "start": 0, "end": len(message.content), "tokens": 0, "kind": ""}
+        for place, message in enumerate(messages)
+    ]
+
+
+def _is_passage(item: Mapping[str, Any]) -> bool:
+    return "section_id" in item["ref"] and is_memory(item["source_uri"])
+
+
+def _passage_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item of a package as the memory that it shows."""
+    ref = item["ref"]
+    return {
+        "evidence_id": item["id"],
+        "type": EvidenceType.RAG_DOC,
+        "source": {"kind": SourceKind.RAG, "name": Chain.LORE, "uri": item["source_uri"]},
+        "content": item["snippet"],
+        "metadata": {"title": item.get("title", ""), "kind": DOCUMENT, **ref},
+        "links": {"turn_id": ref.get("turn_id")},
+    }
+
+
 _FORMER_DEFAULTS = {
     "layout": "classic",
     "curation.select_limit": 5,
@@ -374,6 +461,7 @@ CONVERSIONS: tuple[Conversion, ...] = (
         session=renew_fingerprints,
     ),
     Conversion(to=9, does="recalled evidence is marked as such", session=mark_memories),
+    Conversion(to=9, does="prompts hold each text once", session=shorten_prompts),
     Conversion(to=9, does="messages are found again whose reply was edited", session=renew_exchanges),
 )
 """The conversions, oldest first."""

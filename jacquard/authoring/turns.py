@@ -18,6 +18,7 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
 from jacquard.pipeline.planning.activation import find_withheld, read_world_info, uses_world_info
+from jacquard.pipeline.record.prepared_turn import turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.turn import SessionFacts, Turn, TurnLore
@@ -187,7 +188,7 @@ class TurnReader:
             config=config,
             at=NO_TIME if snapshot is None else snapshot.at,
             carried={} if snapshot is None or is_other else {block.block_id: block for block in snapshot.carried},
-            recorded="" if is_other else str(record.prompt.get("text", "")),
+            recorded="" if is_other else turn_from_record(record, 0).text,
         )
 
     async def _find_hidden_entries(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
@@ -227,12 +228,10 @@ def _messages(before: Sequence[TurnRecord]) -> tuple[WindowMessage, ...]:
 
 def _restore_shown_window(window: SessionWindow, record: TurnRecord) -> SessionWindow:
     """Return the window with the conversation and the summary of the recorded prompt."""
-    prompt = record.prompt or {}
-    start = prompt.get("history_start")
+    start = (record.prompt or {}).get("history_start")
     ids = [each.message.message_id for each in window.messages]
     shown = window.messages[ids.index(start) :] if start in ids else ()
-    package = prompt.get("package")
-    summary_text = str(package.get("working_summary", "")) if isinstance(package, Mapping) else ""
+    summary_text = turn_from_record(record, 0).package.working_summary if record.prompt else ""
     head = window.head
     summary = (
         PathSummary(

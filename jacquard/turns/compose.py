@@ -21,7 +21,6 @@ from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.record.build_prompt import PromptInputs, PromptParts, build_turn_prompt, lay_out_prompt
 from jacquard.pipeline.record.evidence import evidence_ids_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_to_json
 from jacquard.pipeline.record.stored_turn import damage_codes
 from jacquard.pipeline.refusals import refusal_blocks
 from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_unique
@@ -89,7 +88,7 @@ class PromptComposer:
         )
         log.stopwatch.lap("degrade")
         inputs = replace(inputs, degradations=(*inputs.degradations, *degraded.degradations))
-        prepared = await to_thread.run_sync(_build, inputs, self._prompt_parts, layout, degraded.blocks)
+        prepared = await to_thread.run_sync(build_turn_prompt, inputs, self._prompt_parts, layout, degraded.blocks)
         return replace(prepared, usages=tuple(usages))
 
     async def compose_ahead(
@@ -158,7 +157,7 @@ class PromptComposer:
             if shown:
                 return _ShownBlocks(shown)
         inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids, standing or (), template)
-        return inputs, layout, None if layout.orders else _build(inputs, self._prompt_parts, layout, {})
+        return inputs, layout, None if layout.orders else build_turn_prompt(inputs, self._prompt_parts, layout, {})
 
     def _decide(
         self,
@@ -224,11 +223,3 @@ class PromptComposer:
             )
 
         return self._shortener.with_note(note)
-
-
-def _build(
-    inputs: PromptInputs, parts: PromptParts, layout: PromptLayout, carried: Mapping[str, PromptBlock]
-) -> PreparedTurn:
-    """Return the prepared turn with the snapshot for its record."""
-    prepared = build_turn_prompt(inputs, parts, layout, carried)
-    return replace(prepared, tape=snapshot_to_json(snapshot_prompt(inputs, parts, layout.limit_tokens, carried)))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import anyio
 
-from jacquard import MemoryVerbs, Runtime, load_config, open_runtime
+from jacquard import MemoryVerbs, Runtime, load_config, open_runtime, turn_from_record
 from mnemosyne import ModelUsage, ModelUsageStage, Store, Task, ToolCall
 
 Turns = tuple[tuple[str, str | None], ...]
@@ -70,10 +70,10 @@ async def read_digests(store: Store, session_id: str) -> dict[str, dict[str, str
         names = [record.turn_id for record in records] + ([window.pending.turn_id] if window.pending else [])
         for name in names:
             record = await store.turn(session_id, name)
-            prompt = dict(record.prompt or {})
+            turn = turn_from_record(record, 0) if record.prompt else None
             found[name] = {
-                "messages": digest(prompt.get("messages")),
-                "text": digest(prompt.get("text")),
+                "messages": digest(turn and turn.messages),
+                "text": digest(turn and turn.text),
                 "said": digest([message.content for message in record.messages]),
             }
             if record.status.value == "committed":

@@ -190,6 +190,6 @@ async def test_the_to_do_list_is_in_the_next_prompt_and_in_its_replay(layout):
     assert "".join(message.content for message in turn.messages).count("<todo>") == 1
     tape = read_snapshot(record)
     assert tape.source.variables["tasks"]["open"][0]["id"] == "t1"
-    older = snapshot_to_json(tape)
+    older = snapshot_to_json(tape, [], {})
     del older["source"]["variables"]["tasks"]
-    assert snapshot_from_json(older).source.variables["tasks"] == {}
+    assert snapshot_from_json(older, []).source.variables["tasks"] == {}

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import to_thread
@@ -28,6 +29,7 @@ from jacquard import (
 from jacquard.authoring.replay.replay import changed_settings, compare_templates
 from jacquard.authoring.replay.what_if import WhatIf
 from jacquard.pipeline.record.prompt_snapshot import config_to_plain, snapshot_from_json, snapshot_to_json
+from jacquard.pipeline.weaving.pieces import split_messages
 from jacquard.templating import open_templates
 from jacquard.templating.files import template_roots
 from mnemosyne import CalibratedEstimator, TurnRecord
@@ -101,9 +103,14 @@ async def test_the_same_bytes_come_out_of_the_record_alone(tmp_path: Path, langu
         await opened.ensure_session("s")
         for turn_id in await played(opened, 6, language=language):
             record, snapshot = await taped(opened, turn_id)
-            assert find_differences(record, replay_prompt(snapshot, COUNT)) == ()
+            prompt = replay_prompt(snapshot, COUNT)
+            assert find_differences(record, prompt) == ()
             assert record.prompt is not None
-            assert snapshot_to_json(snapshot) == record.prompt["tape"]
+            messages, places = split_messages(prompt.assembled.messages, prompt.assembled.spans)
+            assert messages == record.prompt["messages"]
+            assert (
+                codec.decode(codec.encode(snapshot_to_json(snapshot, messages, places)), Any) == record.prompt["tape"]
+            )
 
 
 @pytest.mark.full
@@ -128,7 +135,6 @@ async def test_a_replay_that_goes_wrong_is_told(runtime: Runtime) -> None:
     other = replace(snapshot, user_input=replace(snapshot.user_input, content="something else"))
     faults = find_differences(record, replay_prompt(other, COUNT))
     assert any("differs from character" in fault for fault in faults)
-    assert "The XML text differs." in faults
 
 
 async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
@@ -226,5 +232,5 @@ async def test_no_secret_is_on_a_tape(runtime: Runtime) -> None:
 
 
 async def test_a_tape_of_another_shape_is_refused(runtime: Runtime) -> None:
-    with pytest.raises(codec.CodecError):
-        snapshot_from_json({"source": 1})
+    with pytest.raises((codec.CodecError, LookupError)):
+        snapshot_from_json({"source": 1}, [])

@@ -22,8 +22,8 @@ from jacquard.pipeline.record.prompt_snapshot import CUTS_AUTHORED, DEFERS_OVERS
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
 from jacquard.pipeline.skeleton.naming import rename_duplicates
-from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.pipeline.weaving.layers import share
+from jacquard.pipeline.weaving.pieces import join_messages
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from jacquard.templating.sets import TemplateSet
@@ -118,7 +118,7 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
     report = report_of(record)
     found: list[str] = []
     with report_damage(record, "prompt"):
-        messages = [PromptMessage.from_plain(message) for message in stored.get("messages", ())]
+        messages = join_messages(stored.get("messages", ()))
     if len(messages) != len(prompt.assembled.messages):
         found.append(f"It had {len(messages)} messages and has {len(prompt.assembled.messages)} now.")
     for place, (old, new) in enumerate(zip(messages, prompt.assembled.messages, strict=False)):
@@ -126,8 +126,6 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
             found.append(
                 f"Message {place} ({old.role}) differs from character {_find_first_difference(old.content, new.content)} on."
             )
-    if stored.get("text") != prompt.assembled.text:
-        found.append("The XML text differs.")
     if report.spans and report.spans != prompt.assembled.spans:
         found.append("The spans of the blocks, or their tokens, differ.")
     # The proxy adds only a part of this prompt to a client's call, depending on the client's messages.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from filament import unescape
 from jacquard.core.block_kinds import INPUT_ID
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.core.calibration import correction_of
@@ -16,19 +15,27 @@ from jacquard.core.plan import plan_to_json
 from jacquard.core.protocols import Pruner
 from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
-from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
+from jacquard.pipeline.record.package import evidence_of, is_passage, is_stored_with_turn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, encode_prompt
+from jacquard.pipeline.record.prompt_forms import PromptForms
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.provider_messages import find_attachments
 from jacquard.pipeline.record.redactions import find_redactions
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.history import smooth_other_tokens
-from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.skeleton.world_info import activation_decisions
 from jacquard.pipeline.turn import Turn
-from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, Assembler, PromptMessage, is_history_message, prefix
+from jacquard.pipeline.weaving.assemble import (
+    ROLE_MESSAGES,
+    Assembler,
+    is_history_message,
+    name_of_assembler,
+    prefix,
+)
 from jacquard.pipeline.weaving.authored import describe_cuts
 from jacquard.pipeline.weaving.layers import share
+from jacquard.pipeline.weaving.pieces import join_messages
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from jacquard.pipeline.weaving.standing import appends_blocks
@@ -36,8 +43,6 @@ from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
-from mnemosyne.schema.memory import document_of
-from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.redaction import RedactionRecord
 
@@ -148,39 +153,45 @@ def build_turn_prompt(
         as_written=bool(inputs.layout.boundary),
         activation=activation_decisions(turn),
     )
-    return _build_prepared_turn(inputs, parts, prompt, report)
+    return _build_prepared_turn(inputs, parts, prompt, report, _snapshot_prompt(inputs, parts, laid, prompt, carried))
 
 
-def _build_prepared_turn(inputs: PromptInputs, parts: PromptParts, prompt: Prompt, report: Report) -> PreparedTurn:
-    turn, final = inputs.turn, prompt.stages[-1]
-    blocks = final.blocks()
+def _build_prepared_turn(
+    inputs: PromptInputs,
+    parts: PromptParts,
+    prompt: Prompt,
+    report: Report,
+    snapshot: PromptSnapshot,
+) -> PreparedTurn:
+    turn, blocks = inputs.turn, prompt.stages[-1].blocks()
     # What the pruner dropped is not evidence of this prompt.
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
-    entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
-    # A package holds the original texts; only the prompt is escaped (decision 0004).
-    history = [
-        PackageMessage(role=str(b.role), content=b.content if b.as_written else unescape(without_notice(b.content)))
-        for b in blocks
-        if is_history_message(b)
-    ]
+    memories = tuple(
+        evidence_of(entry, inputs.evidence_ids, parts.hash_text)
+        for entry in inputs.curation.entries
+        if entry_uri(entry) in shown
+    )
     # What the window of the next turn competes with: memories have a share of their own.
     shared_tokens = sum(b.tokens for b in blocks if is_history_message(b) or b.kind is BlockKind.MEMORY)
     head = turn.window.head
-    evidences = tuple(
-        evidence_of(entry, inputs.evidence_ids, parts.hash_text) for entry in entries if document_of(entry) is None
-    )
-    held = context_blocks_of(blocks)
     report = replace(
         report,
-        new_evidence_ids=tuple(evidence.evidence_id for evidence in evidences),
+        new_evidence_ids=tuple(each.evidence_id for each in memories if not is_passage(each)),
         # A block of the session's document keeps its id: a record of the prompt does not take its place.
         new_block_ids=tuple(
             block.block_id
-            for block in select_stored_blocks(held)
-            if block.block_id not in inputs.skeleton.results.document_ids
+            for block in blocks
+            if is_stored_with_turn(block) and block.block_id not in inputs.skeleton.results.document_ids
         ),
     )
-    return PreparedTurn(
+    forms = PromptForms(
+        snapshot=snapshot,
+        report=report,
+        plan=turn.plan,
+        memories=memories,
+        assembled_text=prompt.assembled.text if snapshot.assembler else "",
+    )
+    prepared = PreparedTurn(
         turn_id=turn.turn_id,
         session_id=head.session_id,
         branch_id=head.branch_id,
@@ -188,23 +199,8 @@ def _build_prepared_turn(inputs: PromptInputs, parts: PromptParts, prompt: Promp
         version=head.version,
         plan=turn.plan,
         messages=prompt.assembled.messages,
-        text=prompt.assembled.text,
-        package=build_package(
-            report=report,
-            plan=turn.plan,
-            blocks=blocks,
-            summary=turn.window.summary.summary.content if turn.window.summary else "",
-            history=history,
-            user_message=turn.text,
-            entries=entries,
-            evidence_ids=inputs.evidence_ids,
-            candidates=inputs.curation.candidates,
-            created_at=inputs.at,
-            limits=turn.config.package,
-        ),
         report=report,
-        evidences=evidences,
-        context_blocks=held,
+        forms=forms,
         reply=None if turn.action is None else turn.action.reply,
         reply_form=turn.profile.reply,
         attachments=find_attachments(
@@ -215,6 +211,32 @@ def _build_prepared_turn(inputs: PromptInputs, parts: PromptParts, prompt: Promp
         history_start=inputs.skeleton.history_start,
         newest_evidence=inputs.skeleton.results.newest,
         other_tokens=smooth_other_tokens(report.budget.used_tokens - shared_tokens, turn.window),
+    )
+    # Encoded here, because this runs off the event loop.
+    return replace(prepared, recorded=encode_prompt(prepared, forms))
+
+
+def _snapshot_prompt(
+    inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, prompt: Prompt, carried: Mapping[str, PromptBlock]
+) -> PromptSnapshot:
+    """Return the snapshot of a prompt; `carried` are its degraded blocks by id."""
+    woven = {block.block_id: block for block in laid.woven.skein.blocks()}
+    standing = {block.block_id: block for block in prompt.stages[-1].blocks()}
+    changed = {name: block for name, block in standing.items() if block is not woven[name] and block != woven[name]}
+    return PromptSnapshot(
+        source=inputs.skeleton.source,
+        blocks=(*inputs.skeleton.blocks, *inputs.flesh),
+        history=inputs.skeleton.history,
+        user_input=inputs.skeleton.user_input,
+        layout=inputs.layout,
+        config=config_to_plain(inputs.turn.config),
+        counter=parts.estimator.name,
+        limit_tokens=laid.limit_tokens,
+        at=inputs.at,
+        carried=tuple({**carried, **changed}.values()),
+        dropped=tuple(name for name in woven if name not in standing),
+        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.curation),
+        assembler=name_of_assembler(parts.assembler),
     )
 
 
@@ -235,4 +257,4 @@ def _previous_messages(window: SessionWindow) -> Sequence[Mapping[str, Any]]:
     if window.previous is None or window.previous.prompt is None:
         return ()
     with report_damage(window.previous, "prompt"):
-        return [PromptMessage.from_plain(message) for message in window.previous.prompt["messages"]]
+        return join_messages(window.previous.prompt["messages"])

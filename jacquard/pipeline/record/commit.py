@@ -12,6 +12,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.refusals import CARRIED_OUT, SET_ASIDE, UNTAGGED
 from jacquard.pipeline.schedule import event_words
+from jacquard.pipeline.weaving.pieces import join_messages
 from jacquard.templating.profiles import ReplyForm
 from mnemosyne.chains.audience import audience_field, audience_of_messages
 from mnemosyne.chains.event import quest_events
@@ -113,8 +114,8 @@ def _parse(record: TurnRecord, reply: Message, config: RuntimeConfig) -> ParsedR
 
 def _text_of_prompt(record: TurnRecord) -> str:
     """Return all that the model was given, empty where the record does not hold it."""
-    messages = (record.prompt or {}).get("messages")
-    return "\n".join(str(each.get("content", "")) for each in messages) if isinstance(messages, list | tuple) else ""
+    with report_damage(record, "prompt"):
+        return "\n".join(message.content for message in join_messages((record.prompt or {}).get("messages", ())))
 
 
 def _report_to_store(

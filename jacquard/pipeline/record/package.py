@@ -5,7 +5,7 @@ Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,16 +16,24 @@ from jacquard.config.sections import PackageConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, USER_LAYER, PackagePart, slot_traits
 from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
-from jacquard.core.receipt import Action, Report
+from jacquard.core.receipt import Action, CandidateDecision, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from mnemosyne.chains.audience import audience_field, audience_of_entry
 from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, TurnAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.core.errors import UriError
 from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
+from mnemosyne.schema.evidence import (
+    BlockType,
+    ContextBlock,
+    Evidence,
+    EvidenceLinks,
+    EvidenceSource,
+    EvidenceType,
+    SourceKind,
+)
+from mnemosyne.schema.memory import DOCUMENT, DOCUMENT_ID, EMPTY, SECTION_ID, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
-from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, Signals, place_of
+from mnemosyne.schema.query import SIGNAL_NAMES, Signals
 from mnemosyne.schema.session import Role
 
 _SCORE_NAMES = {name: "rrf_score" if name == "fused" else f"{name}_score" for name in SIGNAL_NAMES}
@@ -49,9 +57,20 @@ def evidence_of(
         content=entry.text,
         trust=entry.trust,
         content_hash=digest_of(entry.text, hash_text),
-        metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags), **audience_field(audience)},
+        metadata={
+            "title": entry.title,
+            "kind": entry.kind,
+            "tags": list(entry.tags),
+            **{name: entry.metadata[name] for name in (DOCUMENT_ID, SECTION_ID) if name in entry.metadata},
+            **audience_field(audience),
+        },
         links=EvidenceLinks(turn_id=entry.turn_id),
     )
+
+
+def is_passage(evidence: Evidence) -> bool:
+    """Return whether what `evidence_of` made shows a passage of a document, which is evidence of its session itself."""
+    return evidence.metadata.get("kind") == DOCUMENT and bool(evidence.metadata.get(DOCUMENT_ID))
 
 
 def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]:
@@ -74,6 +93,13 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
     )
 
 
+def is_stored_with_turn(block: PromptBlock) -> bool:
+    """Return whether a block of a prompt is written with its turn: all except the conversation, which the session stores as
+    messages, and the session's own blocks, which are stored already.
+    """
+    return block.block_type is not BlockType.CONVERSATION and not is_of_document(block)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ShortenedPackage:
     """Evidence and messages within their limits, and how much was left out."""
@@ -94,26 +120,18 @@ def build_package(
     summary: str,
     history: Sequence[PackageMessage],
     user_message: str,
-    entries: Sequence[MemoryEntry],
-    evidence_ids: Mapping[str, str] = EMPTY,
-    candidates: Sequence[Candidate],
+    memories: Sequence[Evidence],
     created_at: datetime,
     limits: PackageConfig,
 ) -> ContextPackage:
-    """Return the package of a prepared turn; `blocks`, `history` and `entries` are those that are in the prompt.
+    """Return the package of a prepared turn; `blocks`, `history` and `memories` (`evidence_of`) are those that are in the prompt.
 
-    `entries` are best first, `evidence_ids` as for `evidence_of`; `history` and `user_message` are the original texts.
-    `summary` is used if the prompt holds it.
+    `memories` are best first; `history` and `user_message` are the original texts. `summary` is used if the prompt holds it.
     """
-    found = {candidate.place: candidate for candidate in candidates}
+    candidates = {candidate.uri: candidate for candidate in report.stream_b.candidates}
     results = [_result(b, report, created_at) for b in blocks if b.layer == EVIDENCE_LAYER]
     taken = {each.id for each in results}
-    items = []
-    for entry in entries:
-        made = _item(entry, found.get(place_of(entry)), report, created_at)
-        name = evidence_ids.get(made.source_uri, made.id)
-        # A tool result may have the same id as an entry; ids are unique in a package, so the entry is named by its address.
-        items.append(replace(made, id=made.source_uri if name in taken else name))
+    items = [_item(each, candidates.get(each.source.uri or ""), taken, report, created_at) for each in memories]
     items += results
     short = _shorten_package(items, history, limits)
     return ContextPackage(
@@ -267,22 +285,31 @@ def _clip(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def _item(entry: MemoryEntry, candidate: Candidate | None, report: Report, created_at: datetime) -> EvidenceItem:
+def _item(
+    memory: Evidence,
+    candidate: CandidateDecision | None,
+    taken: Collection[str],
+    report: Report,
+    created_at: datetime,
+) -> EvidenceItem:
     signals = candidate.signals if candidate else Signals()
     parts = {told: getattr(signals, name) for name, told in _SCORE_NAMES.items()}
+    uri, about = memory.source.uri or "", memory.metadata
+    address = parse_uri(uri)
     ref = {
-        "document_id": entry.metadata.get("document_id"),
-        "section_id": entry.metadata.get("section_id"),
-        "turn_id": entry.turn_id,
-        "memory_item_id": entry.entry_id,
+        "document_id": about.get(DOCUMENT_ID),
+        "section_id": about.get(SECTION_ID),
+        "turn_id": memory.links.turn_id,
+        "memory_item_id": address.entry_id if isinstance(address, EntryAddress) else memory.evidence_id,
     }
     mode = _mode(signals)
     return EvidenceItem(
-        id=entry.entry_id,
-        source="resource" if entry.chain is Chain.LORE else "memory",
-        source_uri=entry_uri(entry),
-        title=entry.title,
-        snippet=entry.text,
+        # A tool result may have the same id as an entry; ids are unique in a package, so the entry is named by its address.
+        id=uri if memory.evidence_id in taken else memory.evidence_id,
+        source="resource" if memory.source.name == Chain.LORE else "memory",
+        source_uri=uri,
+        title=str(about.get("title", "")),
+        snippet=memory.content,
         mode=mode,
         score=candidate.score if candidate else 0.0,
         signals={name: value for name, value in parts.items() if value is not None},

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from jacquard.config.sections import (
     ChunkConfig,
@@ -20,7 +20,8 @@ from jacquard.core.calibration import COUNTED, REPORTED
 from jacquard.core.model_calls import UNKNOWN
 from jacquard.core.plan import PlanContext, Triage, plan_to_json
 from jacquard.core.receipt import CurationPath, Report
-from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE
+from jacquard.pipeline.record.prompt_forms import PromptForms
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_from_json, snapshot_to_json
 from jacquard.pipeline.record.provider_messages import (
     Attachment,
     find_attachments,
@@ -29,17 +30,19 @@ from jacquard.pipeline.record.provider_messages import (
 )
 from jacquard.pipeline.record.stored_turn import plan_of, report_damage, report_of
 from jacquard.pipeline.weaving.assemble import PromptMessage
+from jacquard.pipeline.weaving.pieces import join_messages, split_messages
 from jacquard.templating.profiles import ReplyForm, session_boundary
 from mnemosyne.core import codec
 from mnemosyne.documents.package_json import package_to_json
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
-from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence
+from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+_FINGERPRINT_VERSION = 1
 _DEFAULTS = codec.to_plain(RuntimeConfig())
 
 
@@ -52,18 +55,40 @@ class AssembledInput:
     total_tokens: int
 
 
+class Forms(Protocol):
+    """Other forms of a prompt than its messages, as `PreparedTurn` has them."""
+
+    @property
+    def snapshot(self) -> PromptSnapshot | None:
+        """The snapshot of the prompt; None for a turn that came from a service."""
+
+    @property
+    def text(self) -> str:
+        """The prompt as one XML text."""
+
+    @property
+    def package(self) -> ContextPackage:
+        """The prompt as a ContextPackage 0.1."""
+
+    @property
+    def context_blocks(self) -> tuple[ContextBlock, ...]:
+        """The blocks of the prompt in the form of session document 1.0."""
+
+    @property
+    def evidences(self) -> tuple[Evidence, ...]:
+        """The recalled memories in the prompt in the form of session document 1.0, best first."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedTurn:
     """The result of prepare_turn.
 
-    `messages` are passed to the main model unchanged, each a dict of `role` and `content`; `text` is the same prompt as
-    one XML text. `reply` is set when the turn was numerical: then the turn is complete, the ops are applied and no
-    model is called. `evidences` and `context_blocks` are those of the prompt, in the form of session document 1.0.
-    `tape` is the snapshot of the prompt (`jacquard.pipeline.record.prompt_snapshot`); it is written to the record, and
-    a turn read from its record has none. `other_tokens` are those of the prompt without the conversation, as the next turn
-    reckons with them; `newest_evidence` is the mark of what the session had been given (`mark_newest`). `usages` are the
-    model calls of its preparation. `reply_form` says how the reply is read. `attachments` are what messages carry beside
-    their text; they are kept with the session's messages and not in the turn's record.
+    `messages` are passed to the main model unchanged, each a dict of `role` and `content`. `reply` is set when the turn was
+    numerical: then the turn is complete, the ops are applied and no model is called. `forms` makes the prompt's other forms.
+    `recorded` is the prompt as its record holds it; a turn read from its record has none. `other_tokens` are those of the prompt
+    without the conversation, as the next turn reckons with them; `newest_evidence` is the mark of what the session had been given
+    (`mark_newest`). `usages` are the model calls of its preparation. `reply_form` says how the reply is read. `attachments` are
+    what messages carry beside their text; they are kept with the session's messages and not in the turn's record.
     """
 
     turn_id: str
@@ -73,19 +98,36 @@ class PreparedTurn:
     version: int
     plan: PlanContext
     messages: tuple[PromptMessage, ...]
-    text: str
-    package: ContextPackage
     report: Report
-    evidences: tuple[Evidence, ...] = ()
-    context_blocks: tuple[ContextBlock, ...] = ()
+    forms: Forms = field(compare=False, repr=False)
     reply: str | None = None
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     history_start: str | None = None
     other_tokens: int | None = None
     newest_evidence: str = ""
     attachments: tuple[Attachment, ...] = ()
-    tape: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    recorded: codec.JsonTree | None = field(default=None, compare=False, repr=False)
     usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The same prompt as one XML text."""
+        return self.forms.text
+
+    @property
+    def package(self) -> ContextPackage:
+        """The same prompt as a ContextPackage 0.1."""
+        return self.forms.package
+
+    @property
+    def context_blocks(self) -> tuple[ContextBlock, ...]:
+        """The blocks of the prompt in the form of session document 1.0."""
+        return self.forms.context_blocks
+
+    @property
+    def evidences(self) -> tuple[Evidence, ...]:
+        """The recalled memories in the prompt in the form of session document 1.0, best first."""
+        return self.forms.evidences
 
     @property
     def assembled_input(self) -> AssembledInput:
@@ -110,22 +152,21 @@ class PreparedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPrompt:
-    """The part of a turn's record from which the same prompt is made again, byte for byte.
+    """The part of a turn's record from which the same prompt is made again, byte for byte."""
 
-    `messages` are plain values, as all of a record; `PromptMessage.from_plain` makes messages of them.
-    """
-
-    messages: tuple[dict[str, Any], ...]
-    text: str
-    package: ContextPackage
-    evidences: tuple[Evidence, ...]
-    context_blocks: tuple[ContextBlock, ...]
+    messages: Any
+    """The messages in pieces (`split_messages`)."""
     reply: str | None
     history_start: str | None
+    memories: tuple[Evidence, ...] = ()
+    """As in `PromptForms`."""
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     other_tokens: int | None = None
     newest_evidence: str = ""
-    tape: Mapping[str, Any] | None = None
+    tape: Mapping[str, Any]
+    """The snapshot of the prompt (`jacquard.pipeline.record.prompt_snapshot`)."""
+    text: str = ""
+    """The XML text, if an assembler of the host made it."""
     record_version: int = RECORD_VERSION
 
 
@@ -141,7 +182,7 @@ def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: in
 
 def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: str) -> str:
     """Return a hash of all on which a stored answer depends: input, configuration (without secrets) and world."""
-    payload = codec.encode([RECORD_VERSION, user_message, _COMPARABLE.of(config), world_digest])
+    payload = codec.encode([_FINGERPRINT_VERSION, user_message, _COMPARABLE.of(config), world_digest])
     return hashlib.sha256(payload).hexdigest()
 
 
@@ -187,15 +228,6 @@ def _select_changed(plain: Mapping[str, Any], default: Mapping[str, Any]) -> dic
         for name, each in plain.items()
         if each != default.get(name)
     }
-
-
-def select_stored_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
-    """Return the blocks that are written with a turn: all except the conversation, which the session stores as messages,
-    and the session's own blocks, which are stored already.
-    """
-    return tuple(
-        block for block in blocks if block.block_type is not BlockType.CONVERSATION and block.extra == MADE_BY_ENGINE
-    )
 
 
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
@@ -259,29 +291,28 @@ def build_record(
         messages=tuple(messages),
         fingerprint=fingerprint,
         plan=plan_to_json(turn.plan),
-        receipt=_to_json(turn.report if with_report else _report_to_store(turn.report)),
-        prompt=_to_json(
-            StoredPrompt(
-                messages=turn.messages,
-                text=turn.text,
-                package=turn.package,
-                evidences=turn.evidences,
-                context_blocks=turn.context_blocks,
-                reply=turn.reply,
-                reply_form=turn.reply_form,
-                history_start=turn.history_start,
-                other_tokens=turn.other_tokens,
-                newest_evidence=turn.newest_evidence,
-                tape=turn.tape,
-            )
-        ),
+        receipt=codec.JsonTree(codec.encode(turn.report if with_report else _report_to_store(turn.report))),
+        prompt=turn.recorded,
         anchors=anchors,
         created_at=message.at,
     )
 
 
-def _to_json(value: Report | StoredPrompt) -> codec.JsonTree:
-    return codec.JsonTree(codec.encode(value))
+def encode_prompt(turn: PreparedTurn, forms: PromptForms) -> codec.JsonTree:
+    """Return the prompt of a turn as its record holds it. Takes long: call it off the event loop."""
+    messages, places = split_messages(turn.messages, turn.report.spans)
+    prompt = StoredPrompt(
+        messages=messages,
+        memories=forms.memories,
+        reply=turn.reply,
+        reply_form=turn.reply_form,
+        history_start=turn.history_start,
+        other_tokens=turn.other_tokens,
+        newest_evidence=turn.newest_evidence,
+        tape=snapshot_to_json(forms.snapshot, messages, places),
+        text=forms.assembled_text,
+    )
+    return codec.JsonTree(codec.encode(prompt))
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
@@ -293,20 +324,21 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
     with report_damage(record, "prompt"):
         stored = codec.from_plain(dict(record.prompt), StoredPrompt)
-        messages = tuple(PromptMessage.from_plain(message) for message in stored.messages)
+        messages = join_messages(stored.messages)
+        snapshot = snapshot_from_json(stored.tape, stored.messages)
+    plan, report = plan_of(record), report_of(record)
     return PreparedTurn(
         turn_id=record.turn_id,
         session_id=record.session_id,
         branch_id=record.branch_id,
         depth=record.depth,
         version=version,
-        plan=plan_of(record),
+        plan=plan,
         messages=messages,
-        text=stored.text,
-        package=stored.package,
-        report=report_of(record),
-        evidences=stored.evidences,
-        context_blocks=stored.context_blocks,
+        report=report,
+        forms=PromptForms(
+            snapshot=snapshot, report=report, plan=plan, memories=stored.memories, assembled_text=stored.text
+        ),
         reply=stored.reply,
         reply_form=stored.reply_form,
         history_start=stored.history_start,

@@ -20,11 +20,9 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.quests import drop_quests
-from jacquard.pipeline.record.build_prompt import PromptInputs, PromptParts, layer_attributes
 from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
-from jacquard.pipeline.weaving.assemble import name_of_assembler
-from jacquard.pipeline.weaving.standing import appends_blocks
+from jacquard.pipeline.weaving.pieces import fill_blocks, point_at_pieces
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
@@ -57,7 +55,8 @@ class PromptSnapshot:
     """The inputs of one prompt.
 
     `blocks` are those of both streams, `history` the messages (oldest first), all as rendered. `carried` are the
-    shortened or masked blocks as they stood in the prompt. `source` is what the template blocks were rendered from,
+    shortened or masked blocks as they stood in the prompt, `dropped` the ids of woven blocks that did not. `source` is what the
+    template blocks were rendered from,
     `config` the turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time for which
     ages were computed. `layer_attributes`: as of `Skein`. `assembler`: the name of the host's assembler, empty for the
     built-in one.
@@ -73,6 +72,7 @@ class PromptSnapshot:
     limit_tokens: int
     at: datetime
     carried: tuple[PromptBlock, ...] = ()
+    dropped: tuple[str, ...] = ()
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
     version: int = SNAPSHOT_VERSION
     assembler: str = ""
@@ -83,37 +83,18 @@ class PromptSnapshot:
         return codec.from_plain(dict(self.config), RuntimeConfig)
 
 
-def snapshot_prompt(
-    inputs: PromptInputs,
-    parts: PromptParts,
-    limit_tokens: int,
-    carried: Mapping[str, PromptBlock] | None = None,
-) -> PromptSnapshot:
-    """Return the snapshot of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
-    return PromptSnapshot(
-        source=inputs.skeleton.source,
-        blocks=(*inputs.skeleton.blocks, *inputs.flesh),
-        history=inputs.skeleton.history,
-        user_input=inputs.skeleton.user_input,
-        layout=inputs.layout,
-        config=config_to_plain(inputs.turn.config),
-        counter=parts.estimator.name,
-        limit_tokens=limit_tokens,
-        at=inputs.at,
-        carried=tuple((carried or {}).values()),
-        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.curation),
-        assembler=name_of_assembler(parts.assembler),
-    )
-
-
 def config_to_plain(config: RuntimeConfig) -> dict[str, Any]:
     """Return a configuration as plain values, without defaults and without secrets."""
     lean: dict[str, Any] = drop_secrets(_drop_defaults(config))
     return lean
 
 
-def snapshot_to_json(snapshot: PromptSnapshot) -> dict[str, Any]:
-    """Return a snapshot as plain values, without defaults and without what follows from other fields."""
+def snapshot_to_json(
+    snapshot: PromptSnapshot, messages: Sequence[Mapping[str, Any]], places: Mapping[str, tuple[int, int]]
+) -> dict[str, Any]:
+    """Return a snapshot as plain values, without defaults and without what follows from other fields or stands in the `messages`
+    of the same record (`split_messages`).
+    """
     plain: dict[str, Any] = _drop_defaults(snapshot)
     plain["version"] = snapshot.version
     variables = plain["source"]["variables"]
@@ -121,12 +102,22 @@ def snapshot_to_json(snapshot: PromptSnapshot) -> dict[str, Any]:
         **plain["source"],
         "variables": {key: value for key, value in variables.items() if key != _STATUS},
     }
+    point_at_pieces([*plain["blocks"], *plain["history"], plain["user_input"]], messages, places)
     return plain
 
 
-def snapshot_from_json(plain: Mapping[str, Any]) -> PromptSnapshot:
-    """Return the snapshot that `snapshot_to_json` wrote. Raises CodecError for any other value."""
-    snapshot = codec.from_plain(dict(plain), PromptSnapshot)
+def snapshot_from_json(plain: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> PromptSnapshot:
+    """Return the snapshot that `snapshot_to_json` wrote beside `messages`.
+
+    Raises CodecError, TypeError or LookupError for any other value.
+    """
+    filled = {
+        **plain,
+        "blocks": fill_blocks(plain["blocks"], messages),
+        "history": fill_blocks(plain["history"], messages),
+        "user_input": fill_blocks([plain["user_input"]], messages)[0],
+    }
+    snapshot = codec.from_plain(filled, PromptSnapshot)
     state = snapshot.source.variables.get("state") or {}
     variables = {**_LATER, **snapshot.source.variables, _STATUS: drop_quests(state)}
     return replace(snapshot, source=replace(snapshot.source, variables=variables))
@@ -137,11 +128,12 @@ def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
 
     Raises DamagedRecordError where it cannot be read.
     """
-    plain = (record.prompt or {}).get(SNAPSHOT_KEY)
+    prompt = record.prompt or {}
+    plain = prompt.get(SNAPSHOT_KEY)
     if not isinstance(plain, Mapping):
         return None
     with report_damage(record, "tape"):
-        snapshot = snapshot_from_json(plain)
+        snapshot = snapshot_from_json(plain, prompt["messages"])
         _ = snapshot.runtime
     return snapshot
 

@@ -111,10 +111,7 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     groups: list[_Group] = []
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append((Role.SYSTEM.value, _pieces(list(part), skein.layer_attributes), None))
-    tail: list[PromptBlock] = []
-    history: list[PromptBlock] = []
-    for block in skein.history:
-        (tail if _is_tail(block) else history).append(block)
+    tail, history = _split_tail(skein)
     for role, blocks in groupby(history, key=_message_key):
         if role[1]:
             said = list(blocks)
@@ -136,7 +133,7 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
         groups.append(last)
     messages, spans = _join(groups, count)
     return AssembledPrompt(
-        messages=messages, text=_xml(skein, tail, history), spans=spans, tokens=sum(span.tokens for span in spans)
+        messages=messages, text=_write_xml(skein, tail, history), spans=spans, tokens=sum(span.tokens for span in spans)
     )
 
 
@@ -306,8 +303,21 @@ def _span(block: PromptBlock | None, message: int, start: int, end: int, tokens:
     return BlockSpan(block_id=block.block_id, message=message, start=start, end=end, tokens=tokens, kind=block.kind)
 
 
-def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
-    """Return the complete prompt as one XML text."""
+def write_xml(skein: Skein) -> str:
+    """Return a skein as one XML text, in the order of its messages."""
+    return _write_xml(skein, *_split_tail(skein))
+
+
+def _split_tail(skein: Skein) -> tuple[list[PromptBlock], list[PromptBlock]]:
+    """Return the blocks after the history, and the history with what stands before and inside it."""
+    tail: list[PromptBlock] = []
+    history: list[PromptBlock] = []
+    for block in skein.history:
+        (tail if _is_tail(block) else history).append(block)
+    return tail, history
+
+
+def _write_xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
 
     def join_pieces(blocks: Sequence[PromptBlock]) -> str:
         return "".join([text for text, _ in _pieces(blocks, skein.layer_attributes)])

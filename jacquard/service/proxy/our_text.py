@@ -237,19 +237,19 @@ def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spo
     """
     about = note or AuthorsNote(text="")
     found: dict[str, _Spot] = {}
-    for block in (turn.tape or {}).get("blocks", ()):
-        name = block["block_id"]
-        section = _NOTE_ID if name == _NOTE_ID else block.get("section", "")
-        if block.get("kind") not in AUTHORED_ENTRIES:
+    snapshot = turn.forms.snapshot
+    for block in () if snapshot is None else snapshot.blocks:
+        name = block.block_id
+        section = _NOTE_ID if name == _NOTE_ID else block.section or ""
+        if block.kind not in AUTHORED_ENTRIES:
             continue
         if section in _NOTE_SECTIONS:
             order = _NOTE_SECTIONS.index(section)
             found[name] = _Spot(beside=Beside.DIRECTING, depth=about.depth, role=about.role, order=order)
         elif section == _AT_DEPTH:
-            place = block.get("placement", {})
             # Our own prompt counts the messages that follow the block, without the input.
-            depth = place.get("depth", 0) + 1 if place.get("position") == Position.IN_HISTORY else 0
-            order, role = len(_NOTE_SECTIONS), str(block.get("role", "system"))
+            depth = block.placement.depth + 1 if block.placement.position is Position.IN_HISTORY else 0
+            order, role = len(_NOTE_SECTIONS), str(block.role)
             found[name] = _Spot(beside=Beside.DIRECTING, depth=depth, role=role, order=order)
         elif section.endswith(CONSTANT):
             found[name] = _Spot(beside=Beside.LASTING)

@@ -1,0 +1,102 @@
+"""Other forms of a prompt than its messages: one XML text, a context package, context blocks, evidence. Pure.
+
+They follow from the snapshot and the receipt of the prompt, so a record holds none of them: each is made when it is first asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from filament import unescape
+from jacquard.core.block_kinds import SUMMARY_SLOT
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, PromptBlock, Skein, with_tokens
+from jacquard.core.plan import PlanContext
+from jacquard.core.receipt import Report
+from jacquard.pipeline.record.package import build_package, context_blocks_of, is_passage
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
+from jacquard.pipeline.skeleton.messages import without_notice
+from jacquard.pipeline.weaving.assemble import is_history_message, write_xml
+from jacquard.pipeline.weaving.layers import share
+from jacquard.pipeline.weaving.weave import truncate, weave
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.package import ContextPackage, PackageMessage
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptForms:
+    """Forms of one prompt."""
+
+    snapshot: PromptSnapshot
+    report: Report
+    plan: PlanContext
+    memories: tuple[Evidence, ...] = ()
+    """The recalled entries that stand in the prompt, passages of documents among them; best first."""
+    assembled_text: str = ""
+    """The text that an assembler of the host made; empty for the built-in one."""
+
+    @cached_property
+    def text(self) -> str:
+        """The prompt as one XML text."""
+        return self.assembled_text if self.snapshot.assembler else write_xml(self.skein)
+
+    @cached_property
+    def skein(self) -> Skein:
+        """The blocks that stand in the prompt."""
+        snapshot = self.snapshot
+        blocks, history, _ = share(snapshot.blocks, snapshot.history, snapshot.runtime.layers)
+        woven = weave(
+            [_price(block) for block in blocks],
+            [_price(block) for block in history],
+            _price(snapshot.user_input),
+            snapshot.layout,
+            snapshot.layer_attributes,
+        ).skein
+        changed, dropped = {block.block_id: block for block in snapshot.carried}, frozenset(snapshot.dropped)
+        standing = (block for block in woven.blocks() if block.block_id not in dropped)
+        return truncate(woven, {block.block_id: changed.get(block.block_id, block) for block in standing})
+
+    @cached_property
+    def context_blocks(self) -> tuple[ContextBlock, ...]:
+        """The blocks of the prompt in the form of session document 1.0."""
+        return context_blocks_of(self.skein.blocks())
+
+    @cached_property
+    def evidences(self) -> tuple[Evidence, ...]:
+        """The recalled entries as evidence, without passages of documents, which are evidence of the session already."""
+        return tuple(each for each in self.memories if not is_passage(each))
+
+    @cached_property
+    def package(self) -> ContextPackage:
+        """The ContextPackage 0.1."""
+        snapshot, blocks = self.snapshot, self.skein.blocks()
+        return build_package(
+            report=self.report,
+            plan=self.plan,
+            blocks=blocks,
+            summary=str(snapshot.source.variables.get(SUMMARY_SLOT) or ""),
+            history=_read_messages([block for block in blocks if is_history_message(block)]),
+            user_message=_read_messages([snapshot.user_input])[0].content,
+            memories=self.memories,
+            created_at=snapshot.at,
+            limits=snapshot.runtime.package,
+        )
+
+
+def _price(block: PromptBlock) -> PromptBlock:
+    """Return a block with all its tokens, as they are counted in the prompt."""
+    overhead = MESSAGE_OVERHEAD_TOKENS if is_history_message(block) else 0
+    return with_tokens(block, block.tokens + block.attached_tokens + overhead)
+
+
+def _read_messages(blocks: Sequence[PromptBlock]) -> list[PackageMessage]:
+    """Return messages with their original texts: only the prompt is escaped (decision 0004)."""
+    return [
+        PackageMessage(
+            role=str(block.role),
+            content=block.content if block.as_written else unescape(without_notice(block.content)),
+        )
+        for block in blocks
+    ]

@@ -1,0 +1,61 @@
+"""The recorded form of a prompt's messages: every text once, in pieces. Pure.
+
+The content of a message is a list of texts: blocks, and the frame between them. A recorded block whose text stands in a message
+names its piece (`piece`: place of the message, place in it) in place of a `content` of its own, so that an erasure, which changes
+the texts, cannot shift it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jacquard.core.blocks import FRAME
+from jacquard.core.receipt import BlockSpan
+from jacquard.pipeline.weaving.assemble import PromptMessage
+
+PIECE, CONTENT = "piece", "content"
+
+
+def split_messages(
+    messages: Sequence[PromptMessage], spans: Sequence[BlockSpan]
+) -> tuple[list[dict[str, Any]], dict[str, tuple[int, int]]]:
+    """Return messages in their recorded form, and the piece of each block; `spans` cover every character, in order."""
+    stored: list[dict[str, Any]] = [{"role": message.role, CONTENT: []} for message in messages]
+    places: dict[str, tuple[int, int]] = {}
+    for span in spans:
+        if span.start < span.end:
+            pieces = stored[span.message][CONTENT]
+            if span.block_id != FRAME:
+                places[span.block_id] = span.message, len(pieces)
+            pieces.append(messages[span.message][CONTENT][span.start : span.end])
+    return stored, places
+
+
+def join_messages(stored: Any) -> tuple[PromptMessage, ...]:
+    """Return the messages of their recorded form. Raises TypeError, LookupError or CodecError for any other value."""
+    return tuple(PromptMessage.from_plain({**each, CONTENT: "".join(each[CONTENT])}) for each in stored)
+
+
+def point_at_pieces(
+    blocks: Sequence[dict[str, Any]],
+    stored: Sequence[Mapping[str, Any]],
+    places: Mapping[str, tuple[int, int]],
+) -> None:
+    """Replace the content of each recorded block by its piece, where that is the same text."""
+    for block in blocks:
+        place = places.get(block["block_id"])
+        if place is not None and stored[place[0]][CONTENT][place[1]] == block[CONTENT]:
+            del block[CONTENT]
+            block[PIECE] = place
+
+
+def fill_blocks(blocks: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return recorded blocks with their content. Raises TypeError or LookupError for any other value."""
+    filled = []
+    for block in blocks:
+        whole = dict(block)
+        if (place := whole.pop(PIECE, None)) is not None:
+            whole[CONTENT] = stored[place[0]][CONTENT][place[1]]
+        filled.append(whole)
+    return filled
