@@ -263,7 +263,11 @@ class _Gap:
         rows[0].best[1:] = rows[0].out[1:] = [opening + step * at for at in range(len(theirs))]
         for number, a in enumerate(mine, 1):
             is_last = self._trails and number == len(mine)
-            opening, step = (TRAILING_COST, _NEXT_TRAILING) if is_last else (MIDDLE_COST, _NEXT_MIDDLE)
+            # Behind a beginning that the client pins, it leaves out the more, the longer the conversation is.
+            is_pinned = self._leads and number < LEAST_BEFORE
+            opening, step = (
+                (TRAILING_COST, _NEXT_TRAILING) if is_last else (MIDDLE_COST, _NEXT_MIDDLE * (not is_pinned))
+            )
             row, above = _Row(len(theirs), step), rows[-1]
             row.best[0] = above.best[0] + UNKNOWN_COST
             for at, b in enumerate(theirs, 1):

@@ -158,15 +158,15 @@ def begun_sessions(said: CallMessages) -> list[str]:
     """Return the possible names of a conversation's session from its beginning, up to the user's first message.
 
     The first is the name of a new session. The others are for a client that moved a note: from its first message to the newest
-    one, or into a first message that had none. A note may be before or after the words.
+    one, or into a first message that had none. A note may be before or after the words,
+    as a paragraph or as a line.
     """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)
     begun, newest = _paragraphs(forms[first].words), _paragraphs(said.user.content)
-    notes = {newest[0], newest[-1]} if len(newest) > 1 else ()
-    fewer = [begun[1:], begun[:-1]] if len(begun) > 1 else []
+    texts = [begun, *(each for note in _notes_of(newest) for each in _with_note(begun, note)), *_without_note(begun)]
     prefix, before = _prefix_of(said.viewer, said.user_id), [_joined(each, each.words) for each in forms[:first]]
-    begun_texts = ("\n".join(sorted(texts)) for texts in (begun, *([*begun, note] for note in sorted(notes)), *fewer))
+    begun_texts = ("\n".join(sorted(each)) for each in texts)
     wholes = ("\0".join((*before, _joined(forms[first], text))) for text in begun_texts)
     digests = (hashlib.sha256(each.encode("utf-8", "surrogatepass")).hexdigest()[:16] for each in wholes)
     return list(dict.fromkeys(f"{prefix}{digest}" for digest in digests))
@@ -174,6 +174,26 @@ def begun_sessions(said: CallMessages) -> list[str]:
 
 def _joined(form: MessageForm, words: str) -> str:
     return f"{form.role}\0{tight_text(words)}\0{''.join(sorted(form.parts))}"
+
+
+def _notes_of(paragraphs: Sequence[str]) -> list[str]:
+    """Return what may be a note in a message: a paragraph, or a line, at one of its ends."""
+    lines = [line for each in paragraphs for line in each.split("\n")]
+    ends = [end for parts in (paragraphs, lines) if len(parts) > 1 for end in (parts[0], parts[-1])]
+    return sorted(set(ends))
+
+
+def _with_note(paragraphs: Sequence[str], note: str) -> list[list[str]]:
+    first, last = [f"{note}\n{paragraphs[0]}", *paragraphs[1:]], [*paragraphs[:-1], f"{paragraphs[-1]}\n{note}"]
+    return [[*paragraphs, note], first, last]
+
+
+def _without_note(paragraphs: Sequence[str]) -> list[list[str]]:
+    (opening, *others), (*former, closing) = paragraphs, paragraphs
+    whole = [[*others], [*former]] if former else []
+    _, opened, rest = opening.partition("\n")
+    start, closed, _ = closing.rpartition("\n")
+    return [*whole, *([[rest, *others]] if opened else []), *([[*former, start]] if closed else [])]
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -385,6 +385,16 @@ async def test_a_conversation_that_began_elsewhere_is_taken_in(tmp_path, server)
     assert "mill" in added(server)
 
 
+@pytest.mark.parametrize("note", ["{words}\n[Style: short.]", "[Style: short.]\n{words}", "{words}\n\n[Style: short.]"])
+async def test_an_edited_first_reply_and_a_note_that_moves_on_leave_the_conversation_known(tmp_path, server, note):
+    first, asked = "I take the velvet and the falcon to the fiddle.", "I take the quartz and the cobalt to the timber."
+    async with open_http(tmp_path, server) as http:
+        await ask(http, [user(note.format(words=first))])
+        shown = [user(first), reply("A reply that was written anew.")]
+        await ask(http, [*shown, user(note.format(words=asked))])
+        assert len(await sessions(http)) == 1
+
+
 async def test_the_same_words_said_twice_are_two_messages(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         messages = await talk(http, ["Hello."])
@@ -455,3 +465,10 @@ def test_an_edited_pinned_message_is_the_one_that_it_is_like():
     stored = forms("Hello.", *told)[1:]
     shown = [*forms("Hello.", told[0].replace("one", "ten"))[1:], *stored[4:]]
     assert places(shown, stored) == [(0, 0), (1, 4), (2, 5)]
+
+
+def test_an_edited_pinned_message_is_known_however_much_the_client_leaves_out():
+    told = [f"I take road {number} to the mill and wait there for the miller's boy." for number in range(40)]
+    stored = forms("Hello.", *told)[1:]
+    shown = [*forms("Hello.", told[0].replace("boy", "girl"))[1:], *stored[36:]]
+    assert places(shown, stored) == [(0, 0), *((at, at + 35) for at in range(1, 5))]
