@@ -213,7 +213,7 @@ async def test_no_form_of_an_address_brings_a_secret_into_a_record(address):
         turn = await engine.prepare_turn("s1", "Where is the mill?")
         record = await store.turn("s1", turn.turn_id)
     assert record.prompt["tape"]["config"]["selector"]["api_base"].count("***") >= 1
-    assert not found_in(repr(record) + repr(config) + repr(turn.tape))
+    assert not found_in(repr(record) + repr(config) + repr(turn.recorded))
 
 
 @pytest.mark.parametrize(
