@@ -213,7 +213,7 @@ def _build_prepared_turn(
         other_tokens=smooth_other_tokens(report.budget.used_tokens - shared_tokens, turn.window),
     )
     # Encoded here, because this runs off the event loop.
-    return replace(prepared, recorded=encode_prompt(prepared, forms))
+    return replace(prepared, recorded=encode_prompt(prepared))
 
 
 def _snapshot_prompt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from jacquard.config.sections import (
     ChunkConfig,
@@ -21,7 +21,7 @@ from jacquard.core.model_calls import UNKNOWN
 from jacquard.core.plan import PlanContext, Triage, plan_to_json
 from jacquard.core.receipt import CurationPath, Report
 from jacquard.pipeline.record.prompt_forms import PromptForms
-from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_from_json, snapshot_to_json
+from jacquard.pipeline.record.prompt_snapshot import snapshot_from_json, snapshot_to_json
 from jacquard.pipeline.record.provider_messages import (
     Attachment,
     find_attachments,
@@ -55,41 +55,9 @@ class AssembledInput:
     total_tokens: int
 
 
-class Forms(Protocol):
-    """Other forms of a prompt than its messages, as `PreparedTurn` has them."""
-
-    @property
-    def snapshot(self) -> PromptSnapshot | None:
-        """The snapshot of the prompt; None for a turn that came from a service."""
-
-    @property
-    def text(self) -> str:
-        """The prompt as one XML text."""
-
-    @property
-    def package(self) -> ContextPackage:
-        """The prompt as a ContextPackage 0.1."""
-
-    @property
-    def context_blocks(self) -> tuple[ContextBlock, ...]:
-        """The blocks of the prompt in the form of session document 1.0."""
-
-    @property
-    def evidences(self) -> tuple[Evidence, ...]:
-        """The recalled memories in the prompt in the form of session document 1.0, best first."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedTurn:
-    """The result of prepare_turn.
-
-    `messages` are passed to the main model unchanged, each a dict of `role` and `content`. `reply` is set when the turn was
-    numerical: then the turn is complete, the ops are applied and no model is called. `forms` makes the prompt's other forms.
-    `recorded` is the prompt as its record holds it; a turn read from its record has none. `other_tokens` are those of the prompt
-    without the conversation, as the next turn reckons with them; `newest_evidence` is the mark of what the session had been given
-    (`mark_newest`). `usages` are the model calls of its preparation. `reply_form` says how the reply is read. `attachments` are
-    what messages carry beside their text; they are kept with the session's messages and not in the turn's record.
-    """
+    """The result of prepare_turn."""
 
     turn_id: str
     session_id: str
@@ -98,16 +66,24 @@ class PreparedTurn:
     version: int
     plan: PlanContext
     messages: tuple[PromptMessage, ...]
+    """Messages to pass to the main model unchanged, each a dict of `role` and `content`."""
     report: Report
-    forms: Forms = field(compare=False, repr=False)
+    forms: PromptForms = field(compare=False, repr=False)
+    """Other forms of the prompt, each made when it is first asked for."""
     reply: str | None = None
+    """Set for a numerical turn: the turn is complete, its ops are applied, and no model is called."""
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     history_start: str | None = None
     other_tokens: int | None = None
+    """Tokens of the prompt without the conversation and memories, for the budget of the next turn."""
     newest_evidence: str = ""
+    """Mark of the newest evidence of the session (`mark_newest`)."""
     attachments: tuple[Attachment, ...] = ()
+    """Parts of messages beside their text. They are stored with the session's messages and not in the turn's record."""
     recorded: codec.JsonTree | None = field(default=None, compare=False, repr=False)
+    """The prompt as its record holds it; None for a turn that was read from its record."""
     usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
+    """Model calls of the preparation."""
 
     @property
     def text(self) -> str:
@@ -298,9 +274,9 @@ def build_record(
     )
 
 
-def encode_prompt(turn: PreparedTurn, forms: PromptForms) -> codec.JsonTree:
+def encode_prompt(turn: PreparedTurn) -> codec.JsonTree:
     """Return the prompt of a turn as its record holds it. Takes long: call it off the event loop."""
-    messages, places = split_messages(turn.messages, turn.report.spans)
+    (messages, places), forms = split_messages(turn.messages, turn.report.spans), turn.forms
     prompt = StoredPrompt(
         messages=messages,
         memories=forms.memories,

@@ -52,30 +52,32 @@ _LEANERS = _Leaners()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptSnapshot:
-    """The inputs of one prompt.
-
-    `blocks` are those of both streams, `history` the messages (oldest first), all as rendered. `carried` are the
-    shortened or masked blocks as they stood in the prompt, `dropped` the ids of woven blocks that did not. `source` is what the
-    template blocks were rendered from,
-    `config` the turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time for which
-    ages were computed. `layer_attributes`: as of `Skein`. `assembler`: the name of the host's assembler, empty for the
-    built-in one.
-    """
+    """The inputs of one prompt."""
 
     source: SkeletonSource
+    """What the template blocks were rendered from."""
     blocks: tuple[PromptBlock, ...]
+    """The blocks of both streams, as rendered."""
     history: tuple[PromptBlock, ...]
+    """The messages of the conversation, as rendered, oldest first."""
     user_input: PromptBlock
     layout: SkeinTemplate
     config: Mapping[str, Any]
+    """The turn's configuration as plain values, without defaults and secrets."""
     counter: str
+    """The name of the token estimator."""
     limit_tokens: int
     at: datetime
+    """The time for which ages were computed."""
     carried: tuple[PromptBlock, ...] = ()
+    """Shortened and masked blocks, as they stood in the prompt."""
     dropped: tuple[str, ...] = ()
+    """Ids of woven blocks that are not in the prompt."""
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
+    """As in `Skein`."""
     version: int = SNAPSHOT_VERSION
     assembler: str = ""
+    """The name of the host's assembler; empty for the built-in one."""
 
     @property
     def runtime(self) -> RuntimeConfig:

@@ -318,7 +318,6 @@ def _split_tail(skein: Skein) -> tuple[list[PromptBlock], list[PromptBlock]]:
 
 
 def _write_xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
-
     def join_pieces(blocks: Sequence[PromptBlock]) -> str:
         return "".join([text for text, _ in _pieces(blocks, skein.layer_attributes)])
 

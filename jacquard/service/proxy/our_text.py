@@ -237,8 +237,7 @@ def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spo
     """
     about = note or AuthorsNote(text="")
     found: dict[str, _Spot] = {}
-    snapshot = turn.forms.snapshot
-    for block in () if snapshot is None else snapshot.blocks:
+    for block in turn.forms.snapshot.blocks:
         name = block.block_id
         section = _NOTE_ID if name == _NOTE_ID else block.section or ""
         if block.kind not in AUTHORED_ENTRIES:
