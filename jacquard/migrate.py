@@ -181,7 +181,7 @@ def migrate_document(data: Any) -> SessionDocument:
 
 
 def _convert_turn(turn: Any) -> Any:
-    """Return a turn of a document in the present form; one that cannot be read stays as it is, for the import to report."""
+    """Return a turn of a document in the present form; one that cannot be read stays unchanged, and the import reports it."""
     with suppress(CodecError, LookupError, TypeError, AttributeError):
         if "package" in turn["prompt"] and turn["prompt"].get("tape"):
             return {**turn, "prompt": _shorten_prompt(deepcopy(turn["prompt"]), turn.get("receipt") or {})}

@@ -26,7 +26,7 @@ from mnemosyne.shapes import (
     BROKEN,
     Choice,
     FaultList,
-    Keyed,
+    KeyedValues,
     Record,
     Shape,
     SourceLocation,
@@ -256,7 +256,7 @@ def _read_variable(
             each = next((each for each in shape.fields if each.name == step), None)
             shape, takes_null = (None, False) if each is None else (each.shape, each.takes_null)
         else:
-            shape = shape.item if isinstance(shape, Keyed) else None
+            shape = shape.item if isinstance(shape, KeyedValues) else None
     if isinstance(shape, Text | Choice):
         return None if takes_null and text == "null" else text
     try:

@@ -30,7 +30,7 @@ from mnemosyne.shapes import (
     Definitions,
     Fault,
     Field,
-    Keyed,
+    KeyedValues,
     Many,
     Reading,
     Record,
@@ -297,7 +297,7 @@ def _write_value(shape: Shape, value: Any) -> Any:
             return write_object(value)
         case Many():
             return [_write_value(shape.item, each) for each in value]
-        case Keyed():
+        case KeyedValues():
             return {key: _write_value(shape.item, each) for key, each in value.items()}
         case JsonTree():
             return copy_tree(value)

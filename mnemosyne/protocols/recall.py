@@ -207,7 +207,7 @@ class Index(Protocol):
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
         """Return the hits of `search_text` for each search, in their order, from one switch of threads where the index can. Scopes
-        that are searched in place count together with those beside them (`TextSearch.beside`).
+        that are searched in place count together with the others of their group (`TextSearch.beside`).
         """
         return [await self.search_text(*each[:3]) for each in searches]
 

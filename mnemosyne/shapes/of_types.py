@@ -11,11 +11,11 @@ from dataclasses import fields as class_fields
 from enum import StrEnum
 from typing import Any
 
-from mnemosyne.shapes.shapes import Anything, Choice, Field, Flag, Keyed, Many, Number, Record, Shape, Text
+from mnemosyne.shapes.shapes import Anything, Choice, Field, Flag, KeyedValues, Many, Number, Record, Shape, Text
 
 Rules = Mapping[str, Any]
-"""What a type cannot express of a field: `name` (in JSON), `doc`, `low`, `high`, `words`, `keys`, `filled` (it may not be empty),
-`hidden` (a credential), `required`, `nullable`, and `parts` (sentences of the fields of the class that is its type).
+"""Facts about a field that its type cannot express: `name` (in JSON), `doc`, `low`, `high`, `words`, `keys`, `filled` (it may
+not be empty), `hidden` (a credential), `required`, `nullable`, and `parts` (sentences of the fields of the class that is its type).
 """
 
 
@@ -82,7 +82,7 @@ class TypeTables:
         if origin is tuple:
             return Many(item=self._shape_of(arguments[0], rules), least=int(rules.get("filled", False)), whole=True)
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Keyed(item=self._shape_of(arguments[1], rules), keys=tuple(map(str, rules.get("keys", ()))))
+            return KeyedValues(item=self._shape_of(arguments[1], rules), keys=tuple(map(str, rules.get("keys", ()))))
         if isinstance(hint, type) and issubclass(hint, StrEnum) and self.choice is not None:
             return self.choice(hint)
         if is_dataclass(hint) and isinstance(hint, type):

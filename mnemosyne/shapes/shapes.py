@@ -39,7 +39,7 @@ BROKEN: Final = Broken()
 class Reading:
     """One check of a tree: where the tree is from, and what was found in it.
 
-    `is_plain`: the tree was checked for what cannot be stored, or need not be. `ignored`: unknown keys that are no fault.
+    `is_plain`: the tree was checked for what cannot be stored, or need not be. `ignored`: unknown keys that are allowed.
     """
 
     faults: FaultList = field(default_factory=FaultList)
@@ -72,7 +72,7 @@ Trouble = tuple[str, str]
 
 
 class Shape:
-    """One shape of values. Shapes of one kind of file have subclasses beside its table."""
+    """One shape of values. Shapes of one kind of file have subclasses in the module of its table."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Shape:
         return BROKEN if reading.is_unplain(value, path) else value
 
     def schema(self, defs: Definitions | None = None) -> dict[str, Any]:
-        """Return the JSON Schema; records go into `defs` if there are any, else they stand in their place."""
+        """Return the JSON Schema; records go into `defs` if there are any, else they are written in place."""
         return {}
 
     def describe(self) -> str:
@@ -275,7 +275,7 @@ class Many(Shape):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Keyed(Shape):
+class KeyedValues(Shape):
     """A mapping from free keys, or from some of `keys`, to values of one shape."""
 
     item: Shape
@@ -291,7 +291,7 @@ class Keyed(Shape):
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
         if not isinstance(value, Mapping):
-            return super(Keyed, self).read(value, path, reading)
+            return super(KeyedValues, self).read(value, path, reading)
         made: dict[str, Any] = {}
         for key, item in value.items():
             here = (*path, str(key))
@@ -308,7 +308,7 @@ class Keyed(Shape):
 
     def describe(self) -> str:
         keys = f" of {Choice(words=self.keys).describe()}" if self.keys else ""
-        return f"mapping{keys} to {'mappings' if isinstance(self.item, Keyed) else self.item.describe()}"
+        return f"mapping{keys} to {'mappings' if isinstance(self.item, KeyedValues) else self.item.describe()}"
 
     def control(self) -> dict[str, Any]:
         return {"control": "mapping", "item": self.item.control(), **({"keys": list(self.keys)} if self.keys else {})}

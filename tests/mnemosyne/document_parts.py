@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mnemosyne import Ref, SessionDocument
 from mnemosyne.documents.shapes import JsonTree, OpenChoice, Time, record_of
-from mnemosyne.shapes import Field, Flag, Keyed, Many, Number, Record, Shape, Text
+from mnemosyne.shapes import Field, Flag, KeyedValues, Many, Number, Record, Shape, Text
 
 STRUCTURE = frozenset({"missing", "kind", "value", "empty", "plain", "version"})
 """Codes of the faults that a JSON Schema finds too (except `plain`: infinite numbers, text that UTF-8 cannot write)."""
@@ -70,7 +70,7 @@ def values(shape: Shape) -> st.SearchStrategy[Any]:
             return objects(shape.of)
         case Many():
             return st.lists(values(shape.item), min_size=shape.least, max_size=3).map(tuple)
-        case Keyed():
+        case KeyedValues():
             return st.dictionaries(texts, values(shape.item), max_size=2)
     raise TypeError(shape)
 
@@ -145,7 +145,7 @@ def raw_values(shape: Shape) -> st.SearchStrategy[Any]:
             return raw_objects(shape.of)
         case Many():
             return st.lists(raw_values(shape.item), min_size=shape.least, max_size=3)
-        case Keyed():
+        case KeyedValues():
             return st.dictionaries(texts, raw_values(shape.item), max_size=2)
         case Number(whole=True):
             return st.integers(0, 2**40) | st.integers(0, 9).map(float)
