@@ -37,7 +37,7 @@ from .config.sections import (
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
 from .core.block_kinds import Layer
 from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
-from .core.degradations import Degradation
+from .core.degradations import Degradation, DegradationCode
 from .core.errors import (
     AssemblerError,
     BudgetExceededError,
@@ -99,6 +99,7 @@ from .core.receipt import (
     SentText,
     StreamBReport,
 )
+from .memory.consolidate.consolidator import ConsolidationResult
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
 from .memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
@@ -126,7 +127,9 @@ from .pipeline.worlds import build_bare_world
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
+from .turns.host.values import ChatMessage
 from .turns.parts import EngineParts, HostParts
+from .turns.writing.repair import RepairResult
 from .wiring.factory import DefaultContextEngine, create_context_engine
 from .wiring.process_tuning import ProcessTuning
 from .wiring.runtime import (
@@ -162,6 +165,7 @@ __all__ = [
     "BudgetExceededError",
     "BudgetReport",
     "CandidateDecision",
+    "ChatMessage",
     "Check",
     "ChunkConfig",
     "ChunkConflictError",
@@ -169,6 +173,7 @@ __all__ = [
     "CommitResult",
     "ConfigError",
     "ConsolidationConfig",
+    "ConsolidationResult",
     "ContextCollector",
     "ContextComposer",
     "ContextEngine",
@@ -178,6 +183,7 @@ __all__ = [
     "CurationStream",
     "DefaultContextEngine",
     "Degradation",
+    "DegradationCode",
     "DegradeToSummaryPruner",
     "EngineParts",
     "EvidenceConfig",
@@ -249,6 +255,7 @@ __all__ = [
     "QueryPrefetcher",
     "QuotaExceededError",
     "RedactionConfig",
+    "RepairResult",
     "Report",
     "RerankSelector",
     "RoleMessageAssembler",

@@ -19,14 +19,10 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from jacquard import ChatMessage, CommitResult, ConsolidationResult, RepairResult, RuntimeConfig
 from jacquard.client.connection import Connection
 from jacquard.client.verbs import RemoteVerbs
 from jacquard.client.wire import RemoteTurn, decode_turn, message_to_wire
-from jacquard.config.sections import RuntimeConfig
-from jacquard.memory.consolidate.consolidator import ConsolidationResult
-from jacquard.pipeline.record.commit import CommitResult
-from jacquard.turns.host.values import ChatMessage
-from jacquard.turns.writing.repair import RepairResult
 from mnemosyne.core import codec
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import Event

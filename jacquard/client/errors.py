@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from filament import FilamentError
+from jacquard import JacquardError
 from jacquard.client.wire import ErrorAnswer, ErrorBody
-from jacquard.core.errors import JacquardError
 from mnemosyne.core import codec
 from mnemosyne.core.errors import ContextEngineError, UnreadableError
 

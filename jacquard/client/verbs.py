@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from jacquard import FoundMemory, Memory, MemoryEdit
 from jacquard.client.connection import Connection
-from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryEdit
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 from mnemosyne.schema.session import SessionHead

@@ -10,15 +10,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from jacquard import (
+    BudgetReport,
+    CandidateDecision,
+    ChatMessage,
+    CurationPath,
+    Degradation,
+    PlanContext,
+    PrefixReport,
+    PreparedTurn,
+    PromptMessage,
+    Report,
+)
 from jacquard.core.block_kinds import INPUT_ID
-from jacquard.core.degradations import Degradation
-from jacquard.core.plan import PlanContext
-from jacquard.core.receipt import BudgetReport, CandidateDecision, CurationPath, PrefixReport, Report
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.provider_messages import Attachment, to_anthropic, to_openai
-from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.templating.profiles import ReplyForm, session_boundary
-from jacquard.turns.host.values import ChatMessage
 from mnemosyne.core import codec
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY

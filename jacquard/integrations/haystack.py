@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
 from jacquard.integrations.core.mapping import document_from, read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
@@ -37,7 +37,6 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 from mnemosyne.core.optional_packages import silence
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Message, Role

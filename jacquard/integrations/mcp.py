@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Any, Protocol
 from uuid import uuid4
 
+from jacquard import ContextEngine
 from jacquard.integrations.core.mapping import find_status, read_arguments, read_text, write_result
 from jacquard.integrations.core.reporting import ReportBook
 from jacquard.integrations.core.values import AdapterReport, FailurePolicy
-from jacquard.turns.engine import ContextEngine
 from mnemosyne.schema.document import ProviderKind, ToolCall, ToolCallStatus, ToolProvider
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
 from jacquard.integrations.core.mapping import read_arguments, write_result
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
@@ -28,7 +28,6 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Message, Role
 

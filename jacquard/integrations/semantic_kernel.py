@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
 from jacquard.integrations.core.mapping import read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
@@ -31,7 +31,6 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 

@@ -41,10 +41,15 @@ from typing import Any, Protocol
 import anyio
 import pytest
 
-from jacquard.core.errors import ChunkConflictError, ConfigError, InputTooLargeError, MissingChunksError
-from jacquard.pipeline.record.commit import CommitResult
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.turns.host.values import ChatMessage
+from jacquard import (
+    ChatMessage,
+    ChunkConflictError,
+    CommitResult,
+    ConfigError,
+    InputTooLargeError,
+    MissingChunksError,
+    PreparedTurn,
+)
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,

@@ -19,16 +19,19 @@ from typing import Any, ClassVar, Protocol
 import anyio
 import pytest
 
-from jacquard import sync
-from jacquard.adapters.observe.bus import InMemoryEventBus
-from jacquard.config.sections import BudgetConfig, RuntimeConfig
-from jacquard.core.degradations import DegradationCode
-from jacquard.core.errors import BudgetExceededError
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    ContextEngine,
+    DegradationCode,
+    InMemoryEventBus,
+    RuntimeConfig,
+    build_bare_world,
+    create_context_engine,
+    sync,
+)
 from jacquard.integrations import AgentFrameworkAdapter, FailurePolicy, SessionOwnerError
-from jacquard.pipeline.worlds import build_bare_world
 from jacquard.testing.server import ScriptedRequest, ScriptedServer, SeenMessage
-from jacquard.turns.engine import ContextEngine
-from jacquard.wiring.factory import create_context_engine
 from mnemosyne.schema.document import SessionDocument, ToolCallStatus
 from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.session import Role

@@ -19,11 +19,8 @@ from random import Random
 
 import pytest
 
+from jacquard import Action, BudgetExceededError, PromptBlock, PruneBudget, Pruner, PruneResult, PruneRules, Sensitivity
 from jacquard.core.block_kinds import FLESH_SLOT
-from jacquard.core.blocks import PromptBlock, Sensitivity
-from jacquard.core.errors import BudgetExceededError
-from jacquard.core.protocols import PruneBudget, Pruner, PruneResult, PruneRules
-from jacquard.core.receipt import Action
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Ref
 

@@ -18,10 +18,15 @@ from typing import Any
 
 import pytest
 
-from jacquard.config.sections import BudgetConfig, RuntimeConfig
-from jacquard.core.errors import BudgetExceededError, MissingChunksError, ToolPairError
-from jacquard.turns.engine import ContextEngine
-from jacquard.wiring.factory import create_context_engine
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    ContextEngine,
+    MissingChunksError,
+    RuntimeConfig,
+    ToolPairError,
+    create_context_engine,
+)
 from mnemosyne.core.errors import EvidenceNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Message, Ref, Role

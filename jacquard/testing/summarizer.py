@@ -17,8 +17,7 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from jacquard.core.errors import SummarizerError
-from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest
+from jacquard import ConversationTurn, Summarizer, SummarizerError, SummaryRequest
 from mnemosyne.core.tokens import CalibratedEstimator
 
 LIMIT_TOKENS = 200

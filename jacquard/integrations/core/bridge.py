@@ -12,9 +12,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 
 T = TypeVar("T")
 

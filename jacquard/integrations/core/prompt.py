@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+from jacquard import PreparedTurn
 from jacquard.integrations.core.values import InjectedPrompt, PromptPart
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.schema.session import Role
 
 SYSTEM = Role.SYSTEM.value

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.bridge import EngineBridge
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, may_recall
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.memory import Chain, session_scope, world_scope

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jacquard.core.errors import JacquardError
+from jacquard import JacquardError
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message
 

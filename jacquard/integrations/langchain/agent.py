@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
 from jacquard.integrations.core.mapping import document_from, is_text_part, read_arguments, read_text
 from jacquard.integrations.core.prompt import join_system
@@ -30,7 +30,6 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
 from jacquard.integrations.core.mapping import read_text
 from jacquard.integrations.core.requirements import check_framework
@@ -30,7 +30,6 @@ from jacquard.integrations.langchain.agent import (
     read_answer,
 )
 from jacquard.sync import SyncEngine
-from jacquard.turns.engine import ContextEngine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
