@@ -250,6 +250,7 @@ def test_the_name_of_the_host_is_no_part_of_the_path(serve, server, tmp_path):
             sys.executable,
             "-m",
             "jacquard",
+            "operate",
             "tokens",
             "create",
             "--tenant",

@@ -82,6 +82,7 @@ def serve_and_end(*options, folder, **given):
         sys.executable,
         "-m",
         "jacquard",
+        "operate",
         "serve",
         "--store",
         str(folder / "store"),
