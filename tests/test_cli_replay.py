@@ -59,7 +59,7 @@ def test_explain_and_replay(run, tmp_path):
         "health: 85 (受伤状态)",
     )
     assert "health: 85" in run("play", "explain", name, "--at", place).stdout
-    assert "does not stand" in run("play", "explain", name, "--find", "nowhere", code=1).stderr
+    assert "is not in the prompt" in run("play", "explain", name, "--find", "nowhere", code=1).stderr
     assert "give a place from 0" in run("play", "explain", name, "--at", 10**9, code=1).stderr
     run("play", "explain", name, "--at", 1, "--find", "x", code=2)
 

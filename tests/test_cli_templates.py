@@ -71,7 +71,7 @@ def test_new_writes_a_template_that_passes_lint_and_renders(run):
     assert (
         "no block 'mood'" in run("author", "template", "new", "x", "--world", "pack", "--blocks", "mood", code=1).stderr
     )
-    assert "no world pack" in run("author", "template", "new", "x", "--world", "nowhere", code=1).stderr
+    assert "not a world pack" in run("author", "template", "new", "x", "--world", "nowhere", code=1).stderr
 
 
 @pytest.mark.parametrize("name", ["chat", "combat"])

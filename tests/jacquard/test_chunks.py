@@ -167,7 +167,7 @@ def test_an_estimate_is_written_where_nothing_was_reported_and_corrects_nothing(
 
 def test_tasks_must_be_able_to_begin():
     check_tasks([Task(task_id="b", depends_on=("a",))], [Task(task_id="a")])
-    with pytest.raises(ConfigError, match="no task of this session"):
+    with pytest.raises(ConfigError, match="not a task of this session"):
         check_tasks([Task(task_id="b", depends_on=("x",))], [])
     with pytest.raises(ConfigError, match="depends on itself"):
         check_tasks([Task(task_id="a", depends_on=("b",)), Task(task_id="b", depends_on=("a",))], [])
