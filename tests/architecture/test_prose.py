@@ -79,7 +79,6 @@ UNCLEAN: tuple[str, ...] = (
     "mnemosyne/world/format",
     "jacquard/client",
     "jacquard/pipeline/record",
-    "jacquard/pipeline/weaving",
     "jacquard/service/proxy",
     "jacquard/service/upkeep",
     "jacquard/service/upkeep/checks",

@@ -29,7 +29,7 @@ from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.pipeline.curation.selectors.relevance import content_words, estimate_relevance
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS
 from jacquard.pipeline.truncation import truncate_with_size
-from jacquard.pipeline.weaving.authored import cut_block
+from jacquard.pipeline.weaving.authored_cuts import cut_block
 from mnemosyne import (
     BlockType,
     CalibratedEstimator,

@@ -33,7 +33,7 @@ from jacquard.pipeline.weaving.assemble import (
     name_of_assembler,
     prefix,
 )
-from jacquard.pipeline.weaving.authored import describe_cuts
+from jacquard.pipeline.weaving.authored_cuts import describe_cuts
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.pieces import join_messages
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of

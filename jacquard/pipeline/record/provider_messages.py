@@ -1,8 +1,8 @@
-"""A prompt in the forms that providers take: messages of the OpenAI API, `system` and `messages` of the Anthropic API. Pure.
+"""Provider forms of a prompt: messages of the OpenAI API, `system` and `messages` of the Anthropic API. Pure.
 
-What messages carry beside their text (tool calls and their ids, images and other parts) comes back from the session's messages.
-A provider refuses half of a tool call, so a call whose result is not in the prompt is left out, and a result whose call is
-not there gets one of its own.
+Non-text content of messages (tool calls and their ids, images and other parts) comes from the session's messages. A provider
+refuses half of a tool call, so a call whose result is not in the prompt is left out, and a result without its call gets a new
+one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ CACHED = {"type": "ephemeral"}
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
 _NO_ARGUMENTS = "{}"
 _BEGUN = "…"
-"""What the user's first message holds where a conversation begins with the assistant, which the Anthropic API refuses."""
+"""Text of the user's first message if a conversation begins with the assistant, which the Anthropic API refuses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment:
-    """What the message at `place` (0-based) of a prompt carries beside its text. `message_id` is that of the session's message.
-
-    `parts` are all content parts of the message, those of text too; `written` is its text as the session holds it.
-    """
+    """Non-text content of one message of a prompt."""
 
     place: int
+    """Index of the message in the prompt (0-based)."""
     message_id: str
+    """Id of the session's message."""
     written: str = ""
+    """Text in the session."""
     parts: tuple[Mapping[str, Any], ...] = ()
+    """All content parts of the message, including text."""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     tool_call_id: str | None = None
 
@@ -45,7 +46,7 @@ class Attachment:
 def find_attachments(
     spans: Iterable[BlockSpan], messages: Iterable[Message], said: Message | None = None
 ) -> tuple[Attachment, ...]:
-    """Return what the messages of a prompt carry; `said` is the user's message of the turn, `spans` are those of the receipt."""
+    """Return the attachments of a prompt's messages; `said` is the turn's user message, `spans` are those of the receipt."""
     held = {message.message_id: message for message in messages}
     if said is not None:
         held[INPUT_ID] = said
@@ -96,8 +97,9 @@ def _openai_messages(
 def _find_pairs(
     messages: Sequence[PromptMessage], carried: Mapping[int, Attachment]
 ) -> frozenset[tuple[int, str | None]]:
-    """Return the tool calls and results that are in a prompt as pairs, each by its place and its id: a result is behind its
-    call, with nothing but other results between.
+    """Return the tool calls and results in a prompt as pairs, each by its place and its id.
+
+    A result comes after its call, with only other results between.
     """
     pairs: set[tuple[int, str | None]] = set()
     waiting: dict[str, int] = {}
@@ -107,7 +109,7 @@ def _find_pairs(
             if held is not None and held.tool_call_id in waiting:
                 pairs |= {(waiting.pop(held.tool_call_id), held.tool_call_id), (place, held.tool_call_id)}
             else:
-                # It gets a call of its own before it, which parts what follows from the call that waits.
+                # It gets a new call before it, which separates the following messages from the waiting call.
                 waiting = {}
             continue
         waiting = {} if held is None else {call["id"]: place for call in held.tool_calls}
@@ -133,10 +135,10 @@ def to_anthropic(
 ) -> dict[str, Any]:
     """Return a prompt as `system` (text blocks) and `messages` of the Anthropic messages API.
 
-    System messages behind the first other message become text blocks of the user; what the user wrote in the same message
-    stands between lines with a boundary, so that neither can be taken for the other. `cache_control` marks the end of the
-    system text, and of the messages, that hold nothing that changes in each turn (`stable_messages` whole ones, and
-    `stable_chars` of the next).
+    System messages after the first other message become text blocks of the user. The user's own text in the same message is
+    between lines with a boundary, so that neither can be mistaken for the other. `cache_control` marks the end of the system
+    text and of the messages without content that changes every turn (`stable_messages` complete ones, and `stable_chars` of the
+    next).
     """
     first = next((place for place, each in enumerate(messages) if each.role != Role.SYSTEM), len(messages))
     turns: list[_Turn] = []
@@ -169,13 +171,13 @@ class _Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Turn:
-    """Neighbouring messages of one role, which the Anthropic API wants in one message."""
+    """Neighbouring messages of one role, which the Anthropic API requires as one message."""
 
     role: Role
     pieces: list[_Piece]
 
     def to_plain(self, boundary: str) -> dict[str, Any]:
-        """Return the message; where our own text is in it too, what the user wrote stands between boundaries."""
+        """Return the message; if it also has our text, the user's text is between boundaries."""
         is_mixed = any(piece.origin is Role.SYSTEM for piece in self.pieces)
         content: list[dict[str, Any]] = []
         for piece in self.pieces:
@@ -185,7 +187,7 @@ class _Turn:
 
 
 def _system_blocks(messages: Sequence[PromptMessage], stable: int, chars: int) -> list[dict[str, Any]]:
-    """Return the system text as blocks, of which the last stable one is marked."""
+    """Return the system text as blocks; the last stable one is marked."""
     blocks: list[dict[str, Any]] = []
     last: dict[str, Any] | None = None
     for place, message in enumerate(messages):

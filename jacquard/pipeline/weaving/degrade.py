@@ -20,7 +20,7 @@ from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
 from jacquard.core.receipt import BlockDecision
 from jacquard.pipeline.truncation import truncate_sentences
-from jacquard.pipeline.weaving.authored import mark_shortened
+from jacquard.pipeline.weaving.authored_cuts import mark_shortened
 from jacquard.pipeline.weaving.packing import MASKED
 from mnemosyne.core.off_loop import calculate, size_of
 

@@ -16,7 +16,7 @@ from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
 from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, AssembledPrompt, Assembler, assemble_checked
-from jacquard.pipeline.weaving.authored import cut_block
+from jacquard.pipeline.weaving.authored_cuts import cut_block
 from jacquard.pipeline.weaving.packing import CUT
 from jacquard.pipeline.weaving.weave import WovenSkein, truncate, weave
 from mnemosyne.schema.evidence import Priority
