@@ -236,6 +236,22 @@ def test_every_fault_is_told_with_its_path(run, tmp_path):
     assert "There is no session" in run("operate", "doc", "export", "uuid", "--store", "s", code=1).stderr
 
 
+def test_a_fault_of_a_document_names_its_line_and_the_key_that_was_meant(run):
+    data = json.loads((EXAMPLES / "full.json").read_text(encoding="utf-8"))
+    data["session"]["messages"][2]["role"] = "usr"
+    data["sesion"] = data.pop("session") | {"messages": []}
+    Path("bad.json").write_text(json.dumps(data, indent=2), encoding="utf-8")
+    told = run("operate", "doc", "validate", "bad.json", code=1).stderr
+    assert "bad.json:1: session: is missing; add it; is it written as 'sesion'?" in told
+    data = json.loads((EXAMPLES / "full.json").read_text(encoding="utf-8"))
+    data["session"]["messages"][2]["role"] = "usr"
+    text = json.dumps(data, indent=2)
+    Path("bad.json").write_text(text, encoding="utf-8")
+    line = text[: text.index('"usr"')].count("\n") + 1
+    told = json.loads(run("operate", "doc", "validate", "bad.json", "--json", code=1).stdout)["errors"]
+    assert f"bad.json:{line}: session.messages[2].role: 'usr' is none of system, user, assistant, tool" in told
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
@@ -291,6 +307,23 @@ def test_schemas_are_printed(run, name):
     Draft202012Validator.check_schema(json.loads(run("author", "schema", *name).stdout))
 
 
+@pytest.mark.parametrize("name", [[], ["session"], ["package"], ["world"], ["settings"]])
+def test_the_controls_of_a_form_are_printed_from_the_same_tables(run, name):
+    text = run("author", "schema", *name, "--form").stdout
+    assert '"help"' in text
+    if name == ["settings"]:
+        groups = {each["key"]: each for each in json.loads(text)["fields"]}
+        limit = next(each for each in groups["budget"]["fields"] if each["key"] == "max_input_tokens")
+        assert (limit["label"], limit["control"], limit["unit"], limit["minimum"]) == (
+            "Max input tokens",
+            "number",
+            "tokens",
+            1,
+        )
+        assert groups["activation"]["choices"] == ["auto", "recall", "sillytavern"]
+        assert groups["service"]["control"] == "group"
+
+
 def test_an_unknown_schema(run):
     run("author", "schema", "dream", code=2)
 
@@ -325,8 +358,8 @@ def test_a_context_package_is_checked(run, tmp_path):
     item = {"id": "e1", "source": "book", "source_uri": "x", "title": "", "snippet": "", "mode": "exact", "score": 1}
     file.write_text(json.dumps(PACKAGE | {"evidence": [item], "mood": "calm"}), encoding="utf-8")
     warned = run("operate", "doc", "validate", file).output
-    assert "warning: evidence[0].source: 'book' is none of memory, resource" in warned
-    assert "warning: mood: is not known, ignored" in warned
+    assert f"warning: {file}:1: evidence[0].source: 'book' is none of memory, resource" in warned
+    assert f"warning: {file}:1: mood: is not known, ignored" in warned
     wrong = PACKAGE | {"version": "2.0", "user_message": "Where is it?", "evidence": [{"id": 1}]}
     file.write_text(json.dumps(wrong), encoding="utf-8")
     told = run("operate", "doc", "validate", file, code=1).output

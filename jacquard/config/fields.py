@@ -120,7 +120,7 @@ class SettingWording(Wording):
         """Return a remedy for a missing setting without a default."""
         return "is missing; add it"
 
-    def unknown(self, key: str, path: Any, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
+    def unknown_of(self, key: str, known: tuple[str, ...]) -> str:
         """Return all known names."""
         return f"is no setting; there are {', '.join(known)}"
 

@@ -91,6 +91,13 @@ def settings_schema() -> dict[str, Any]:
     return {"$id": "urn:jacquard:settings", "title": "Settings", **root, "$defs": defs}
 
 
+def settings_form() -> dict[str, Any]:
+    """Return the controls of a form for a settings file."""
+    form = table_of(RuntimeConfig).control()
+    form["fields"].append(Field(name=SERVICE, shape=table_of(ServiceSettings)).control())
+    return form
+
+
 def schema_text() -> str:
     """Return the JSON Schema as it is published."""
     return schema_document(settings_schema())

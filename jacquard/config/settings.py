@@ -57,13 +57,10 @@ class _FileWording(SettingWording):
 
     def unknown(self, key: str, path: Any, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
         """Return the nearest name of a section, else the same name in another section, else all names."""
-        if not label:
-            return super().unknown(key, path, label, known, unwritten)
         if near := did_you_mean(key[:_SHOWN_CHARS], known):
             return f"is no setting{near}"
         elsewhere = next((place for place in _list_places() if place[-1] == key and place[:-1] != path), None)
-        near = f"; did you mean {'.'.join(elsewhere)!r}?" if elsewhere else f"; there are {', '.join(known)}"
-        return f"is no setting{near}"
+        return f"is no setting; did you mean {'.'.join(elsewhere)!r}?" if elsewhere else self.unknown_of(key, known)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

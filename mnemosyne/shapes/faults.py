@@ -196,6 +196,10 @@ class Wording:
         near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
         return f"is not a key of {label}{near}"
 
+    def unknown_of(self, key: str, known: tuple[str, ...]) -> str:
+        """Return the sentence for a key of a mapping that can only have some keys."""
+        return f"is not a key of this mapping{did_you_mean(key, known) or '; known keys: ' + ', '.join(known)}"
+
     def empty(self) -> str:
         """Return the sentence for a text without a character."""
         return "is empty; write something or remove it"

@@ -314,8 +314,7 @@ class KeyedValues(Shape):
         return {"control": "mapping", "item": self.item.control(), **({"keys": list(self.keys)} if self.keys else {})}
 
     def _find_key_fault(self, key: str, wording: Wording) -> Trouble | None:
-        known = self.keys
-        return (wording.unknown(key, (), "", known, known), "unknown") if known and key not in known else None
+        return (wording.unknown_of(key, self.keys), "unknown") if self.keys and key not in self.keys else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -376,7 +375,7 @@ class Field:
             **({"unit": unit} if unit in _UNITS and isinstance(self.shape, Number) else {}),
             "required": self.required,
             "default": self.default,
-            "help": self.doc,
+            "help": self.doc or getattr(self.shape, "doc", ""),
         }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from filament import PayloadError, load_yaml_marked
 from jacquard.cli.command_parts import (
     DEFAULT_STORE,
     BranchOption,
@@ -34,11 +36,14 @@ from mnemosyne.documents.archive import describe_tree, export_session, import_se
 from mnemosyne.documents.json_schema import package_schema, session_schema
 from mnemosyne.documents.package_json import is_package, package_faults
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
+from mnemosyne.documents.shapes import record_of, shown_path
 from mnemosyne.evidence.documents import index_documents
 from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
-from mnemosyne.shapes import Severity, schema_document
+from mnemosyne.schema.package import ContextPackage
+from mnemosyne.shapes import Fault, Severity, schema_document
 from mnemosyne.world import publish
+from mnemosyne.world.format.fields import FILES
 
 doc = typer.Typer(
     name="doc",
@@ -62,6 +67,12 @@ class SchemaName(StrEnum):
     SETTINGS = "settings"
 
 
+_FORMS: Mapping[SchemaName, Callable[[], dict[str, Any]]] = {
+    SchemaName.SESSION: lambda: record_of(SessionDocument).control(),
+    SchemaName.PACKAGE: lambda: record_of(ContextPackage).control(),
+    SchemaName.WORLD: lambda: {name: shape.control() for name, shape in FILES.items()},
+    SchemaName.SETTINGS: reference.settings_form,
+}
 _SCHEMAS: Mapping[SchemaName, Callable[[], str]] = {
     SchemaName.SESSION: lambda: schema_document(session_schema()),
     SchemaName.PACKAGE: lambda: schema_document(package_schema()),
@@ -74,8 +85,14 @@ def schema(
     name: Annotated[
         SchemaName, typer.Argument(metavar="[session|package|world|settings]", help="Which one.")
     ] = SchemaName.SESSION,
+    form: Annotated[
+        bool, typer.Option("--form", help="Print the controls of a form: label, kind, choices, bounds, default, help.")
+    ] = False,
 ) -> None:
     """Print a JSON Schema: of the session document, of the context package, of the files of a world pack, or of the settings."""
+    if form:
+        print_json(_FORMS[name]())
+        return
     sys.stdout.buffer.write(_SCHEMAS[name]().encode())
     sys.stdout.flush()
 
@@ -106,6 +123,7 @@ def validate(file: FileArgument, as_json: JsonOption = False) -> None:
             document, faults = read_document(data)
             if document is not None:
                 faults = (*faults, *tree_faults(document))
+        faults = _name_lines(faults, file)
         errors = [str(fault) for fault in faults if fault.severity is Severity.ERROR]
         warnings = [str(fault) for fault in faults if fault.severity is Severity.WARNING]
         if as_json:
@@ -191,6 +209,24 @@ def migrate(file: FileArgument, out: OutOption = None) -> None:
 
 def _read(file: Path) -> Any:
     return parse_json(read_bytes(file), str(file))
+
+
+def _name_lines(faults: tuple[Fault, ...], file: Path) -> tuple[Fault, ...]:
+    """Return faults with the file and line of each key; as they are if the file uses what YAML reads differently."""
+    if not faults:
+        return faults
+    try:
+        lines = {shown_path(path): line for path, line in load_yaml_marked(read_bytes(file).decode())[1].items()}
+    except PayloadError:
+        return faults
+    return tuple(replace(fault, file=str(file), line=_find_line(fault.path, lines)) for fault in faults)
+
+
+def _find_line(path: str, lines: Mapping[str, int]) -> int:
+    """Return the line of a key, or of the nearest one above it."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path, 1)
 
 
 def _name_file_in_errors(file: Path, work: Callable[[], SessionDocument]) -> SessionDocument:
