@@ -21,8 +21,9 @@ from math import inf
 from typing import Any
 
 from jacquard.core.errors import ConfigError
+from mnemosyne.core.faults import Wording
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables, Wording
+from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables
 
 ANY = inf
 """A call may set the field to any value of its bounds. A number instead is the maximum that a call may set, if the service's

@@ -41,7 +41,7 @@ def settings_in_force(
 
 
 def _without_secrets(setting: Setting, value: Any) -> Any:
-    holds = setting.metadata.get("credential")
+    holds = setting.field.rules.get("credential")
     if holds is None or not isinstance(value, str):
         return drop_secrets(value)
     return HIDDEN if holds is Credential.KEY else mask_credentials(mask_passwords(value))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,6 @@ class Setting:
     def variable(self) -> str:
         """Environment variable that sets it."""
         return PREFIX + BETWEEN.join(self.path).upper()
-
-    @property
-    def default(self) -> Any:
-        """The default as a JSON value."""
-        return self.field.default
-
-    @property
-    def doc(self) -> str:
-        """One sentence about it."""
-        return self.field.doc
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Its bounds, and who may set it (`jacquard.config.fields`)."""
-        return self.field.rules
 
 
 def settings_of(kind: type = RuntimeConfig, path: tuple[str, ...] = ()) -> Iterator[Setting]:
@@ -131,9 +116,9 @@ def _format_settings(settings: Iterable[Setting]) -> str:
                 f"`{'.'.join(each.path)}`",
                 each.field.describe(),
                 each.field.describe_default(),
-                _describe_call(each.metadata.get("call")),
+                _describe_call(each.field.rules.get("call")),
                 f"`{each.variable}`",
-                each.doc,
+                each.field.doc,
             )
             for each in settings
         ),

@@ -20,19 +20,10 @@ from filament import PayloadError, load_yaml_marked
 from jacquard.config.fields import SettingsReading, SettingWording, table_of
 from jacquard.config.sections import RuntimeConfig, credential_names, drop_secrets
 from jacquard.core.errors import ConfigError
+from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.core.masking.credentials import mask_beginning, mask_credentials
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.shapes import (
-    BROKEN,
-    Choice,
-    FaultList,
-    KeyedValues,
-    Record,
-    Shape,
-    SourceLocation,
-    Text,
-    did_you_mean,
-)
+from mnemosyne.shapes import BROKEN, Choice, KeyedValues, Record, Shape, Text
 
 MOST_NAMED = 10
 """Maximum number of faults in an error about a program's values; one about files and the environment names all."""

@@ -27,6 +27,7 @@ from mnemosyne.core.errors import (
     SessionNotFoundError,
     StateOpError,
 )
+from mnemosyne.core.faults import Fault
 from mnemosyne.damage import note_of, without_lost
 from mnemosyne.documents.brought import lower_claims
 from mnemosyne.documents.shapes import raise_errors
@@ -37,7 +38,6 @@ from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import HiddenRecords, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import BARE_DIGEST
-from mnemosyne.shapes import Fault
 
 TREE = "turn_tree"
 """The field of a document that holds the tree."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from mnemosyne.shapes import Fault, Severity, child
+from mnemosyne.core.faults import Fault, Severity, child
 
 Items = list[tuple[str, dict[str, Any]]]
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mnemosyne.core.faults import Fault, Severity, child
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.shapes import json_kind_name, open_reading, raise_errors, read_object, write_object
 from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
-from mnemosyne.shapes import Fault, Reading, Severity, child
+from mnemosyne.shapes import Reading
 
 _SESSION_ONLY = frozenset({"schema_version", "session", "evidences", "context_blocks"})
 _PACKAGE_ONLY = frozenset(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mnemosyne.core.faults import Fault, Severity
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.check import invariant_faults
 from mnemosyne.documents.shapes import (
@@ -20,7 +21,6 @@ from mnemosyne.documents.shapes import (
     write_object,
 )
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
-from mnemosyne.shapes import Fault, Severity
 
 
 def document_to_json(doc: SessionDocument) -> dict[str, Any]:

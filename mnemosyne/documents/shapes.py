@@ -17,6 +17,7 @@ from functools import reduce
 from typing import Any
 
 from mnemosyne.core.errors import SchemaValidationError
+from mnemosyne.core.faults import Fault, Severity, SourceLocation, Wording, child, did_you_mean, kind_name
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.document import Session, SessionDocument, TaskState, TodoList
 from mnemosyne.schema.evidence import Evidence, trust_in_document
@@ -28,22 +29,15 @@ from mnemosyne.shapes import (
     Anything,
     Choice,
     Definitions,
-    Fault,
     Field,
     KeyedValues,
     Many,
     Reading,
     Record,
     Rules,
-    Severity,
     Shape,
-    SourceLocation,
     Trouble,
     TypeTables,
-    Wording,
-    child,
-    did_you_mean,
-    kind_name,
 )
 
 ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
@@ -73,7 +67,6 @@ class DocumentWording(Wording):
     """Sentences of the faults of a document, in the words of JSON."""
 
     def wrong_kind(self, value: Any, wanted: str) -> str:
-        """Return `is A, not B`; a hint for what is nearly right."""
         name = json_kind_name(value)
         if wanted == "a whole number":
             return f"is {value!r}, not {wanted}; round it" if isinstance(value, float) else f"is {name}, not a number"
@@ -81,25 +74,20 @@ class DocumentWording(Wording):
         return f"is {name}, not {wanted.replace('a mapping', 'an object')}{hint}"
 
     def outside(self, value: float, low: float | None, high: float | None) -> str:
-        """Return the bound that a number breaks."""
         shown = f"{value:g}" if isinstance(value, float) else value
         return f"is {shown}, {f'less than {low:g}' if low is not None and value < low else f'more than {high:g}'}"
 
     def no_choice(self, value: str, words: tuple[str, ...]) -> str:
-        """Return all words that there are."""
         return f"{value!r} is none of {', '.join(words)}"
 
     def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
-        """Return the key that is similar, because unknown keys of a document are no faults."""
         near = did_you_mean(name, unknown).replace("did you mean", "is it written as")
         return f"is missing; add it{near}"
 
     def empty(self) -> str:
-        """Return the sentence for an empty id."""
         return "is empty; it must name something"
 
     def too_few(self, count: int, least: int) -> str:
-        """Return the sentence for an empty list."""
         return "is empty; it must hold at least one"
 
 

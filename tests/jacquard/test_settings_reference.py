@@ -40,7 +40,7 @@ def test_every_setting_is_named_with_a_sentence() -> None:
     for each in (*settings_of(), *SERVICE):
         assert f"| `{'.'.join(each.path)}` |" in page
         assert f"`{each.variable}`" in page
-        assert each.doc.endswith("."), each.path
+        assert each.field.doc.endswith("."), each.path
 
 
 def test_no_field_of_any_section_is_left_out() -> None:
@@ -61,7 +61,7 @@ def test_the_defaults_are_valid_and_are_read_as_the_defaults() -> None:
             continue
         for step in each.path[:-1]:
             here = here.setdefault(step, {})  # type: ignore[assignment]
-        here[each.path[-1]] = each.default
+        here[each.path[-1]] = each.field.default
     validator = Draft202012Validator(settings_schema())
     Draft202012Validator.check_schema(settings_schema())
     assert not list(validator.iter_errors(tree))
@@ -72,7 +72,7 @@ def test_one_file_has_the_settings_of_turns_and_of_the_service(tmp_path: Path) -
     defaults: dict[str, object] = {"proxy": {}, "limits": {}, "each_tenant": {}, "housekeeping": {}}
     for each in SERVICE:
         section = defaults if len(each.path) == 2 else defaults[each.path[1]]
-        section[each.path[-1]] = each.default  # type: ignore[index]
+        section[each.path[-1]] = each.field.default  # type: ignore[index]
     whole = {"budget": {"max_input_tokens": 9_000}, "service": defaults}
     assert Draft202012Validator(settings_schema()).is_valid(whole)
     file = tmp_path / "settings.json"

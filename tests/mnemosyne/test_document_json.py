@@ -29,6 +29,7 @@ from mnemosyne import (
     document_to_json,
 )
 from mnemosyne.core import codec
+from mnemosyne.core.faults import Severity
 from mnemosyne.documents.json_schema import (
     PACKAGE_FILE,
     SESSION_FILE,
@@ -36,7 +37,7 @@ from mnemosyne.documents.json_schema import (
     publish,
     session_schema,
 )
-from mnemosyne.shapes import Severity, schema_document
+from mnemosyne.shapes import schema_document
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema"
 RENEW = "run `python -m mnemosyne.documents.json_schema docs/schema`"

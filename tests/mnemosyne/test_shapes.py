@@ -9,10 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from filament import load_yaml_marked
+from mnemosyne.core.faults import FaultList, SourceLocation
 from mnemosyne.shapes import (
     BROKEN,
     Choice,
-    FaultList,
     Field,
     Flag,
     Keyed,
@@ -20,7 +20,6 @@ from mnemosyne.shapes import (
     Number,
     Reading,
     Record,
-    SourceLocation,
     Text,
     TypeTables,
     format_table,

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from filament import dump_yaml, load_yaml
 from mnemosyne import WorldPack, WorldPackError, load_world
-from mnemosyne.shapes import SourceLocation
+from mnemosyne.core.faults import SourceLocation
 from mnemosyne.world.format.check import PackFaults, check
 from mnemosyne.world.format.fields import FILES
 from mnemosyne.world.scaffold import starter_files

@@ -8,7 +8,7 @@ from typing import Any
 
 from filament.state.conventions import META, is_pair, meta_of
 from filament.state.rules import EXTENSIBLE, TEMPLATE, Rules, is_group
-from mnemosyne.shapes import FaultList, SourceLocation
+from mnemosyne.core.faults import FaultList, SourceLocation
 from mnemosyne.world.checking.state import StateTree, Where, walk_nodes
 from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.reading.draft import Part

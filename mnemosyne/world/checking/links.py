@@ -8,9 +8,10 @@ from typing import Any
 
 from filament import Authority, Remark, judge_ops
 from mnemosyne.chains.quantities import calculate, expand_pattern, is_expression
+from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import QUEST_UPDATE, Comparison, Condition
-from mnemosyne.shapes import BROKEN, FaultList, SourceLocation, did_you_mean
+from mnemosyne.shapes import BROKEN
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree, with_types
 from mnemosyne.world.format.check import iterate_sound

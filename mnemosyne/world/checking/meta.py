@@ -39,7 +39,7 @@ from filament.state.rules import (
     rules_at_root,
 )
 from filament.state.verdicts import RefusedError
-from mnemosyne.shapes import FaultList, SourceLocation, did_you_mean, kind_name
+from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean, kind_name
 
 MAX_DEPTH = 16
 _OTHER_WORDS = {

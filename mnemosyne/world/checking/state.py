@@ -20,8 +20,8 @@ from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import join_pointer, look_up
 from filament.state.quests import QUESTS as QUESTS
 from filament.state.rules import ANY, TYPED, TYPES, Rules, rules_at_root
+from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean, kind_name
 from mnemosyne.core.plain_values import Path as KeyPath
-from mnemosyne.shapes import FaultList, SourceLocation, did_you_mean, kind_name
 from mnemosyne.world.checking.meta import check_follows, check_meta
 from mnemosyne.world.format.shapes import IDENTIFIER
 

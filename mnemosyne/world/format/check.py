@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mnemosyne.core.errors import WorldPackError
-from mnemosyne.shapes import BROKEN, Fault, FaultList, Reading, Severity, Shape, SourceLocation
+from mnemosyne.core.faults import Fault, FaultList, Severity, SourceLocation
+from mnemosyne.shapes import BROKEN, Reading, Shape
 
 MAX_FAULTS = 200
 

@@ -9,9 +9,10 @@ from typing import Any
 from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
 from mnemosyne.core.errors import CodecError
+from mnemosyne.core.faults import FaultList, SourceLocation
 from mnemosyne.core.json_text import parse_json
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.shapes import BROKEN, FaultList, Shape, SourceLocation
+from mnemosyne.shapes import BROKEN, Shape
 from mnemosyne.world.format.check import check, iterate_sound
 from mnemosyne.world.format.fields import (
     ACTIONS_FILE,

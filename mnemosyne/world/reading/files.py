@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from mnemosyne.shapes import NO_LINES, FaultList, SourceLocation, did_you_mean
+from mnemosyne.core.faults import NO_LINES, FaultList, SourceLocation, did_you_mean
 
 WORLD_FILE = "world.yaml"
 IMPORTED_FILE = "imported.json"

@@ -12,6 +12,7 @@ from typing import Any
 from filament.state.conventions import META
 from filament.state.quests import QUESTS
 from mnemosyne.chains.quantities import collapse_pattern
+from mnemosyne.core.faults import NO_LINES, FaultList, SourceLocation, did_you_mean
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.world import (
     Entity,
@@ -24,7 +25,7 @@ from mnemosyne.schema.world import (
     TemplateRule,
     WorldPack,
 )
-from mnemosyne.shapes import BROKEN, NO_LINES, FaultList, Many, Record, SourceLocation, did_you_mean
+from mnemosyne.shapes import BROKEN, Many, Record
 from mnemosyne.world.format import fields as tables
 from mnemosyne.world.format.check import check, iterate_sound
 from mnemosyne.world.reading.draft import Item, PackDraft, Part, all_have_ids

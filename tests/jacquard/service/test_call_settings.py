@@ -56,15 +56,15 @@ def higher_value(own, setting):
     if isinstance(own, dict):
         return {}
     if isinstance(own, str):
-        return setting.metadata["words"][-1]
-    return True if isinstance(own, bool) else setting.metadata.get("high") or 10**9
+        return setting.field.rules["words"][-1]
+    return True if isinstance(own, bool) else setting.field.rules.get("high") or 10**9
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_call_sets_what_the_definition_of_a_setting_opens(name):
     setting = SETTINGS[name]
     own = value_of(BASE, setting.path)
-    call = setting.metadata.get("call")
+    call = setting.field.rules.get("call")
     sent = nest(setting.path, own)
     if call is None:
         for value in (own, None, "http://evil.example", {}):
@@ -84,8 +84,10 @@ def test_a_call_sets_what_the_definition_of_a_setting_opens(name):
 
 def test_a_setting_without_a_word_about_calls_is_closed():
     for each in SETTINGS.values():
-        assert each.metadata.get("call") is None or isinstance(each.metadata["call"], int | float)
-    assert {name for name, each in SETTINGS.items() if each.metadata.get("call") is None} | {"redaction.rules"} >= NEVER
+        assert each.field.rules.get("call") is None or isinstance(each.field.rules["call"], int | float)
+    assert {name for name, each in SETTINGS.items() if each.field.rules.get("call") is None} | {
+        "redaction.rules"
+    } >= NEVER
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ async def test_each_setting_is_open_to_a_call_as_its_definition_says(tmp_path, u
         found = next(each for each in OPERATIONS if each.name == operation)
         row, faults = ROWS[operation].body, []
         for setting in settings_of():
-            if setting.metadata.get("call") is not None:
+            if setting.field.rules.get("call") is not None:
                 continue
             config = "http://evil.example"
             for name in reversed(setting.path):

@@ -30,6 +30,7 @@ from jacquard.migrate import migrate_document
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
+from mnemosyne.core.faults import Fault, Severity
 from mnemosyne.core.json_text import json_text, parse_json
 from mnemosyne.core.masking.controls import escape_json_controls
 from mnemosyne.documents.archive import describe_tree, export_session, import_session, read_tree, tree_faults
@@ -41,7 +42,7 @@ from mnemosyne.evidence.documents import index_documents
 from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.package import ContextPackage
-from mnemosyne.shapes import Fault, Severity, schema_document
+from mnemosyne.shapes import schema_document
 from mnemosyne.world import publish
 from mnemosyne.world.format.fields import FILES
 
