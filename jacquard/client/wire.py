@@ -1,7 +1,7 @@
-"""What the service and its client send each other: our own values as JSON, and the few that have another form there. Pure.
+"""Messages between the service and its client: our own values as JSON, and the few that have another form there. Pure.
 
-All other values are the dataclasses of `jacquard` and `mnemosyne` as `mnemosyne.core.codec` writes and reads them. The types of
-this module are also those of the published interface (OpenAPI).
+All other values are the dataclasses of `jacquard` and `mnemosyne` in the form of `mnemosyne.core.codec`. The types of this
+module are also those of the published interface (OpenAPI).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShortReport:
     budget: BudgetReport
     prefix: PrefixReport
     path: CurationPath
-    """How the memories were chosen."""
+    """Path by which the memories were chosen."""
     memories: tuple[ChosenMemory, ...] = ()
     """Best first."""
     degradations: tuple[Degradation, ...] = ()
@@ -110,8 +110,8 @@ class _TurnAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentTurn(_TurnAnswer):
-    """A prepared turn (`jacquard.PreparedTurn`) as it is sent: its ids, its messages, what they carry beside their text, a short
-    report, and the parts that were asked for (`include`); the others are not there.
+    """Sent form of a prepared turn (`jacquard.PreparedTurn`): ids, messages, attachments, short report, and the parts in
+    `include`.
     """
 
     messages: tuple[SentMessage, ...]
@@ -162,7 +162,7 @@ def decode_turn(data: bytes) -> RemoteTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorBody:
-    """What an error says: its code (the name of its class in snake case, without `Error`), its sentence, and its facts."""
+    """Description of an error: its code (the name of its class in snake case, without `Error`), its sentence, and its facts."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""The last step of `prepare_turn`, pure: the blocks of both streams become the prompt, the package and the report."""
+"""Last step of `prepare_turn`, pure: the blocks of both streams become the prompt and the report."""
 
 from __future__ import annotations
 
@@ -66,28 +66,30 @@ class PromptInputs:
     skeleton: Skeleton
     curation: Curation
     flesh: tuple[PromptBlock, ...]
-    """The blocks beside the skeleton, each with an id of its own."""
+    """Blocks besides the skeleton, each with a unique id."""
     layout: SkeinTemplate
     evidence_ids: Mapping[str, str]
-    """By address, the id of the evidence that an entry becomes, if that is not the entry's own."""
+    """Evidence ids of entries by address, if they are not the entries' own."""
     degradations: tuple[Degradation, ...]
-    """Everything that was done without so far."""
+    """Degradations so far."""
     at: datetime
-    """The time by which ages are reckoned."""
+    """Time from which ages are computed."""
 
     @property
     def correction(self) -> float:
-        """By how much the count of tokens was too low before."""
+        """Factor by which the token count was too low before."""
         return correction_of(self.turn.window.usages, self.turn.config.model_hint)
 
     @property
     def limit_tokens(self) -> int:
-        """The tokens that the prompt may take by our own count: without reserves, and fewer if the count is known to be low."""
+        """Maximum tokens of the prompt by our own count: without reserves, and fewer if the count is known to be low."""
         return self.turn.config.budget.prompt_tokens(self.correction)
 
 
 def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
-    """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
+    """Return the decided prompt before anything is degraded; raises BudgetExceededError if the blocks that must stay do not
+    fit.
+    """
     config, blocks = inputs.turn.config, [*inputs.skeleton.blocks, *inputs.flesh]
     seen, history, left_out = share(blocks, inputs.skeleton.history, config.layers)
     return lay_out(
@@ -109,8 +111,9 @@ def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
 def build_turn_prompt(
     inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, PromptBlock]
 ) -> PreparedTurn:
-    """Return the prepared turn, without times; `carried` are the blocks of `laid` that were degraded. BudgetExceededError
-    when what must stay does not fit.
+    """Return the prepared turn, without times; `carried` are the degraded blocks of `laid`.
+
+    Raises BudgetExceededError if the blocks that must stay do not fit.
     """
     turn, correction, prompt = inputs.turn, inputs.correction, complete(laid, carried)
     left_out = () if turn.history is None else turn.history.left_out
@@ -171,7 +174,7 @@ def _build_prepared_turn(
         for entry in inputs.curation.entries
         if entry_uri(entry) in shown
     )
-    # What the window of the next turn competes with: memories have a share of their own.
+    # Competes with the window of the next turn; memories have a share of their own.
     shared_tokens = sum(b.tokens for b in blocks if is_history_message(b) or b.kind is BlockKind.MEMORY)
     head = turn.window.head
     report = replace(
@@ -241,14 +244,14 @@ def _snapshot_prompt(
 
 
 def _said_redactions(turn: Turn) -> dict[str, RedactionRecord]:
-    """Return what was redacted of the messages of a turn before they were stored, by the ids of their blocks."""
+    """Return the redactions of a turn's messages before they were stored, by the ids of their blocks."""
     said = {each.message.message_id: each.message for each in turn.shown or turn.window.messages}
     said[INPUT_ID] = turn.message
     return {name: record for name, each in said.items() if (record := redaction_of(each)) is not None}
 
 
 def layer_attributes(curation: Curation) -> dict[str, dict[str, str]]:
-    """Return the attributes of the layers' wrappers: who chose the flesh."""
+    """Return the attributes of the layers' wrappers: the selector of the memories."""
     chose = curation.model if curation.path in BY_SELECTOR else None
     return {"probabilistic": {"model": chose or "heuristic"}}
 

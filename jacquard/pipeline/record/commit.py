@@ -26,24 +26,26 @@ from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitResult:
-    """The result of a commit. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
-
-    `verdicts` holds every op, whether it was applied or refused, why, and remarks (`filament.OpVerdict`); `refused` is
-    the sentence of the first refused op (then none was applied). `corrections` say what was corrected in the reply.
-    `set_aside` names the updates that were ignored because of their place or because the user wrote them: a code, a
-    sentence with what to do (also among the corrections), and the characters `start`..`end` of the reply. `version` is
-    the session's after the commit.
-    """
+    """Result of a commit."""
 
     turn_id: str
     content: str
+    """Text for the player."""
     thought: str
     ops: tuple[Mapping[str, Any], ...]
+    """Applied ops as JSON Patch."""
     refused: str | None
+    """Sentence of the first refused op; then none was applied."""
     corrections: tuple[str, ...]
+    """Corrections made in the reply."""
     version: int
+    """Version of the session after the commit."""
     verdicts: tuple[OpVerdict, ...] = ()
+    """Verdict on every op, applied or refused, with reasons and remarks."""
     set_aside: tuple[Correction, ...] = ()
+    """Updates ignored because of their place, or because the user wrote them: code, sentence with a remedy (also among the
+    corrections), and the characters `start`..`end` of the reply.
+    """
 
 
 def build_commit(
@@ -56,8 +58,7 @@ def build_commit(
     refs: tuple[Ref, ...],
     config: RuntimeConfig,
 ) -> tuple[TurnCommit, CommitResult]:
-    """Return what to write and what to report; paths in the reply's ops are resolved against what this turn's prompt
-    showed.
+    """Return the data to write and the result; paths in the reply's ops refer to this turn's prompt.
 
     An op beyond the limits is refused, and with it all others of the reply.
     """
@@ -102,10 +103,10 @@ def build_commit(
 
 
 def _parse(record: TurnRecord, reply: Message, config: RuntimeConfig) -> ParsedReply:
-    # Turns of older releases say nothing of a form: their replies have elements.
+    # Turns of older releases name no form: their replies have elements.
     if (record.prompt or {}).get("reply_form") == ReplyForm.TEXT:
         return ParsedReply(content=reply.content)
-    # Ops in the words of the user are a quotation, not what the model decided (decision 0025).
+    # Ops in the user's message are a quotation, not the model's decision (decision 0025).
     said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
     return parse_reply(
         reply.content, user_text=said, prompt_text=_text_of_prompt(record), carries_untagged=config.untagged_updates
@@ -113,7 +114,7 @@ def _parse(record: TurnRecord, reply: Message, config: RuntimeConfig) -> ParsedR
 
 
 def _text_of_prompt(record: TurnRecord) -> str:
-    """Return all that the model was given, empty where the record does not hold it."""
+    """Return the complete input of the model; '' if the record does not contain it."""
     with report_damage(record, "prompt"):
         return "\n".join(message.content for message in join_messages((record.prompt or {}).get("messages", ())))
 
@@ -122,7 +123,7 @@ def _report_to_store(
     reply: Message, parsed: ParsedReply, judged: JudgedOps, refused: str | None, entries: Sequence[MemoryEntry]
 ) -> dict[str, Any]:
     return {
-        # The parsed content alone could not show what was repaired or set aside.
+        # The parsed content by itself could not show repairs and ignored updates.
         "raw": reply.content,
         "thought": parsed.thought,
         "corrections": list(parsed.corrections),
@@ -135,7 +136,7 @@ def _report_to_store(
 
 
 def _report_untagged(parsed: ParsedReply) -> dict[str, str]:
-    """Return whether changes without their tag were carried out; empty where the reply has none."""
+    """Return whether changes without their tag were carried out; empty if the reply has none."""
     found = {entry.start for entry in parsed.log if entry.code == "untagged"}
     if not found:
         return {}
@@ -143,9 +144,7 @@ def _report_untagged(parsed: ParsedReply) -> dict[str, str]:
 
 
 def read_commit_result(record: TurnRecord, version: int) -> CommitResult:
-    """Return what the commit of a committed turn reported, from its record. Raises DamagedRecordError where it cannot
-    be read.
-    """
+    """Return the result of a turn's commit from its record; raises DamagedRecordError if it cannot be read."""
     report = record.report or {}
     with report_damage(record, "report"):
         verdicts = tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ()))

@@ -1,6 +1,4 @@
-"""Builds the ContextPackage 0.1 (seed 000) of a prepared turn with its evidence, and turns a package into messages.
-Pure.
-"""
+"""Builds the ContextPackage 0.1 of a prepared turn with its evidence, and turns a package into messages. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from mnemosyne.schema.query import SIGNAL_NAMES, Signals
 from mnemosyne.schema.session import Role
 
 _SCORE_NAMES = {name: "rrf_score" if name == "fused" else f"{name}_score" for name in SIGNAL_NAMES}
-"""What seed 000 calls the score parts of a candidate."""
+"""Names of a candidate's score parts in a package."""
 
 _GROUPS = {"relational": "relational_bundle"}
 
@@ -69,7 +67,7 @@ def evidence_of(
 
 
 def is_passage(evidence: Evidence) -> bool:
-    """Return whether what `evidence_of` made shows a passage of a document, which is evidence of its session itself."""
+    """Return whether a result of `evidence_of` shows a passage of a document, which is evidence of its session itself."""
     return evidence.metadata.get("kind") == DOCUMENT and bool(evidence.metadata.get(DOCUMENT_ID))
 
 
@@ -94,8 +92,10 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
 
 
 def is_stored_with_turn(block: PromptBlock) -> bool:
-    """Return whether a block of a prompt is written with its turn: all except the conversation, which the session stores as
-    messages, and the session's own blocks, which are stored already.
+    """Return whether a block of a prompt is written with its turn.
+
+    All are, except the conversation, which the session stores as messages, and the session's own blocks, which are stored
+    already.
     """
     return block.block_type is not BlockType.CONVERSATION and not is_of_document(block)
 
@@ -150,7 +150,7 @@ def build_package(
 
 
 def _has_own_part(block: PromptBlock) -> bool:
-    """Say whether a package has another place for a block than among those of system and developer."""
+    """Return whether a package has another place for a block than its system and developer blocks."""
     if block.kind is BlockKind.UNKNOWN:
         return slot_traits(block.slot).part is PackagePart.OWN
     return KINDS[block.kind].has_own_part or block.slot == SUMMARY_SLOT
@@ -161,11 +161,10 @@ def _is_for_developer(block: PromptBlock) -> bool:
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
-    """Return the package as messages in the order of seed 000 section 11.
+    """Return the package as messages: system, developer, summary, recent turns, evidence, user.
 
-    The order is system, developer, summary, recent turns, evidence, user; empty parts are left out. Without
-    `developer_role` the developer's text is the end of the system message. Messages, summary and evidence are escaped,
-    because they are data.
+    Empty parts are left out. Without `developer_role` the developer's text is the end of the system message. Messages, summary
+    and evidence are escaped, because they are data.
     """
     system = "\n\n".join(block.text for block in package.system_blocks)
     developer = "\n\n".join(block.text for block in package.developer_blocks)
@@ -320,7 +319,7 @@ def _item(
 
 
 def _result(block: PromptBlock, report: Report, created_at: datetime) -> EvidenceItem:
-    """Return the result of a tool or a search as it stands in the prompt, with its notices."""
+    """Return the result of a tool or a search in its form in the prompt, with its notices."""
     evidence_id = block.refs[0].evidence_id
     return EvidenceItem(
         id=block.block_id,
@@ -349,7 +348,7 @@ def _mode(signals: Signals) -> str:
 
 
 RESULTS = "results"
-"""The group of all results of tools and searches in the session."""
+"""Group of all results of tools and searches in the session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -368,8 +367,7 @@ class DroppedItem:
 def constrain(
     items: Sequence[EvidenceItem], *, by_document: int = 3, by_source: int = 10
 ) -> tuple[tuple[EvidenceItem, ...], tuple[DroppedItem, ...]]:
-    """Return the items that stay, in their order, and those that are left out; the first of each document and source
-    stay.
+    """Return the items that stay, in their order, and those that are left out; the first of each document and source stay.
 
     Items are best first. Both results together are all items, each once.
     """
@@ -391,7 +389,7 @@ def constrain(
 
 
 def document_of(item: EvidenceItem) -> tuple[str, str]:
-    """Return what an item is part of, as (kind, name): its document, else the turn in which it was said, else itself.
+    """Return the whole that an item is part of, as (kind, name): its document, else the turn of its text, else itself.
 
     A result of the session is a document of its own; a turn or a document of memory may have the same id.
     """
@@ -403,7 +401,7 @@ def document_of(item: EvidenceItem) -> tuple[str, str]:
 
 
 def source_of(item: EvidenceItem) -> str:
-    """Return where an item was found: a chain of one of our scopes, the site of any other address, else its `source`."""
+    """Return the origin of an item: a chain of one of our scopes, the site of any other address, else its `source`."""
     try:
         address = parse_uri(item.source_uri)
     except UriError:

@@ -1,4 +1,4 @@
-"""The value of a prepared turn, its id, and its conversion to a stored record and back. Pure."""
+"""Prepared turn, its id, and its conversion to a stored record and back. Pure."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class PreparedTurn:
     newest_evidence: str = ""
     """Mark of the newest evidence of the session (`mark_newest`)."""
     attachments: tuple[Attachment, ...] = ()
-    """Parts of messages beside their text. They are stored with the session's messages and not in the turn's record."""
+    """Non-text content of messages, stored with the session's messages and not in the turn's record."""
     recorded: codec.JsonTree | None = field(default=None, compare=False, repr=False)
-    """The prompt as its record holds it; None for a turn that was read from its record."""
+    """Recorded form of the prompt; None for a turn that was read from its record."""
     usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
     """Model calls of the preparation."""
 
@@ -107,15 +107,15 @@ class PreparedTurn:
 
     @property
     def assembled_input(self) -> AssembledInput:
-        """The prompt under the names of seed 002 section 5.1.3."""
+        """The prompt as messages, as one text, and its tokens."""
         return AssembledInput(parts=self.messages, text=self.text, total_tokens=self.report.budget.used_tokens)
 
     def to_openai(self) -> list[Any]:
-        """Return the prompt as messages of the OpenAI API, with tool calls, their ids, and parts that are no text."""
+        """Return the prompt as messages of the OpenAI API, with tool calls, their ids, and non-text parts."""
         return to_openai(self.messages, self.attachments)
 
     def to_anthropic(self) -> dict[str, Any]:
-        """Return the prompt as `system` and `messages` of the Anthropic API, with cache breakpoints at what stays the same."""
+        """Return the prompt as `system` and `messages` of the Anthropic API, with cache breakpoints at the end of stable parts."""
         prefix = self.report.prefix
         boundary = session_boundary(self.session_id)
         return to_anthropic(self.messages, self.attachments, prefix.stable_messages, prefix.stable_chars, boundary)
@@ -135,7 +135,7 @@ class StoredPrompt:
     reply: str | None
     history_start: str | None
     memories: tuple[Evidence, ...] = ()
-    """As in `PromptForms`."""
+    """See `PromptForms`."""
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     other_tokens: int | None = None
     newest_evidence: str = ""
@@ -157,13 +157,13 @@ def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: in
 
 
 def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: str) -> str:
-    """Return a hash of all on which a stored answer depends: input, configuration (without secrets) and world."""
+    """Return a hash of everything that a stored answer depends on: input, configuration (without secrets) and world."""
     payload = codec.encode([_FINGERPRINT_VERSION, user_message, _COMPARABLE.of(config), world_digest])
     return hashlib.sha256(payload).hexdigest()
 
 
 class _LastComparable:
-    """What a turn's answer depends on of the configuration that was asked for last: most turns of a process have the same.
+    """Cache of the last configuration's parts that a turn's answer depends on, because most turns of a process share one.
 
     Not with experiments or instructions, which are mappings that a host may change.
     """
@@ -292,9 +292,9 @@ def encode_prompt(turn: PreparedTurn) -> codec.JsonTree:
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
-    """Return a prepared turn exactly as it was.
+    """Return an equal prepared turn from its record.
 
-    Raises ValueError for an imported turn, which has no prompt, and DamagedRecordError where the record cannot be read.
+    Raises ValueError for an imported turn, which has no prompt, and DamagedRecordError if the record cannot be read.
     """
     if record.prompt is None or record.receipt is None or record.plan is None:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
@@ -324,8 +324,9 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
 
 
 def with_attachments(turn: PreparedTurn, window: SessionWindow, said: Message | None) -> PreparedTurn:
-    """Return a turn that was read from its record with what its messages carry beside their text, as far as the window has
-    them; `said` is the user's message of the turn.
+    """Return a turn read from its record with the non-text content of its messages, if the window has them.
+
+    `said` is the turn's user message.
     """
     messages = (each.message for each in window.messages)
     return replace(turn, attachments=find_attachments(turn.report.spans, messages, said))

@@ -33,7 +33,7 @@ class PromptForms:
     report: Report
     plan: PlanContext
     memories: tuple[Evidence, ...] = ()
-    """The recalled entries that stand in the prompt, passages of documents among them; best first."""
+    """Recalled entries in the prompt, including passages of documents; best first."""
     assembled_text: str = ""
     """The text that an assembler of the host made; empty for the built-in one."""
 
@@ -44,7 +44,7 @@ class PromptForms:
 
     @cached_property
     def skein(self) -> Skein:
-        """The blocks that stand in the prompt."""
+        """Blocks in the prompt."""
         snapshot = self.snapshot
         blocks, history, _ = share(snapshot.blocks, snapshot.history, snapshot.runtime.layers)
         woven = weave(

@@ -1,8 +1,8 @@
-"""The prompt snapshot: all inputs of a prompt, recorded beside it so that it can be made again.
+"""Prompt snapshot: all inputs of a prompt, recorded with it so that it can be made again. Pure.
 
-A snapshot holds the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and what
-the templates read, with a hash of every template. `jacquard.authoring.replay.replay` replays it. Pure. A snapshot is part of the
-turn's record and is erased, exported and stored with it.
+A snapshot contains the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and the
+templates' variables, with a hash of every template. `jacquard.authoring.replay.replay` replays it. It is part of the turn's
+record and is erased, exported and stored with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}, "boundary": ""})
 
 
 class _Leaners(dict[type[Any], Callable[[Any], Any]]):
-    """What makes plain values, by their type."""
+    """Functions that make plain values, by type."""
 
     def __missing__(self, kind: type[Any]) -> Callable[[Any], Any]:
         made = self[kind] = _drop_default_fields(kind)
@@ -55,7 +55,7 @@ class PromptSnapshot:
     """The inputs of one prompt."""
 
     source: SkeletonSource
-    """What the template blocks were rendered from."""
+    """Inputs of the template blocks."""
     blocks: tuple[PromptBlock, ...]
     """The blocks of both streams, as rendered."""
     history: tuple[PromptBlock, ...]
@@ -74,7 +74,7 @@ class PromptSnapshot:
     dropped: tuple[str, ...] = ()
     """Ids of woven blocks that are not in the prompt."""
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
-    """As in `Skein`."""
+    """See `Skein`."""
     version: int = SNAPSHOT_VERSION
     assembler: str = ""
     """The name of the host's assembler; empty for the built-in one."""
@@ -94,8 +94,9 @@ def config_to_plain(config: RuntimeConfig) -> dict[str, Any]:
 def snapshot_to_json(
     snapshot: PromptSnapshot, messages: Sequence[Mapping[str, Any]], places: Mapping[str, tuple[int, int]]
 ) -> dict[str, Any]:
-    """Return a snapshot as plain values, without defaults and without what follows from other fields or stands in the `messages`
-    of the same record (`split_messages`).
+    """Return a snapshot as plain values, without defaults and without values that follow from other fields.
+
+    Texts that are in the `messages` of the same record (`split_messages`) are left out too.
     """
     plain: dict[str, Any] = _drop_defaults(snapshot)
     plain["version"] = snapshot.version
@@ -109,7 +110,7 @@ def snapshot_to_json(
 
 
 def snapshot_from_json(plain: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> PromptSnapshot:
-    """Return the snapshot that `snapshot_to_json` wrote beside `messages`.
+    """Return the snapshot that `snapshot_to_json` wrote for `messages`.
 
     Raises CodecError, TypeError or LookupError for any other value.
     """

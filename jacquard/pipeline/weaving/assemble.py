@@ -309,7 +309,7 @@ def write_xml(skein: Skein) -> str:
 
 
 def _split_tail(skein: Skein) -> tuple[list[PromptBlock], list[PromptBlock]]:
-    """Return the blocks after the history, and the history with what stands before and inside it."""
+    """Return the blocks after the history, and the history with the blocks before and inside it."""
     tail: list[PromptBlock] = []
     history: list[PromptBlock] = []
     for block in skein.history:

@@ -1,8 +1,8 @@
-"""The recorded form of a prompt's messages: every text once, in pieces. Pure.
+"""Recorded form of a prompt's messages: every text once, in pieces. Pure.
 
-The content of a message is a list of texts: blocks, and the frame between them. A recorded block whose text stands in a message
-names its piece (`piece`: place of the message, place in it) in place of a `content` of its own, so that an erasure, which changes
-the texts, cannot shift it.
+The content of a message is a list of texts: blocks, and the frame between them. A recorded block whose text is in a message
+names its piece (`piece`: place of the message, place in it) instead of its own `content`, so that an erasure, which changes the
+texts, cannot shift it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def point_at_pieces(
     stored: Sequence[Mapping[str, Any]],
     places: Mapping[str, tuple[int, int]],
 ) -> None:
-    """Replace the content of each recorded block by its piece, where that is the same text."""
+    """Replace the content of each recorded block by its piece, if that is the same text."""
     for block in blocks:
         place = places.get(block["block_id"])
         if place is not None and stored[place[0]][CONTENT][place[1]] == block[CONTENT]:

@@ -57,8 +57,9 @@ from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
 MOST_SHOWN, MOST_OF_CUT = 50, 400
-"""Most messages of the session that our own prompt shows: the second for a client that leaves older ones out, since the summary
-is of what precedes them.
+"""Maximum messages of the session that our own prompt shows.
+
+The second is for a client that leaves older ones out, because the summary covers those before them.
 """
 MOST_LISTED = 2_000
 """Number of the newest messages that a receipt lists one by one; the client's older ones are listed in rows."""
@@ -92,11 +93,10 @@ def settings_for(
     shown_tokens: int,
     our_tokens: int,
 ) -> RuntimeConfig:
-    """Return the settings of a turn whose prompt shows the `shown` newest messages of the session, of `shown_tokens`, while the
-    client shows the `shown_turns` newest turns.
+    """Return the settings of a turn whose prompt shows the `shown` newest messages of the session, of `shown_tokens`.
 
-    `is_cut`: the client leaves older messages out, so our text has their summary. A world without state asks for no reply in
-    elements.
+    The client shows the `shown_turns` newest turns. `is_cut`: the client leaves older messages out, so our text has their
+    summary. A world without state needs no reply in elements.
     """
     return replace(
         base,
@@ -118,10 +118,10 @@ def settings_for(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientCall:
-    """A call that our text joins, in at most `most_tokens` (0: nothing is added).
+    """Call that our text joins, in at most `most_tokens` (0: nothing is added).
 
-    `is_cut`: the client leaves older messages out, so the summary of them is added. `note` is the author's note of the session's
-    world; `count` gives the tokens of a text; `alignment` says what was decided about the client's messages.
+    `is_cut`: the client leaves older messages out, so the summary of them is added. `note` is the author's note of the
+    session's world; `count` returns the tokens of a text; `alignment` has the decisions about the client's messages.
     """
 
     request: ChatRequest
@@ -133,7 +133,9 @@ class ClientCall:
     alignment: tuple[str, ...] = ()
 
     def record(self, turn: PreparedTurn) -> PreparedTurn:
-        """Return a prepared turn whose receipt says what is sent, and why blocks of it are not; `take_our_text` gives the text."""
+        """Return a prepared turn whose receipt lists the sent texts, and the reasons for omitted blocks; `take_our_text`
+        returns the text.
+        """
         if turn.reply is not None:
             return turn
         chosen = _choose_blocks(turn, self)
@@ -144,12 +146,12 @@ class ClientCall:
 
 
 def record_again(turn: PreparedTurn, request: ChatRequest, count: Callable[[str], int]) -> PreparedTurn:
-    """Return a turn whose receipt says what is sent if the call is made with our text at another place (`request.place`)."""
+    """Return a turn whose receipt lists the sent texts of a call with our text at another place (`request.place`)."""
     sent = turn.report.sent
     if sent is None:
         return turn
     ours = [
-        _Added(place=each.place, text=each.text, blocks=each.blocks, role=each.role)
+        _AddedText(place=each.place, text=each.text, blocks=each.blocks, role=each.role)
         for each in sent.texts
         if each.is_ours
     ]
@@ -157,13 +159,13 @@ def record_again(turn: PreparedTurn, request: ChatRequest, count: Callable[[str]
 
 
 def take_our_text(report: Report) -> OurText:
-    """Return what was added to the client's messages in the first call of a turn."""
+    """Return the text added to the client's messages in the first call of a turn."""
     return _to_ours([] if report.sent is None else [each for each in report.sent.texts if each.is_ours])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spot:
-    """Where a block goes; `code` says why it goes nowhere (`Beside.ABSENT`). Notes have a `depth` and a `role`."""
+    """Place of a block; `code` is the reason if it has none (`Beside.ABSENT`). Notes have a `depth` and a `role`."""
 
     beside: Beside
     code: str = ""
@@ -173,7 +175,7 @@ class _Spot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Added:
+class _AddedText:
     """One text of ours, with its place in a receipt and the ids of its blocks."""
 
     place: str
@@ -184,7 +186,7 @@ class _Added:
 
 @dataclass(slots=True)
 class _Pieces:
-    """The pieces of one text of ours while they are gathered."""
+    """Pieces of one text of ours while they are collected."""
 
     texts: list[str] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
@@ -195,7 +197,7 @@ class _Pieces:
 
 
 def _choose_blocks(turn: PreparedTurn, call: ClientCall) -> dict[str, _Spot]:
-    """Return where each block of the turn's prompt goes; without what is said in the conversation."""
+    """Return the place of each block of the turn's prompt, without the conversation."""
     shown: ShownTexts | None = None
     decisions = {each.block_id: each for each in turn.report.decisions}
     places = _find_places(turn, call.note)
@@ -220,7 +222,7 @@ def _spans_of(turn: PreparedTurn) -> Iterator[BlockSpan]:
 
 
 def _place_of(span: BlockSpan, *, has_state: bool, is_cut: bool) -> Beside:
-    """Return where a block goes; the summary is of messages that the client leaves out."""
+    """Return the place of a block; the summary is only for messages that the client leaves out."""
     if span.block_id == SUMMARY_SLOT and not is_cut:
         return Beside.ABSENT
     return place_beside(span.kind, span.block_id, has_state=has_state)
@@ -232,8 +234,8 @@ def _may_be_shown(span: BlockSpan, source: str) -> bool:
 
 
 def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spot]:
-    """Return the places that single blocks have: of the author's note, with the world info above and below it, of world info at a
-    depth, and of constant world info, which lasts.
+    """Return the places of single blocks: the author's note with the world info above and below it, world info at a depth, and
+    constant world info.
     """
     about = note or AuthorsNote(text="")
     found: dict[str, _Spot] = {}
@@ -255,10 +257,10 @@ def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spo
     return found
 
 
-def _join_blocks(turn: PreparedTurn, call: ClientCall, chosen: Mapping[str, _Spot]) -> list[_Added]:
-    """Return our texts; what stays the same over many turns is apart, and notes are.
+def _join_blocks(turn: PreparedTurn, call: ClientCall, chosen: Mapping[str, _Spot]) -> list[_AddedText]:
+    """Return our texts: the lasting one, the changing one, and notes.
 
-    Where no instruction of ours says what the layers are, a sentence does, in the language of the user's message.
+    If no instruction of ours explains the layers, a sentence does, in the language of the user's message.
     """
     pieces = {beside: _Pieces() for beside in Beside}
     notes: dict[tuple[int, str], list[tuple[int, str, BlockSpan]]] = {}
@@ -281,8 +283,8 @@ def _join_blocks(turn: PreparedTurn, call: ClientCall, chosen: Mapping[str, _Spo
             held.texts[:0] = [introduction] * bool(held.texts)
     lasting, directing, changing = (pieces[each] for each in (Beside.LASTING, Beside.DIRECTING, Beside.CHANGING))
     added = [
-        _Added(place=_LASTING, text="\n\n".join(lasting.texts), blocks=tuple(lasting.blocks)),
-        _Added(
+        _AddedText(place=_LASTING, text="\n\n".join(lasting.texts), blocks=tuple(lasting.blocks)),
+        _AddedText(
             place=_CHANGING,
             text="\n\n".join(directing.texts + changing.texts),
             blocks=(*directing.blocks, *changing.blocks),
@@ -291,12 +293,12 @@ def _join_blocks(turn: PreparedTurn, call: ClientCall, chosen: Mapping[str, _Spo
     for (depth, role), held_notes in notes.items():
         ordered = sorted(held_notes, key=lambda each: each[0])
         text, blocks = "\n\n".join(text for _, text, _ in ordered), tuple(span.block_id for *_, span in ordered)
-        added.append(_Added(place=f"{DEPTH}{depth}", text=text, blocks=blocks, role=role))
+        added.append(_AddedText(place=f"{DEPTH}{depth}", text=text, blocks=blocks, role=role))
     return [each for each in added if each.text]
 
 
-def _to_ours(added: Sequence[_Added | SentText]) -> OurText:
-    """Return texts of ours as they join a call."""
+def _to_ours(added: Sequence[_AddedText | SentText]) -> OurText:
+    """Return texts of ours in the form for a call."""
     by_place = {each.place: each.text for each in added}
     notes = [each for each in added if each.place.startswith(DEPTH)]
     return OurText(
@@ -309,7 +311,7 @@ def _to_ours(added: Sequence[_Added | SentText]) -> OurText:
 
 
 def _with_code(decision: BlockDecision, chosen: Mapping[str, _Spot], most_tokens: int) -> BlockDecision:
-    """Return the decision about a block, which may have been kept for a prompt that the client does not take."""
+    """Return the decision about a block, which may have been kept for a prompt that the client does not use."""
     spot = chosen.get(decision.block_id)
     if spot is None or not spot.code or decision.action is Action.DROPPED:
         return decision
@@ -318,7 +320,7 @@ def _with_code(decision: BlockDecision, chosen: Mapping[str, _Spot], most_tokens
 
 
 def _describe_sent(
-    request: ChatRequest, count: Callable[[str], int], added: Sequence[_Added], alignment: tuple[str, ...]
+    request: ChatRequest, count: Callable[[str], int], added: Sequence[_AddedText], alignment: tuple[str, ...]
 ) -> SentPrompt:
     texts = tuple(_list_texts(request, count, added))
     ours = sum(each.tokens for each in texts if each.is_ours)
@@ -326,7 +328,7 @@ def _describe_sent(
     return SentPrompt(texts=texts, client_tokens=theirs, our_tokens=ours, alignment=alignment)
 
 
-def _list_texts(request: ChatRequest, count: Callable[[str], int], added: Sequence[_Added]) -> Iterator[SentText]:
+def _list_texts(request: ChatRequest, count: Callable[[str], int], added: Sequence[_AddedText]) -> Iterator[SentText]:
     """Yield the texts of a call with ours in it, in their order, whatever our place is."""
     body = join_our_text(request, _to_ours(added), request.place)
     messages: list[Mapping[str, Any]] = list(body["messages"])
@@ -369,14 +371,14 @@ def _is_plain(message: Mapping[str, Any], own: Set[int]) -> bool:
 
 @lru_cache(_CACHED_TEXTS)
 def _describe_plain(number: int, role: str, text: str, count: Callable[[str], int]) -> SentText:
-    """Return a text of the client's; most of a call were at the same place in the call before."""
+    """Return a text of the client's; cached, because most were at the same place in the previous call."""
     return SentText(
         message=number, role=role, tokens=count(text) + MESSAGE_OVERHEAD_TOKENS, digest=digest_of_text(text)
     )
 
 
 def _describe_row(members: Sequence[tuple[int, Mapping[str, Any]]], count: Callable[[str], int]) -> SentText:
-    """Return messages of the client's in a row as one text, which stands for all before the next text."""
+    """Return consecutive client messages as one text, which represents all before the next text."""
     texts = [message["content"] for _, message in members]
     parts = [_sum_up(count, tuple(texts[at : at + _ROW])) for at in range(0, len(texts), _ROW)]
     number, first = members[0]
@@ -396,8 +398,8 @@ def _sum_up(count: Callable[[str], int], texts: tuple[str, ...]) -> tuple[int, s
 TEXT_CACHES += (_describe_plain.cache_clear, _sum_up.cache_clear)
 
 
-def _split_message(message: Mapping[str, Any], left: list[_Added]) -> Iterator[tuple[str, _Added | None]]:
-    """Yield the texts of a message, each with the one of ours that it is, which is taken from `left`, or None; one at least."""
+def _split_message(message: Mapping[str, Any], left: list[_AddedText]) -> Iterator[tuple[str, _AddedText | None]]:
+    """Yield the texts of a message, at least one, each with the one of ours that it is (removed from `left`), or None."""
     content, said, has_ours = message.get("content"), list[str](), False
     if isinstance(content, str) and not any(each.text in content for each in left):
         # Most messages of a long call.
@@ -421,7 +423,7 @@ def _split_message(message: Mapping[str, Any], left: list[_Added]) -> Iterator[t
 
 
 def _count_other_parts(message: Mapping[str, Any], count: Callable[[str], int]) -> int:
-    """Return the tokens of what is no text in a message: images, calls of tools and their results."""
+    """Return the tokens of a message's other content: images, tool calls and their results."""
     content = message.get("content")
     if not isinstance(content, list) and not message.get("tool_calls"):
         return 0
