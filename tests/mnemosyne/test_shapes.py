@@ -15,7 +15,7 @@ from mnemosyne.shapes import (
     Choice,
     Field,
     Flag,
-    Keyed,
+    KeyedValues,
     Many,
     Number,
     Reading,
@@ -34,7 +34,9 @@ LAMP = Record(
         Field(name="colour", shape=Choice(words=("white", "amber")), fallback="white", doc="Its light."),
         Field(name="lit", shape=Flag(), fallback=False, doc="Whether it is lit."),
         Field(name="names", shape=Many(item=Text()), fallback=(), doc="Its names."),
-        Field(name="oils", shape=Keyed(item=Number(low=0), keys=("whale", "olive")), fallback={}, doc="Its oils."),
+        Field(
+            name="oils", shape=KeyedValues(item=Number(low=0), keys=("whale", "olive")), fallback={}, doc="Its oils."
+        ),
     ),
 )
 
