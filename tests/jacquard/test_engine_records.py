@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -17,7 +20,9 @@ from jacquard import (
     MissingChunksError,
     ObservabilityConfig,
     RuntimeConfig,
+    open_runtime,
     read_snapshot,
+    turn_from_record,
 )
 from jacquard.pipeline.record.prompt_snapshot import snapshot_from_json, snapshot_to_json
 from mnemosyne import (
@@ -34,7 +39,9 @@ from mnemosyne import (
     ToolCall,
     ToolProvider,
 )
+from mnemosyne.core import codec
 
+FOREST = Path("examples/whispering_forest/zh")
 pytestmark = pytest.mark.anyio
 PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))
 
@@ -193,3 +200,22 @@ async def test_the_to_do_list_is_in_the_next_prompt_and_in_its_replay(layout):
     older = snapshot_to_json(tape, [], {})
     del older["source"]["variables"]["tasks"]
     assert snapshot_from_json(older, []).source.variables["tasks"] == {}
+
+
+async def test_a_record_has_the_prompt_once_and_its_other_forms_follow_from_it():
+    """Each text of a block is in the record once; package, context blocks, evidence and XML text are the same as before."""
+    async with open_runtime("memory:", world=FOREST, embedder="none") as runtime:
+        await runtime.ensure_session("s")
+        turn = await runtime.engine.prepare_turn("s", "这就是神庙的钥匙吗？")
+        record = await runtime.store.turn("s", turn.turn_id)
+    again = turn_from_record(record, 0)
+    assert again.text == turn.text
+    assert again.package == turn.package
+    assert again.context_blocks == turn.context_blocks
+    assert again.evidences == turn.evidences
+    stored = codec.encode(record.prompt).decode()
+    pieces = [piece for message in record.prompt["messages"] for piece in message["content"]]
+    long = [piece for piece in pieces if len(piece) > 200]
+    assert long
+    assert all(stored.count(json.dumps(piece, ensure_ascii=False)[1:-1]) == 1 for piece in long)
+    assert len(zlib.compress(codec.encode(record.prompt))) + len(zlib.compress(codec.encode(record.receipt))) < 36_000

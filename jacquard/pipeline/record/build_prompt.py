@@ -193,6 +193,7 @@ def _build_prepared_turn(
         plan=turn.plan,
         memories=memories,
         assembled_text=prompt.assembled.text if snapshot.assembler else "",
+        at_hand=prompt.stages[-1],
     )
     prepared = PreparedTurn(
         turn_id=turn.turn_id,

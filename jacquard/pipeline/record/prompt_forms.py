@@ -33,9 +33,11 @@ class PromptForms:
     report: Report
     plan: PlanContext
     memories: tuple[Evidence, ...] = ()
-    """Recalled entries in the prompt, including passages of documents; best first."""
+    """The recalled entries in the prompt, passages of documents among them; best first."""
     assembled_text: str = ""
     """The text that an assembler of the host made; empty for the built-in one."""
+    at_hand: Skein | None = None
+    """The blocks in the prompt; None for a turn from its record, for which they are woven again."""
 
     @cached_property
     def text(self) -> str:
@@ -44,7 +46,9 @@ class PromptForms:
 
     @cached_property
     def skein(self) -> Skein:
-        """Blocks in the prompt."""
+        """The blocks in the prompt."""
+        if self.at_hand is not None:
+            return self.at_hand
         snapshot = self.snapshot
         blocks, history, _ = share(snapshot.blocks, snapshot.history, snapshot.runtime.layers)
         woven = weave(
