@@ -242,7 +242,7 @@ def _sizes(text: str, *, least: int = 2, count: int = 2) -> list[int]:
     try:
         sizes = [int(size) for size in text.split(",")]
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
+        raise typer.BadParameter(f"{text!r} is not a list of whole numbers", param_hint="--sizes") from error
     if len(sizes) < count or min(sizes) < least:
         raise typer.BadParameter(f"give {count} sizes or more, each of {least} at least", param_hint="--sizes")
     return sizes
@@ -295,8 +295,8 @@ def soak(
 
     Exits with 1 when a turn failed, an acknowledged one is missing, or a quantity is not flat. Writes DIR/soak.png.
     """
-    # At some damaged files LanceDB panics. Where RUST_BACKTRACE is set, the first panic reads debug information, 36 MB that stay: a
-    # step that says nothing of turns.
+    # LanceDB panics at some damaged files. If RUST_BACKTRACE is set, the first panic reads debug information, 36 MB
+    # that stay and have nothing to do with turns.
     os.environ["RUST_BACKTRACE"] = "0"
     settings = soak_bench.Settings(
         turns=turns, sessions=sessions, fault_each=fault_each, window=window, minutes=minutes, embedder=embedder
@@ -418,7 +418,9 @@ def cold(
     embedder: EmbedderOption = "auto",
     json_file: JsonOption = None,
 ) -> None:
-    """Take the first turn on sessions that are not in memory, beside the second: time, memories, what the receipt says."""
+    """Take the first turn on sessions that are not in memory, and the second: time, memories, and the receipt's
+    degradations.
+    """
     states = (first_turns_bench.KEPT, first_turns_bench.EARLIER, first_turns_bench.NONE)
     run = partial(first_turns_bench.run, _sizes(sizes, least=1, count=1), states, rounds, embedder)
     _measure(run, first_turns_bench.show_cold, json_file)

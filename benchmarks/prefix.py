@@ -1,8 +1,8 @@
-"""How much of each prompt a provider's prefix cache would use again, turn by turn, and which block broke it.
+"""Share of each prompt that a provider's prefix cache would use again, turn by turn, and the block that broke it.
 
-A conversation is played turn by turn in each layout: one party's words are the input, the other's the reply. What counts
-is what stands before the volatile tail, the text up to the last message of the history: in `cache_first` nothing there should
-change but by growing, until the window moves on. Tokens only, no clock: the same talk gives the same figures everywhere.
+A conversation is played turn by turn in each layout: one party's words are the input, the other's the reply. Only the
+text before the volatile tail counts, up to the last message of the history: in `cache_first` it should change only by
+growing, until the window moves on. Tokens only, no clock: the same conversation gives the same figures everywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAYOUTS = ("classic", "cache_first", "cache_append")
 SEED = 23
 LORE_CHAT = "lore-chat"
 CACHE_LEAST_TOKENS, CACHE_STEP_TOKENS = 1024, 128
-"""Providers that cache by themselves do so from a least length on, in steps; others to the token. Both are told."""
+"""Providers that cache by themselves do so from a least length on, in steps; others to the token. Both are printed."""
 TOLERANCE = 0.002
 
 Say = Callable[[str], None]
@@ -41,27 +41,28 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """One turn: tokens of its prompt, of what stands before its tail, and of what it shares with the prompt before.
-
-    `broken` is the block where they part, `kind` what it is: `new talk` (the history grew), `window` (it moved on), else the
-    template or stream that the block came from.
-    """
+    """One turn."""
 
     turn: int
     total: int
+    """Tokens of its prompt."""
     before_tail: int
+    """Tokens before its tail."""
     shared: int
+    """Tokens shared with the prompt before."""
     broken: str
+    """Block at which they part."""
     kind: str
+    """Kind of that block: `new talk` (the history grew), `window` (it moved on), else its template or stream."""
 
     @property
     def reused(self) -> int:
-        """What of the text before the tail is used again."""
+        """Return the share of the text before the tail that is used again."""
         return min(self.shared, self.before_tail)
 
     @property
     def stepped(self) -> int:
-        """What a cache with a least length and steps would use again."""
+        """Return the share that a cache with a least length and steps would use again."""
         return 0 if self.shared < CACHE_LEAST_TOKENS else self.shared // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS
 
 
@@ -243,13 +244,13 @@ def baseline_of(figures: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read_baseline(file: Path) -> dict[str, float]:
-    """Return a baseline that was written before; SetupError where it is none."""
+    """Return a baseline that was written before; SetupError if it is not one."""
     try:
         shares = json.loads(file.read_text(encoding="utf-8"))
         return {str(layout): float(share) for layout, share in shares.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise SetupError(
-            f"{file}: is no baseline of this benchmark ({error}); write one with --write-baseline."
+            f"{file}: is not a baseline of this benchmark ({error}); write one with --write-baseline."
         ) from error
 
 

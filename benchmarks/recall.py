@@ -1,8 +1,8 @@
-"""What a recall costs among a thousand entries and among a million, without the embedding of the query.
+"""Cost of a recall among a thousand entries and among a million, without the embedding of the query.
 
-Made-up talk in both languages with made-up vectors (noisy clusters, which are hard for a graph) goes through the tiered index as
-a store's would; every size gets its own folder. Beside the times it prints what the approximate search lost against an exact
-scan, what an added entry costs until it is found, and the memory taken.
+Made-up talk in both languages with made-up vectors (noisy clusters, which are hard for a graph) goes through the tiered
+index as a store's would; every size gets its own folder. With the times it prints the loss of the approximate search
+against an exact scan, the cost of an added entry until it is found, and the memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a turn costs on a short session and on a long one, measured in turn in the same process.
+"""Cost of a turn on a short session and on a long one, measured in turn in the same process.
 
-The turns of the sizes are interleaved, and the order changes from turn to turn, so that whatever else the machine does
-falls on all of them alike: read the ratio first, the milliseconds second. Processor time is that of all threads of this
-process, and says most on a busy machine.
+The turns of the sizes are interleaved, and the order changes from turn to turn, so that other work on the machine falls
+on all of them alike: read the ratio first, the milliseconds second. Processor time is that of all threads of this
+process, and is the most reliable on a busy machine.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_all, read_set
 from evals.errors import EvalError
 from evals.loaders import locomo, longmemeval, perltqa
-from evals.loaders.converted import write_set
+from evals.loaders.converted_set import write_set
 from evals.options import (
     ApiBaseOption,
     CacheOption,
@@ -160,7 +160,7 @@ def arms(
         Path, typer.Option("--out", metavar="DIR", help="Where the reports go, SET.ARM.json, and arms.json.")
     ] = DEFAULT_CACHE / "arms",
 ) -> None:
-    """Score recall beside words alone, vectors alone, and plain reciprocal rank fusion, on the same queries, with intervals."""
+    """Score recall, only words, only vectors, and plain reciprocal rank fusion, on the same queries, with intervals."""
     options = Options(embedder=embedder, limit=limit, cache=cache)
     figures: dict[str, Any] = {}
     try:
@@ -227,7 +227,9 @@ def world(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: alone).")
     ] = None,
 ) -> None:
-    """Score whole turns of a world: what reached the prompt, where evidence was lost, and whether a secret leaked."""
+    """Score whole turns of a world: the memories that reached the prompt, the places where evidence was lost, and
+    leaked secrets.
+    """
     try:
         check_place(json_file)
         with show_progress(error_output) as progress:
@@ -432,7 +434,7 @@ def report(
     files: Annotated[list[Path], typer.Argument(metavar="REPORT…", help="The JSON of one or more runs.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path("report.html"),
 ) -> None:
-    """Write one HTML page of runs: recall by k and by tokens, latency, where evidence was lost."""
+    """Write one HTML page of runs: recall by k and by tokens, latency, losses of evidence."""
     try:
         check_place(out)
         drawn = import_module("evals.reporting.page").page(_name_reports(files))
@@ -443,7 +445,7 @@ def report(
 
 
 def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
-    """Return the reports by their shortest names that tell them apart."""
+    """Return the reports by their shortest distinct names."""
     short = [file.stem for file in files]
     names = short if len(set(short)) == len(short) else [str(file) for file in files]
     return {name: read_report(file) for name, file in zip(names, files, strict=True)}
@@ -455,5 +457,5 @@ def _write(report: dict[str, Any], file: Path | None) -> None:
 
 
 def _journal(json_file: Path | None) -> Path | None:
-    """Return where a run keeps what it has done: beside its report; one that writes none keeps nothing."""
+    """Return the file in which a run keeps its progress: next to its report; a run without a report keeps nothing."""
     return None if json_file in (None, STANDARD_OUTPUT) else json_file.with_name(json_file.name + SUFFIX)

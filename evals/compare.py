@@ -48,7 +48,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Return `better`, `worse`, or `open` where the interval holds zero."""
+        """Return `better`, `worse`, or `open` if the interval contains zero."""
         return "better" if self.low > 0 else "worse" if self.high < 0 else "open"
 
 
@@ -83,7 +83,7 @@ def compare(
 ) -> Comparison:
     """Pair the scored queries of two reports by id and return the differences B − A.
 
-    Answer metrics follow, each over the queries to which it applies, where both reports have it. DatasetError when the
+    Answer metrics follow, each over the queries to which it applies, if both reports have it. DatasetError if the
     reports are not of the same queries with the same labels, or lack a metric.
     """
     rows_a, rows_b = _select_scored(a), _select_scored(b)
@@ -110,9 +110,10 @@ def compare(
 
 
 def clusters_of(rows: Sequence[Mapping[str, Any]], *, by_session: bool) -> list[Any]:
-    """Return what is drawn together with each scored query: its session if wanted, else nothing but itself.
+    """Return the cluster that is drawn with each scored query: its session if wanted, else only itself.
 
-    A query without a session stands alone; where all are of one session, each does, for one cannot be drawn from.
+    A query without a session is its own cluster; so is each query if all are of one session, which leaves nothing to
+    draw from.
     """
     sessions = {row.get("session") for row in rows}
     drawn = by_session and len(sessions - {None}) > 1
@@ -180,7 +181,7 @@ def _check_same(a: Mapping[str, Mapping[str, Any]], b: Mapping[str, Mapping[str,
     alone = sorted(set(a) ^ set(b))
     if alone:
         raise DatasetError(
-            f"The reports are not of the same queries: {len(alone)} stand in one only "
+            f"The reports are not of the same queries: {len(alone)} are in only one "
             f"({', '.join(alone[:_LISTED])}…). Run both with the same --data and --limit."
         )
     changed = [each for each in a if a[each]["relevant"] != b[each]["relevant"]]

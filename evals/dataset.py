@@ -1,4 +1,4 @@
-"""Labelled sets: `corpus.jsonl` beside `queries.jsonl`, read and checked before anything runs.
+"""Labelled sets: `corpus.jsonl` and `queries.jsonl`, read and checked before anything runs.
 
 The corpus is read by the importer of mnemosyne, so a set becomes memory in the same way as a host's own export. It must
 not import a retriever or a metric.
@@ -62,7 +62,7 @@ class LabelledQuery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
-    """The documents that some queries search: one session's own and those that belong to all, or the latter alone."""
+    """Documents that some queries search: one session's own and those that belong to all, or only the latter."""
 
     session: str | None
     documents: tuple[CorpusDocument, ...]
@@ -198,7 +198,7 @@ def read_by_language(
 def read_queries(file: Path, labels: Sequence[str] = ("relevant",), by: str = "category") -> tuple[LabelledQuery, ...]:
     """Read and check a file of queries; DatasetError at the first fault, with file, line and field."""
     if not file.is_file():
-        raise DatasetError(f"{file}: there is no such file. Write one query a line, beside {CORPUS_FILE}.")
+        raise DatasetError(f"{file}: there is no such file. Write one query a line, next to {CORPUS_FILE}.")
     queries: list[LabelledQuery] = []
     lines: dict[str, int] = {}
     try:
@@ -303,7 +303,7 @@ def _relevant(file: Path, number: int, row: Mapping[str, Any], labels: Sequence[
 
 
 def _answer(value: Any) -> str | None:
-    """Return an answer as text; published sets also have numbers, and other values cannot stand in a prompt."""
+    """Return an answer as text; published sets also have numbers, and other values cannot occur in a prompt."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else None

@@ -34,24 +34,24 @@ Scores = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What came back for one query: `retrieved` best first, `selected` in the order of choice.
-
-    `tokens` are those of the full texts of `retrieved`, one number each, in the same order.
-    """
+    """Results for one query."""
 
     query_id: str
     category: str
     relevant: Mapping[str, int]
     retrieved: tuple[str, ...]
+    """Best first."""
     selected: tuple[str, ...]
+    """In the order of choice."""
     tokens: tuple[int, ...] = ()
+    """Tokens of the full texts of `retrieved`, in the same order."""
 
 
 def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:
     """Return the scores of each query by its id; one without anything relevant cannot be scored and is left out.
 
-    `recall@k` is the share of the relevant among the first k retrieved, `all@k` 1 where that share is whole, `ndcg@5`
-    that of the ranking with graded gain; `precision@5` is the number of relevant ones selected, divided by 5 however
+    `recall@k` is the share of the relevant among the first k retrieved, `all@k` is 1 if that share is whole, `ndcg@5`
+    is that of the ranking with graded gain; `precision@5` is the number of relevant ones selected, divided by 5 however
     few were selected. A relevant document that is not in the pool counts as not found.
     """
     judged = [each for each in outcomes if any(grade > 0 for grade in each.relevant.values())]

@@ -101,7 +101,7 @@ from .retrieval.embedding.local import LocalEmbedder, model_folder
 from .retrieval.embedding.prefetching import PrefetchingEmbedder
 from .retrieval.embedding.remote import RemoteEmbedder
 from .retrieval.engines.tables.memory import MemoryIndex
-from .retrieval.engines.tiered import TieredIndex
+from .retrieval.engines.tiered_index import TieredIndex
 from .retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from .retrieval.recall.entry_list import EntryList
 from .retrieval.recall.hybrid import HybridRetriever

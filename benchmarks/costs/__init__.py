@@ -1,1 +1,1 @@
-"""What a turn does, in counts that are the same on every machine."""
+"""Costs of a turn, in counts that are the same on every machine."""

@@ -1,8 +1,8 @@
-"""What one turn does, counted: calls of Python functions, hops between threads, SQL, JSON values, templates, searches, bytes,
-memory.
+"""Counts the work of one turn: calls of Python functions, hops between threads, SQL, JSON values, templates, searches,
+bytes, memory.
 
-Turns are played in a session of the example world; each count is the median of the counted turns, so the same code gives the
-same figures on every machine. `--baseline` compares them with kept figures and fails where one has grown.
+Turns are played in a session of the example world; each count is the median of the counted turns, so the same code
+gives the same figures on every machine. `--baseline` compares them with kept figures and fails if one has grown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTS = ("prepare", "commit", "behind")
 
 MOST_CALLED = 25
 TOLERANCE = 1.03
-"""How much a count that is not exact may grow before it fails: it differs between runs by less."""
+"""Growth of an inexact count that still passes, as a factor: runs differ by less."""
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
@@ -100,7 +100,7 @@ def sums_of(figures: Mapping[str, Any]) -> dict[str, int]:
 
 
 def read_baseline(file: Path) -> dict[str, Any]:
-    """Return kept figures; SetupError where the file holds none."""
+    """Return kept figures; SetupError if the file has none."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         return {"python": str(kept["python"]), "counts": {name: int(kept["counts"][name]) for name in COUNTS}}

@@ -49,7 +49,7 @@ _TRANSACTION = "run_transaction"
 _FIRST_INSTRUCTIONS = 8
 """A coroutine that goes on is behind these instructions of its code."""
 _TEMPLATE = "root"
-"""What Jinja calls the function of a template's body."""
+"""Jinja's name for the function of a template's body."""
 _ESTIMATES = frozenset({"estimate", "estimate_messages", "estimate_message"})
 
 

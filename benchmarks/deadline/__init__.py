@@ -1,1 +1,1 @@
-"""How late prompts come when the small model is slow, hangs, dies or comes back."""
+"""Lateness of prompts when the small model is slow, hangs, dies or comes back."""

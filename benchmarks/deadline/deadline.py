@@ -1,4 +1,4 @@
-"""How late prompts are when the selector's model is slow, hangs, breaks off, dies or answers nonsense.
+"""Measures the lateness of prompts when the selector's model is slow, hangs, breaks off, dies or answers nonsense.
 
 Sessions are played at once, over real HTTP, against a server in a process of its own whose mode changes during the run.
 Measured are the time of Stream B beyond its deadline, the path of each turn, the use of late results, and the changes
@@ -55,7 +55,7 @@ def find_mood(turn: int, turns: int) -> str:
 
 
 async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any]:
-    """Play all turns and return the figures with a row a turn; whatever is against the law stands in `faults`."""
+    """Play all turns and return the figures with a row a turn; `faults` lists every violation of the laws."""
     with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as name:
         folder = Path(name)
         async with ServerProcess(folder / "requests.jsonl", SEED) as server:

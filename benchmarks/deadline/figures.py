@@ -1,7 +1,7 @@
-"""What a deadline run comes to: its figures, its laws and its tables. Pure but for the printing.
+"""Figures, laws and tables of a deadline run. Pure but for the printing.
 
-Nothing here says how late is too late: the laws are about roads, late results and the circuit breaker. `AIM_MS` only stands
-beside the figures.
+No law limits the lateness: they are about paths, late results and the circuit breaker. `AIM_MS` is only shown with the
+figures.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ _SOURCE = re.compile(r"^Chosen for turn (\S+),")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What is run: `think_seconds` (mean) lie between the turns of a session; `reset_seconds` is the breaker's pause."""
+    """Settings of a run."""
 
     turns: int = 2000
     sessions: int = 6
     messages: int = 400
     deadline_ms: int = 1500
     think_seconds: float = 1.0
+    """Mean pause between the turns of a session."""
     reset_seconds: float = 3.0
+    """Pause of the circuit breaker."""
     failure_limit: int = 3
     embedder: str = "none"
 
@@ -71,7 +73,7 @@ class Sample:
 
     @property
     def before_ms(self) -> float:
-        """What the turn took before its streams began."""
+        """Return the time of the turn before its streams began."""
         return sum(self.timings_ms.get(step, 0.0) for step in _BEFORE)
 
 
@@ -86,7 +88,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """What a run brought in."""
+    """Measurements of a run."""
 
     samples: Sequence[Sample]
     changes: Sequence[Change]
@@ -146,7 +148,7 @@ def faults_of(run: Run, settings: Settings) -> Iterator[str]:
 
 
 def _find_misplaced_late_results(samples: Sequence[Sample]) -> Iterator[str]:
-    """A late result serves the turn right after the one that asked, in its session, where they share a word."""
+    """Check that a late result serves the turn right after the one that asked, in its session, if they share a word."""
     last: dict[str, Sample] = {}
     for each in sorted(samples, key=lambda one: one.at):
         before, last[each.session] = last.get(each.session), each

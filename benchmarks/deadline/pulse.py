@@ -1,6 +1,7 @@
-"""How late an event loop wakes, and how much of that it waited for a core that other processes had.
+"""Lateness of an event loop's ticks, and the part of it that it waited for a core that other processes had.
 
-A figure from a busy machine says little without the second number: it is taken from the scheduler, where the system tells it.
+A figure from a busy machine says little without the second number: it is taken from the scheduler, if the system
+provides it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Pulse:
 
 
 def _open_account() -> int | None:
-    """Return the scheduler's account of this thread, open; None where the system keeps none."""
+    """Return the scheduler's account of this thread, open; None if the system keeps none."""
     try:
         return os.open(_SCHEDULER, os.O_RDONLY)
     except OSError:

@@ -65,7 +65,9 @@ def rivals(
         Path | None, typer.Option("--json", metavar="FILE", help="Write figures and every single measurement as JSON.")
     ] = None,
 ) -> None:
-    """Set ours beside LangChain, LlamaIndex, Haystack and code by hand: times, size, rate, memory, quality, in one run."""
+    """Compare ours with LangChain, LlamaIndex, Haystack and code by hand: times, size, rate, memory, quality, in one
+    run.
+    """
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     options = Options(
         data=data,
@@ -102,7 +104,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     try:
         sizes = sorted({int(size) for size in text.split(",")})
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
+        raise typer.BadParameter(f"{text!r} is not a list of whole numbers", param_hint="--sizes") from error
     if sizes[0] < 0 or 0 < sizes[0] < 10 or (len(sizes) > 1 and sizes[0] == 0):
-        raise typer.BadParameter("give sizes of 10 at least, or 0 alone", param_hint="--sizes")
+        raise typer.BadParameter("give sizes of 10 at least, or only 0", param_hint="--sizes")
     return tuple(size for size in sizes if size)

@@ -14,7 +14,7 @@ _SHOWN = ("recall@5", "recall@50", "ndcg@5")
 
 
 def sum_figures(rows: Rows, facts: Rows) -> dict[str, Any]:
-    """Return `turns`, `played`, `quality`, `rate` and `sizes`, each by stack in the order of the entrants; empty where not
+    """Return `turns`, `played`, `quality`, `rate` and `sizes`, each by stack in the order of the entrants; empty if not
     run.
     """
     asked = ("narrow", "wide")
@@ -33,8 +33,10 @@ def sum_figures(rows: Rows, facts: Rows) -> dict[str, Any]:
 
 
 def sum_played(rows: Rows) -> dict[str, Any]:
-    """Return of real turns, by stack: `real`, `fixed` and `at_once` as `times`; what a commit takes; the processor time of a
-    turn and its commit, with what goes on behind it; and how long a real turn takes beside one asked at one place.
+    """Return figures of real turns, by stack.
+
+    `real`, `fixed` and `at_once` as `times`; the time of a commit; the processor time of a turn and its commit, with
+    the work after it; and the ratio of a real turn to one asked at one place.
     """
     return _group_by_stack(rows, _sum_played)
 
@@ -77,7 +79,7 @@ def times(rows: Rows) -> dict[str, Any]:
 
 
 def quality(rows: Rows) -> dict[str, Any]:
-    """Return scores: of the ranking, of what stands in the prompt by tokens, and of the five in the narrow prompt."""
+    """Return scores: of the ranking, of the prompt by tokens, and of the five in the narrow prompt."""
     wide = [row for row in rows if row["kind"] == "wide"]
     narrow = [row for row in rows if row["kind"] == "narrow"]
     ranking = judge([_outcome(row, row["ranked"]) for row in wide])
@@ -112,7 +114,7 @@ def find_fastest(rows: Rows) -> dict[str, Any] | None:
 
 
 def ratio(theirs: float, ours: float) -> float | None:
-    """Return how many times as long as ours theirs is; None where ours is nothing."""
+    """Return the ratio of their time to ours; None if ours is 0."""
     return theirs / ours if ours > 0 else None
 
 

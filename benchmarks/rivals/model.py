@@ -134,7 +134,7 @@ def _load_torch(name: str) -> Any:
 
     quiet: Any = transformers_logging.disable_progress_bar
     quiet()
-    # One thread, as everywhere here: beside other work two are many times slower.
+    # One thread, as everywhere here: during other work two are many times slower.
     torch.set_num_threads(1)
     model = SentenceTransformer(str(model_folder(name)), device="cpu", local_files_only=True)
 

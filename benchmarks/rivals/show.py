@@ -1,4 +1,4 @@
-"""The comparison as tables, ratios beside the figures."""
+"""Tables of the comparison, with ratios."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class StackFailedError(EvalError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one order may take."""
+    """Limits of one order."""
 
     seconds: float = 900.0
     memory_gb: float = 8.0

@@ -1,1 +1,1 @@
-"""What the service adds to a turn, how many turns it makes, and what it does beyond that."""
+"""Overhead of the service for a turn, its capacity, and its behaviour beyond that."""

@@ -61,21 +61,24 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How many `sessions` of so many `entries` are compared; `opened` of each are opened. `large`: entries of the session that
-    another host opens, `rounds` times. `minutes`: how long filling takes at most.
-    """
+    """Settings of a run."""
 
     sessions: Sequence[int] = (1_000, 100_000)
+    """Numbers of sessions to compare."""
     entries: int = 100
+    """Entries of each session."""
     opened: int = 300
+    """Number of sessions that are opened."""
     large: int = 10_000
+    """Entries of the session that another host opens, `rounds` times."""
     rounds: int = 10
     minutes: float = 60.0
+    """Maximum time of filling."""
     embedder: str = "auto"
 
 
 async def run(settings: Settings, postgres: str | None, say: Say, progress: Progress) -> dict[str, Any]:
-    """Fill, measure in processes of their own, and return the figures. SetupError where filling is not done in time."""
+    """Fill, measure in processes of their own, and return the figures. SetupError if filling is not done in time."""
     embedder = await to_thread.run_sync(open_embedder, settings.embedder)
     if embedder is None:
         raise SetupError("There is no embedding model; name one by --embedder.")

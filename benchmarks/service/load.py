@@ -14,7 +14,7 @@ OK = 200
 
 
 @dataclass(kw_only=True, slots=True)
-class Played:
+class TimedTurn:
     """One turn: when it was due and ended (seconds), what it was answered with, and whether a refusal said when to come again.
 
     `acknowledged` is set when the reply was acknowledged; `turn_id` then names the turn.
@@ -35,7 +35,7 @@ class Played:
         return 1000 * (self.ended - self.due)
 
 
-Play = Callable[[Played, str], Awaitable[None]]
+Play = Callable[[TimedTurn, str], Awaitable[None]]
 """Prepares and commits one turn with this input, and notes what came of it."""
 
 
@@ -77,11 +77,11 @@ class Sessions:
             self._free.append(f"{self.prefix}-{self._opened:05}")
 
 
-async def play_at_rate(play: Play, sessions: Sessions, rate: float, turns: int, seed: int) -> list[Played]:
+async def play_at_rate(play: Play, sessions: Sessions, rate: float, turns: int, seed: int) -> list[TimedTurn]:
     """Play turns that come at random, `rate` a second in the mean; return them in the order in which they were due."""
-    chance, done = random.Random(seed), list[Played]()
+    chance, done = random.Random(seed), list[TimedTurn]()
 
-    async def one(played: Played, text: str) -> None:
+    async def one(played: TimedTurn, text: str) -> None:
         await play(played, text)
         played.ended = perf_counter()
         sessions.give_back(played.session_id)
@@ -92,20 +92,20 @@ async def play_at_rate(play: Play, sessions: Sessions, rate: float, turns: int, 
             due += chance.expovariate(rate)
             await anyio.sleep(max(0.0, due - perf_counter()))
             session_id, text = sessions.take()
-            played = Played(session_id=session_id, due=due)
+            played = TimedTurn(session_id=session_id, due=due)
             done.append(played)
             group.start_soon(one, played, text)
     return done
 
 
-async def play_at_once(play: Play, sessions: Sessions, at_once: int, turns: int) -> list[Played]:
+async def play_at_once(play: Play, sessions: Sessions, at_once: int, turns: int) -> list[TimedTurn]:
     """Play turns of which so many are under way all the time; return them in the order in which they began (a closed loop)."""
-    done = list[Played]()
+    done = list[TimedTurn]()
 
     async def keep_playing() -> None:
         while len(done) < turns:
             session_id, text = sessions.take()
-            played = Played(session_id=session_id, due=perf_counter())
+            played = TimedTurn(session_id=session_id, due=perf_counter())
             done.append(played)
             await play(played, text)
             played.ended = perf_counter()
@@ -125,7 +125,7 @@ async def find_capacity(play: Play, sessions: Sessions, at_once: int, seconds: f
         nonlocal count
         while perf_counter() - began < seconds:
             session_id, text = sessions.take()
-            played = Played(session_id=session_id, due=perf_counter())
+            played = TimedTurn(session_id=session_id, due=perf_counter())
             await play(played, text)
             sessions.give_back(session_id)
             count += played.acknowledged

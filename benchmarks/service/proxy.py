@@ -190,16 +190,15 @@ class Conversation:
             await self.app(scope, receive, send)
         headers = dict(sent[0]["headers"])
         if sent[0]["status"] != 200 or b"x-jacquard-receipt" not in headers:
-            raise SetupError(f"a call was no turn: {sent[0]}")
+            raise SetupError(f"a call was not a turn: {sent[0]}")
         self.messages.append({"role": "assistant", "content": REPLY})
 
 
 async def run(
     sizes: Sequence[int], calls: int, sessions: int, embedder: str, say: Say, progress: Progress
 ) -> dict[str, Any]:
-    """Play a conversation of each size, the first among so many other `sessions` without a name; return the medians by stage.
-
-    SetupError for calls that are no turns.
+    """Play a conversation of each size, the first among so many other `sessions` without a name; return the medians by
+    stage. SetupError for calls that are not turns.
     """
     clock = Clock()
     with TemporaryDirectory(prefix="jacquard-bench-") as folder:

@@ -1,4 +1,5 @@
-"""The service beside the library in this process: a turn's time at half of the capacity, memory, and what comes past capacity.
+"""Compares the service with the library in this process: a turn's time at half of the capacity, memory, and the
+behaviour past capacity.
 
 The service is `jacquard operate serve` in a process of its own, over SQLite; both play the same inputs in the same world at the
 same rate, half of what the service can do, by turns in short parts, so that other work on the machine meets both alike. A turn is
@@ -29,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.conversation import scenes
 from benchmarks.service.http_client import Answer, HttpClient
-from benchmarks.service.load import OK, Play, Played, Sessions, find_capacity, play_at_once, play_at_rate
+from benchmarks.service.load import OK, Play, Sessions, TimedTurn, find_capacity, play_at_once, play_at_rate
 from evals.errors import SetupError
 from evals.reporting.figures import percentiles
 from jacquard import Runtime, open_runtime
@@ -48,19 +49,22 @@ WARM_AT_ONCE = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What is played: `turns` with memory measured, at half of the capacity or, if `is_closed`, some all the time; `sessions`
-    from the start, each of `session_turns`; `overload` times the capacity past it for `overload_seconds`.
-    """
+    """Settings of a run."""
 
     turns: int = 20_000
+    """Number of turns with memory measured, at half of the capacity."""
     is_closed: bool = False
+    """Whether some turns are under way all the time instead."""
     sessions: int = 200
+    """Number of sessions from the start."""
     session_turns: int = 50
+    """Turns of each session."""
     compared_turns: int = 1_000
     warm_seconds: float = 5.0
     capacity_seconds: float = 10.0
     at_once: int = 16
     overload: float = 3.0
+    """Multiple of the capacity that is played past it, for `overload_seconds`."""
     overload_seconds: float = 20.0
     workers: int = 1
     embedder: str = "none"
@@ -69,7 +73,7 @@ class Settings:
 async def run(
     settings: Settings, say: Callable[[str], None], progress: Callable[[str, int, int], None]
 ) -> dict[str, Any]:
-    """Measure; return the figures. SetupError where the service does not start."""
+    """Measure; return the figures. SetupError if the service does not start."""
     texts = list(islice(scenes(INPUTS, SEED, 0), INPUTS))
     with TemporaryDirectory(prefix="jacquard-bench-") as name:
         folder = Path(name)
@@ -171,7 +175,7 @@ def http_player(client: HttpClient) -> Play:
     """Return what plays turns over HTTP."""
     started: set[str] = set()
 
-    async def play(played: Played, text: str) -> None:
+    async def play(played: TimedTurn, text: str) -> None:
         address = f"/api/v1/sessions/{played.session_id}"
         if played.session_id not in started:
             answer = await client.post("/api/v1/sessions", {"session_id": played.session_id})
@@ -189,26 +193,26 @@ def http_player(client: HttpClient) -> Play:
     return play
 
 
-def _note(played: Played, answer: Answer) -> None:
+def _note(played: TimedTurn, answer: Answer) -> None:
     played.status, played.says_when = answer.status, "retry-after" in answer.headers
     if answer.status != OK:
         played.code = str(answer.value.get("error", {}).get("code", ""))
 
 
 @dataclass(kw_only=True, slots=True)
-class _Compared:
+class _ComparedTurns:
     """Turns over HTTP and in this process, and the seconds of the processor that the service and this process took for them."""
 
-    http: list[Played] = field(default_factory=list)
-    library: list[Played] = field(default_factory=list)
+    http: list[TimedTurn] = field(default_factory=list)
+    library: list[TimedTurn] = field(default_factory=list)
     http_seconds: float = 0.0
     library_seconds: float = 0.0
 
 
 async def _compare(
     store: Path, settings: Settings, texts: Sequence[str], rate: float, over_http: Play, served: Sessions, pid: int
-) -> _Compared:
-    compared = _Compared()
+) -> _ComparedTurns:
+    compared = _ComparedTurns()
     async with open_runtime(store, world=WORLD, embedder=settings.embedder) as runtime:
         await runtime.warm()
         in_process = library_player(runtime)
@@ -229,7 +233,7 @@ def library_player(runtime: Runtime) -> Play:
     """Return what plays turns in this process."""
     started: set[str] = set()
 
-    async def play(played: Played, text: str) -> None:
+    async def play(played: TimedTurn, text: str) -> None:
         if played.session_id not in started:
             started.add(played.session_id)
             await runtime.ensure_session(played.session_id, index=False)
@@ -240,7 +244,7 @@ def library_player(runtime: Runtime) -> Play:
     return play
 
 
-async def _find_losses(store: Path, played: Sequence[Played]) -> list[str]:
+async def _find_losses(store: Path, played: Sequence[TimedTurn]) -> list[str]:
     """Return a sentence for each turn that was acknowledged and is not in the store, or is there twice."""
     lost = list[str]()
     by_session: dict[str, list[str]] = {}
@@ -262,7 +266,7 @@ async def _find_losses(store: Path, played: Sequence[Played]) -> list[str]:
     return lost
 
 
-def _times(played: Sequence[Played]) -> dict[str, float]:
+def _times(played: Sequence[TimedTurn]) -> dict[str, float]:
     answered = [each.milliseconds for each in played if each.acknowledged]
     if not answered:
         return {"acknowledged": 0, "p50_ms": 0.0, "p95_ms": 0.0, "p99_ms": 0.0}
@@ -270,16 +274,18 @@ def _times(played: Sequence[Played]) -> dict[str, float]:
     return {"acknowledged": len(answered), "p50_ms": middle, "p95_ms": late, "p99_ms": latest}
 
 
-def _count_answers(played: Sequence[Played]) -> dict[str, int]:
+def _count_answers(played: Sequence[TimedTurn]) -> dict[str, int]:
     return {str(status): count for status, count in sorted(Counter(each.status for each in played).items())}
 
 
-def _is_refused(played: Played) -> bool:
+def _is_refused(played: TimedTurn) -> bool:
     return played.status in (TOO_MANY, UNAVAILABLE)
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the seconds of the processor that a process and its children have taken; 0 where the system does not say."""
+    """Return the seconds of the processor that a process and its children have taken; 0 if the system does not report
+    them.
+    """
     total = 0
     for each in (pid, *_children_of(pid)):
         try:
@@ -291,7 +297,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def memory_of(pid: int) -> float:
-    """Return the resident memory of a process and its children, in MB; 0 where the system does not say."""
+    """Return the resident memory of a process and its children, in MB; 0 if the system does not report it."""
     total = 0
     for each in (pid, *_children_of(pid)):
         try:

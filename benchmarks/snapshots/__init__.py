@@ -1,1 +1,1 @@
-"""What a published index of a large world saves a host, and what opening it costs."""
+"""Savings of a host by a published index of a large world, and the cost of opening it."""

@@ -51,15 +51,17 @@ _CACHE_BYTES = 100 * 10**9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """What a process does: `step` is `store` (write the world), `change` (one entry in a hundred gets another text), `publish`
-    (make the index and publish it) or `host` (open what is published). All is below `folder`; `host` names the folder of a host.
-    """
+    """Order to a process; everything is below `folder`."""
 
     step: Literal["store", "change", "publish", "host"]
+    """`store` (write the world), `change` (one entry in a hundred gets another text), `publish` (make the index and
+    publish it) or `host` (open the published one).
+    """
     folder: str
     entries: int
     queries: int
     host: str = "host"
+    """Folder of a host."""
 
 
 class VectorsOfTexts:

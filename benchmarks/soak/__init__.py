@@ -1,1 +1,1 @@
-"""What stays flat over a hundred thousand turns: memory, handles, threads, disk and latency, with faults in between."""
+"""Flatness of memory, handles, threads, disk and latency over a hundred thousand turns, with faults in between."""

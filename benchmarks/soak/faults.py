@@ -33,7 +33,9 @@ BAD_REPLIES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ground:
-    """What a fault may break: the runtime, the folder of its store, the model's server, and the session of the turn."""
+    """Things that a fault may break: the runtime, the folder of its store, the model's server, and the session of the
+    turn.
+    """
 
     runtime: Runtime
     folder: Path

@@ -35,7 +35,7 @@ __all__ = ["Settings", "run", "show"]
 
 SEED = 23
 LEAST_OFTEN, MOST_OFTEN = 0.5, 1.5
-"""How often the first and the last session play, as a share of the mean."""
+"""Frequency of the first and the last session, as a share of the mean."""
 WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 ROWS, DONE = "rows.jsonl", "done.json"
 
@@ -45,15 +45,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What is played: `window` turns make a row; `fault_each`: so many turns lie between two faults; `minutes`: how long one part
-    takes at most.
-    """
+    """Settings of a run."""
 
     turns: int = 100_000
     sessions: int = 200
     fault_each: int = 500
+    """Number of turns between two faults."""
     window: int = 1_000
+    """Number of turns in a row of the figures."""
     minutes: float = 60.0
+    """Maximum time of one part."""
     embedder: str = "none"
 
 
@@ -69,9 +70,8 @@ class _Window:
 
 
 async def run(settings: Settings, folder: Path, say: Say, progress: Progress) -> dict[str, Any]:
-    """Play turns until all are played or the part is over; return the figures of all parts so far.
-
-    What should not have happened stands in `failures`.
+    """Play turns until all are played or the part is over; return the figures of all parts so far. `failures` lists
+    everything that should not have happened.
     """
     done = await to_thread.run_sync(_read_done, folder)
     if done.turns < settings.turns:
@@ -94,9 +94,9 @@ async def run(settings: Settings, folder: Path, say: Say, progress: Progress) ->
 
 
 @dataclass(kw_only=True, slots=True)
-class _Done:
-    """How far a run is: the turns played, the process it is in, what was acknowledged by session (with what it began
-    with), and what went wrong.
+class _RunState:
+    """Progress of a run: the turns played, the number of its process, the acknowledged turns by session (with its first
+    ones), and the failures.
     """
 
     turns: int = 0
@@ -115,12 +115,12 @@ class _Done:
         new.replace(folder / DONE)
 
 
-def _read_done(folder: Path) -> _Done:
+def _read_done(folder: Path) -> _RunState:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / DONE
     if not file.exists():
-        return _Done()
-    return _Done(**json.loads(file.read_text(encoding="utf-8")))
+        return _RunState()
+    return _RunState(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def _read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ class _Player:
     """Plays the turns of one part."""
 
     def __init__(
-        self, *, runtime: Runtime, server: ServerProcess, folder: Path, settings: Settings, done: _Done
+        self, *, runtime: Runtime, server: ServerProcess, folder: Path, settings: Settings, done: _RunState
     ) -> None:
         self._runtime, self._server, self._folder = runtime, server, folder
         self._settings, self._done = settings, done

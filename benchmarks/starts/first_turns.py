@@ -1,7 +1,8 @@
-"""The first turn of a fresh process, step by step, on sessions of several sizes and in every state that their index may be in.
+"""First turn of a fresh process, step by step, on sessions of several sizes and in every state of their index.
 
-Each row is a process of its own. Its first turn is compared with its second; what it had imported by then and what the receipt
-says was missing stand beside the times. Documents have made-up vectors under the name of the real model, which embeds the queries.
+Each row is a process of its own. Its first turn is compared with its second; the imports by then and the receipt's
+degradations are shown with the times. Documents have made-up vectors under the name of the real model, which embeds the
+queries.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def show_starts(figures: Mapping[str, Any], console: Console) -> None:
 
 
 def show_cold(figures: Mapping[str, Any], console: Console) -> None:
-    """Print first turns beside second ones: time, and memories found."""
+    """Print first and second turns: time, and memories found."""
     _say_where(figures, console)
     table = Table(title="the first turn on a session that is not in memory", title_justify="left")
     for name in (

@@ -1,1 +1,1 @@
-"""Appends and window loads in every store beside its plain driver."""
+"""Appends and window loads in every store, compared with its plain driver."""

@@ -1,8 +1,8 @@
-"""What a session takes in a store, open and archived, and what housekeeping costs for each session.
+"""Size of a session in a store, open and archived, and the cost of housekeeping for each session.
 
-One session is played with the example world, by the engine and without a model or vectors; its bytes are those of its bodies as
-they are stored. Other sessions are short and imported; what is done for each of them is counted in milliseconds of wall time, and
-of this process's processor time, which says more on a busy machine and nothing of a database server.
+One session is played with the example world, by the engine and without a model or vectors; its bytes are those of its
+stored bodies. Other sessions are short and imported; their work is counted in milliseconds of wall time, and of this
+process's processor time, which is more reliable on a busy machine and ignores a database server.
 """
 
 from __future__ import annotations

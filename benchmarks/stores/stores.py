@@ -1,9 +1,10 @@
-"""What an append and a turn's load cost in each store as sessions grow, beside the plain driver doing the same writes.
+"""Costs of an append and a turn's load in each store as sessions grow, compared with the plain driver doing the same
+writes.
 
-A store of each size lies open at once; appends and loads of all sizes and of their plain drivers are interleaved, and the
-order changes from round to round, so that whatever else the machine does falls on all of them alike: read the ratios first,
-the milliseconds second. Processor time is that of this process (not of a database server), and says most on a busy machine.
-An append is one turn of two messages, kept when it returns; a load is the window that a turn reads.
+A store of each size is open at once; appends and loads of all sizes and of their plain drivers are interleaved, and the
+order changes from round to round, so that other work on the machine falls on all of them alike: read the ratios first,
+the milliseconds second. Processor time is that of this process (not of a database server), and is the most reliable on
+a busy machine. An append is one turn of two messages, kept when it returns; a load is the window that a turn reads.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Whether the gold answer of a query stands in the prompt."""
+"""Scores for the gold answer of a query in the prompt."""

@@ -1,7 +1,7 @@
-"""Scores whether the gold answer of a query stands in what a prompt writes of its memories. Pure.
+"""Scores whether the text that a prompt writes of its memories contains the gold answer of a query. Pure.
 
-An answer counts where it stands literally, whatever the case, width and white space; one that means a date also where the
-prompt gives this date in another form.
+An answer counts if it occurs literally, whatever the case, width and white space; an answer that means a date also if
+the prompt gives this date in another form.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def score_answer(
 ) -> dict[str, float]:
     """Return the scores of one query by metric, only those that apply; none without an answer or without evidence.
 
-    `answer…` apply where a text of the gold evidence holds the answer, `date…` where the answer means a date. `…@500tok`:
-    it stands in the first 500 tokens of `prompt`, the memories as the prompt writes them, in the order of their selection.
-    The other two are its upper bounds: `…_fits@500tok`, one of the gold documents alone, written within 500 tokens, gives
-    it; `…_recalled`, a candidate gives it.
+    `answer…` apply if a text of the gold evidence contains the answer, `date…` if the answer means a date. `…@500tok`:
+    it is in the first 500 tokens of `prompt`, the memories in their written form, in the order of their selection. The
+    other two are its upper bounds: `…_fits@500tok`, a single gold document, written within 500 tokens, gives it;
+    `…_recalled`, a candidate gives it.
     """
     if not answer or not answer.strip() or not gold:
         return {}
@@ -75,7 +75,7 @@ def collect_scores(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]
 
 
 def holds_text(text: str, wanted: str) -> bool:
-    """Return whether `wanted` stands in `text` as whole words, whatever the case, width and white space."""
+    """Return whether `wanted` occurs in `text` as whole words, whatever the case, width and white space."""
     within, part = _normalise(text), _normalise(wanted)
     start = within.find(part) if part else -1
     while start >= 0:

@@ -190,7 +190,7 @@ def _read_chinese(match: re.Match[str], span: DateSpan) -> DateSpan:
 
 
 def _beside(day: date, unit: str, is_after: bool, count: int) -> DateSpan:
-    """Return what stands `count` units before or after a day; 0 means a few, within a week."""
+    """Return the span of days `count` units before or after a day; 0 means a few, within a week."""
     sign = 1 if is_after else -1
     if unit in _WEEKDAYS:
         apart = (_WEEKDAYS.index(unit) - day.weekday()) * sign % _WEEK_DAYS or _WEEK_DAYS

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.loaders.converted import ConvertedSet, Line, Progress, read_json, require, time_of
+from evals.loaders.converted_set import ConvertedSet, Line, Progress, read_json, require, time_of
 
 SOURCE = "github.com/snap-research/locomo, data/locomo10.json"
 LICENCE = "CC BY-NC 4.0"

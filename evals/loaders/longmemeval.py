@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evals.errors import DatasetError
-from evals.loaders.converted import ConvertedSet, Line, Progress, read_json, require, time_of
+from evals.loaders.converted_set import ConvertedSet, Line, Progress, read_json, require, time_of
 
 SOURCE = "github.com/xiaowu0162/LongMemEval"
 LICENCE = "MIT"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evals.errors import DatasetError
-from evals.loaders.converted import ConvertedSet, Line, Progress, read_json, time_of
+from evals.loaders.converted_set import ConvertedSet, Line, Progress, read_json, time_of
 
 SOURCE = "github.com/Elvin-Yiming-Du/PerLTQA, Dataset"
 LICENCE = "as the data set states (see its LICENSE.txt)"

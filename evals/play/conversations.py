@@ -34,7 +34,7 @@ from mnemosyne import (
 )
 
 SILENCE = "…"
-"""What stands for the words of a speaker who says nothing between two of the other's; a turn has both."""
+"""Placeholder for the words of a speaker who is silent between two turns of the other; a turn has both."""
 _WORLD = "conversations"
 _FLESH = "flesh:"
 
@@ -42,7 +42,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class SpokenLine:
     """One line of a conversation."""
 
     text: str
@@ -72,24 +72,23 @@ class Conversation:
 
     @property
     def question_count(self) -> int:
-        """How many questions are asked in it and after it."""
+        """Return the number of questions asked in it and after it."""
         return len(self.questions) + sum(each.query is not None for each in self.exchanges)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedQuestion:
-    """What the prompt of one question holds.
-
-    `evidence` is the share of its relevant documents that the prompt contains, None if none is labelled. `answer`: whether it
-    contains the gold answer literally, None if no relevant document does. `date`: the same of a date, in any form.
-    """
+    """Result of one question."""
 
     query_id: str
     category: str
     tokens: int
     evidence: float | None
+    """Share of its relevant documents that the prompt contains, None if none is labelled."""
     answer: bool | None
+    """Whether the prompt contains the gold answer literally, None if no relevant document does."""
     date: bool | None
+    """The same for a date, in any form."""
     late: bool
 
 
@@ -162,12 +161,12 @@ def _group_by_session(labelled: LabelledSet) -> dict[str, list[CorpusDocument]]:
     return grouped
 
 
-def _read_lines(documents: Sequence[CorpusDocument]) -> list[Said]:
+def _read_lines(documents: Sequence[CorpusDocument]) -> list[SpokenLine]:
     """Return the lines of a conversation; the user is whom the lines call so, or who speaks first."""
     roles = {each.speaker: each.role for each in reversed(documents) if each.role is not None}
     first = documents[0].speaker
     return [
-        Said(
+        SpokenLine(
             text=each.text,
             is_user=(each.role or roles.get(each.speaker)) is Role.USER if roles else each.speaker == first,
             speaker=each.speaker or "",
@@ -177,11 +176,11 @@ def _read_lines(documents: Sequence[CorpusDocument]) -> list[Said]:
     ]
 
 
-def _pair(lines: Sequence[Said]) -> tuple[Exchange, ...]:
+def _pair(lines: Sequence[SpokenLine]) -> tuple[Exchange, ...]:
     """Return lines as turns: lines of one speaker at one time are joined, and a missing half of a turn is a silence."""
     runs = [(key[0], key[1], list(run)) for key, run in groupby(lines, key=lambda each: (each.is_user, each.at))]
     exchanges: list[Exchange] = []
-    waiting: tuple[datetime | None, list[Said]] | None = None
+    waiting: tuple[datetime | None, list[SpokenLine]] | None = None
     for is_user, at, run in runs:
         text = "\n".join(each.text for each in run)
         if is_user:
@@ -201,14 +200,14 @@ def _pair(lines: Sequence[Said]) -> tuple[Exchange, ...]:
     return tuple(exchanges)
 
 
-def _exchange(run: Sequence[Said], at: datetime | None, reply: str) -> Exchange:
+def _exchange(run: Sequence[SpokenLine], at: datetime | None, reply: str) -> Exchange:
     return Exchange(input="\n".join(each.text for each in run), reply=reply, speaker=run[0].speaker, at=at)
 
 
 def _build_dialogue(name: str, queries: Sequence[LabelledQuery]) -> Conversation:
     """Return a dialogue from queries that are lines of it, each with the lines before and the line that answers it.
 
-    Its first speaker is the user; queries that the other one says are no inputs, and are left out.
+    Its first speaker is the user; queries by the other one are not inputs, and are left out.
     """
     lines: list[str] = []
     asked: dict[int, LabelledQuery] = {}

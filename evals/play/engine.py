@@ -1,6 +1,8 @@
-"""An engine for plays: a durable store in a temporary folder, the local model for embeddings, a clock that the script sets.
+"""Engine for plays: a durable store in a temporary folder, the local model for embeddings, a clock that the script
+sets.
 
-It uses the public names of jacquard and mnemosyne alone. The same script gives the same prompts, however busy the machine is.
+It uses only the public names of jacquard and mnemosyne. The same script gives the same prompts, however busy the
+machine is.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from mnemosyne import (
 
 SESSION = "play"
 LATE_CODES = frozenset({"vectors_late", "summarize_late", "shorten_late", "timeout"})
-"""What a busy machine causes: figures of a turn with one of them could be others the next time."""
+"""Degradations of a busy machine: figures of a turn with one of them could differ the next time."""
 PATIENCE_MS = 600_000
 SETTLE_SECONDS = 600.0
 _START = datetime(2026, 3, 1, 20, 0, tzinfo=UTC)
@@ -108,7 +110,9 @@ class OpenedEngine:
         return replace(self, session=session, root=head.turn_id)
 
     async def prepare(self, message: Message, branch_id: str | None = None) -> PreparedTurn:
-        """Prepare a turn; one in which a part was late is prepared again, under settings that differ in the deadline alone."""
+        """Prepare a turn; one in which a part was late is prepared again, with settings that differ only in the
+        deadline.
+        """
         turn = await self.engine.prepare_turn(self.session, message, branch_id=branch_id)
         for attempt in range(1, _ATTEMPTS):
             if turn.reply is not None or not codes_of(turn) & LATE_CODES:

@@ -20,7 +20,7 @@ GATE_FILE = "gate.json"
 
 
 def read_plays_gate(file: Path) -> dict[str, dict[str, int]]:
-    """Return the kept figures by the name of a play; DatasetError when the file is no gate."""
+    """Return the kept figures by the name of a play; DatasetError when the file is not a gate."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         return {

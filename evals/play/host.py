@@ -34,19 +34,20 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlayedTurn:
-    """One prompt of a play, with the truth before it.
-
-    `before` is the path when the prompt was made. `prepared` is None where the engine gave none; `error` says why.
-    `result` is that of the committed reply. `fault` is a sentence where engine and script do not go together.
-    """
+    """One prompt of a play, with the truth before it."""
 
     turn: ScriptTurn
     place: int
     before: Path
+    """The path when the prompt was made."""
     prepared: PreparedTurn | None = None
+    """None if the engine gave none."""
     error: str = ""
+    """Reason why the engine gave none."""
     result: CommitResult | None = None
+    """Result of the committed reply."""
     fault: str = ""
+    """Sentence if engine and script do not go together."""
 
 
 async def play_script(
@@ -162,7 +163,7 @@ class Host:
         self._path = self._path.after(Step(number=number, items=(item,), about=action.about))
 
     async def _evidences(self) -> tuple[Evidence, ...]:
-        """Return the session's evidence that is no recalled memory."""
+        """Return the session's evidence that is not a recalled memory."""
         found = await self._store.list_evidences(SESSION)
         return tuple(each for each in found if not each.source.uri.startswith(_OWN))
 

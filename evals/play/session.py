@@ -1,6 +1,6 @@
-"""What a session holds at a turn of a play, and what is true there: by branch, as the script tells it. Pure.
+"""Contents and truth of a session at a turn of a play: by branch, from the script. Pure.
 
-The engine is never asked: this is the truth that its prompts are held against.
+The engine is never asked: this is the truth that its prompts are compared with.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from evals.play.script.values import Fact
 
 
 class ItemKind(StrEnum):
-    """What can be lost."""
+    """Kind of an item that can be lost."""
 
     MESSAGE = "user message"
     REPLY = "reply"
@@ -23,15 +23,14 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """Something that the session was given: `ids` are the names under which a receipt may mention it, the best first.
-
-    `turn` is the turn of the script that told it.
-    """
+    """An item that was given to the session."""
 
     kind: ItemKind
     ids: tuple[str, ...]
+    """Names under which a receipt may mention it, the best first."""
     text: str
     turn: int
+    """Turn of the script with the item."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +81,7 @@ class Path:
         return {name: fact for name, fact in found.items() if fact is not None}
 
     def labels(self) -> dict[str, frozenset[str]]:
-        """Return the labels of what each turn told, by turn id."""
+        """Return the labels of each turn's content, by turn id."""
         return {step.turn_id: step.about for step in self.steps if step.turn_id is not None}
 
     def item_labels(self) -> dict[str, frozenset[str]]:

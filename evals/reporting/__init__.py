@@ -1,1 +1,1 @@
-"""How figures are written down: reports, one HTML page, progress, the machine."""
+"""Presentation of figures: reports, one HTML page, progress, the machine."""

@@ -1,4 +1,4 @@
-"""What the commands share: where they print, how they write a report, how they fail."""
+"""Shared parts of the commands: printing, writing a report, failing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where relevant evidence was lost on its way from the store to the prompt. Pure."""
+"""Finds the stage at which relevant evidence was lost on its way from the store to the prompt. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_stages(
 ) -> dict[str, LossStage]:
     """Return the stage of each relevant document by id.
 
-    `unreachable` are ids that no index holds; `shown` those that stand in the prompt (None: whatever was selected does).
+    `unreachable` are ids that no index has; `shown` those in the prompt (None: all selected ones).
     """
     missing = frozenset(unreachable)
     chosen = frozenset(outcome.selected)

@@ -1,4 +1,4 @@
-"""What a measurement was made on and with: without it a latency says nothing."""
+"""Machine and packages of a measurement: without them a latency says nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def load() -> float | None:
-    """Return how many processes wanted a core in the last minute; None where the system does not say."""
+    """Return how many processes wanted a core in the last minute; None if the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -69,7 +69,7 @@ def _memory_gb() -> float | None:
 
 
 def memory_mb() -> float:
-    """Return what this process holds now; where the system does not say, the most that it ever held."""
+    """Return the present memory of this process; if the system does not report it, its peak."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return pages * resource.getpagesize() / 1e6

@@ -1,6 +1,7 @@
-"""One HTML page of one or more reports: recall by k and by tokens, latency, where evidence was lost, tables.
+"""One HTML page of one or more reports: recall by k and by tokens, latency, losses of evidence, tables.
 
-Plots are drawn by matplotlib into the page itself; the page loads nothing. Texts from reports are escaped by the template.
+Plots are drawn by matplotlib into the page itself; the page loads nothing. Texts from reports are escaped by the
+template.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _STAGE_COLOURS = ("#8c8c8c", "#a3456f", "#d9822b", "#6d5fa6", "#3f8f5b")
 
 
 def page(reports: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page; the names of the reports stand in every legend. DatasetError when a report is of an older kind."""
+    """Return the page; the names of the reports are in every legend. DatasetError if a report is of an older kind."""
     for name, report in reports.items():
         if "evidence" not in report or f"recall@{BUDGETS[0]}tok" not in report["metrics"]:
             raise DatasetError(f"{name}: the report lacks figures that a page shows; make it anew with this version.")

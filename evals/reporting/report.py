@@ -1,4 +1,4 @@
-"""What a run found, as JSON for programs and as tables for people. It computes nothing that `metrics` does not."""
+"""Results of a run, as JSON for programs and as tables for people. It computes nothing that `metrics` does not."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ WHOLE_TURNS = "engine"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What happened to one query.
-
-    `unreachable` are relevant ids that are not in its pool. `error` is why the selector could not choose (then nothing
-    is selected). `tokens` counts the text of the selection. `degradations` are what recall had to do without. `shown` are
-    the ids that stand in the prompt, `leaked` those that reached candidates or prompt although the viewer may not know
-    them; both only where a whole turn was run. `answers` says whether the gold answer stands in the prompt
-    (`score_answer`), where the query has one.
-    """
+    """Results of one query."""
 
     outcome: Outcome
     session: str | None
     recall_ms: float
     select_ms: float
     tokens: int
+    """Tokens of the selected texts."""
     unreachable: tuple[str, ...] = ()
+    """Relevant ids that are not in its pool."""
     error: str | None = None
+    """Reason why the selector could not choose (then nothing is selected)."""
     counts: Mapping[str, int] = field(default_factory=dict)
     degradations: tuple[str, ...] = ()
+    """Codes of the parts that recall had to do without."""
     shown: frozenset[str] | None = None
+    """Ids in the prompt, if a whole turn was run."""
     leaked: tuple[str, ...] = ()
+    """Ids that reached candidates or prompt although the viewer may not know them, if a whole turn was run."""
     answers: Mapping[str, float] = field(default_factory=dict)
+    """Scores of the gold answer in the prompt (`score_answer`), if the query has one."""
 
     @property
     def lost(self) -> dict[str, LossStage]:
-        """Where each relevant document was lost."""
+        """Return the stage at which each relevant document was lost."""
         return find_stages(self.outcome, unreachable=self.unreachable, shown=self.shown)
 
 
@@ -200,7 +200,7 @@ def _leaks(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _sum_usage(rows: Sequence[Row]) -> dict[str, int]:
-    """Return what a selector's model used, where it said so."""
+    """Return the usage of a selector's model, if it reported it."""
     names = ("prompt_tokens", "completion_tokens")
     return {
         f"selector_{name}": sum(row.counts.get(name, 0) for row in rows)

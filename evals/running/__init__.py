@@ -1,1 +1,1 @@
-"""How sets are played: arms of recall, whole worlds, A/B, the gate, with what they are made of."""
+"""Runs of sets: arms of recall, whole worlds, A/B, the gate, and their parts."""

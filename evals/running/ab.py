@@ -37,9 +37,10 @@ METRICS = (
     "ops_refused",
     "prepare_ms",
 )
-"""What is measured of a turn: tokens of the prompt; those of them not shared with the turn before, and the share that is;
-memories shown; whether the heuristic chose, or nobody did in time; blocks that found no room; whether the reply's ops were
-refused; milliseconds until the prompt stood."""
+"""Measures of a turn: tokens of the prompt; tokens not shared with the turn before, and the share that is; memories
+shown; whether the heuristic chose, or nobody did in time; blocks that found no room; whether the reply's ops were
+refused; milliseconds until the prompt was ready.
+"""
 _SEED = 20_240_601
 _EVERY = 1_000_000
 
@@ -65,7 +66,7 @@ class ArmDifference:
 
     @property
     def verdict(self) -> str:
-        """Return `more`, `less`, or `open` where the interval holds zero."""
+        """Return `more`, `less`, or `open` if the interval contains zero."""
         return "more" if self.low > 0 else "less" if self.high < 0 else "open"
 
 

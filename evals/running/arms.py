@@ -1,7 +1,7 @@
-"""Compares ours with its parts, on the same queries in one run: words alone, vectors alone, and both by plain RRF.
+"""Compares ours with its parts, on the same queries in one run: only words, only vectors, and both by plain RRF.
 
-All have the same keys, the same model and the same planner, so that what differs is how they are joined. The better of
-words and vectors is found out afterwards, metric by metric, which is in favour of them.
+All have the same keys, the same model and the same planner, so that only the joining differs. The better of words and
+vectors is chosen afterwards, metric by metric, which is in favour of them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _gains(a: Report, b: Report, *, by_session: bool) -> dict[str, Difference]:
 
 
 def arms_to_json(found: ArmComparison) -> dict[str, Any]:
-    """Return the figures as a JSON value, 0..1; every single query stands in the reports."""
+    """Return the figures as a JSON value, 0..1; every single query is in the reports."""
     return {
         "drawn": found.drawn,
         "means": {arm.value: {m: found.reports[arm]["metrics"][m] for m in SHOWN} for arm in ORDER},

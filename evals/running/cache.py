@@ -76,10 +76,10 @@ class VectorCache:
 
 
 class CachedEmbedder:
-    """An Embedder whose documents come from the cache where they can; queries are always computed.
+    """An Embedder whose documents come from the cache if they can; queries are always computed.
 
     A model that changed under the same name is noticed by a probe text when it is warmed, and its old vectors are
-    forgotten. `computed` counts the document texts that had to be embedded. `on_progress` is told of long work.
+    forgotten. `computed` counts the document texts that had to be embedded. `on_progress` is called during long work.
     """
 
     def __init__(self, inner: Embedder, cache: VectorCache) -> None:

@@ -1,9 +1,8 @@
-"""The gate: runs checked-in sets and says whether anything fell below the kept baseline, or leaked.
+"""Gate: runs checked-in sets and reports whether anything fell below the kept baseline, or leaked.
 
-A gate is one JSON file: `tolerance` (points that a mean may fall), `sets` (each a `name` with `world` and `queries`, or with
-`data`, paths beside the file), `overviews` (the folder of labelled overviews, if they are run too) and the `baseline` that
-`--update` writes. A world `example:NAME` is one that comes with the
-project.
+A gate is one JSON file: `tolerance` (points that a mean may fall), `sets` (each a `name` with `world` and `queries`, or
+with `data`, paths relative to the file), `overviews` (the folder of labelled overviews, if they are run too) and the
+`baseline` that `--update` writes. A world `example:NAME` is one that comes with the project.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateResult:
-    """What became of one set: the comparison with the baseline (None: there is none yet) and the faults, as sentences."""
+    """Result of one set: the comparison with the baseline (None: there is none yet) and the faults, as sentences."""
 
     name: str
     report: Mapping[str, Any]
@@ -131,7 +130,7 @@ async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: P
 
 
 def find_world(folder: Path, name: str) -> Path:
-    """Return the folder of a world: beside the file, or `example:NAME`, which is in the installed package or else in the
+    """Return the folder of a world: next to the file, or `example:NAME`, which is in the installed package or else in the
     repository of this source. DatasetError if there is no such example.
     """
     if not name.startswith(EXAMPLE_PREFIX):

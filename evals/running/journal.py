@@ -1,7 +1,7 @@
-"""What a run has done so far, a row a line, so that one that was stopped goes on where it was.
+"""Progress of a run, a row a line, so that a stopped run continues.
 
-The journal lies beside the report that it will become and names the run it belongs to: the same options on the same set,
-by the same release. Any other run begins anew. Writing is for a thread, never for an event loop.
+The journal is next to the report that it will become and names the run it belongs to: the same options on the same set,
+by the same release. Any other run begins from scratch. Writing is for a thread, never for an event loop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A run on labelled overviews: every input is a turn of the example world whose earlier turns stand in no window and no summary.
+"""Run on labelled overviews: every input is a turn of the example world whose earlier turns are in no window and no
+summary.
 
-The set is a folder with one file of JSON lines a language; `sets/overview/README.md` says what its fields mean.
+The set is a folder with one file of JSON lines a language; `sets/overview/README.md` explains its fields.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledOverview:
-    """One line of the set. `scopes` are the accepted scopes (none: the input asks for no overview), `expected` what is to be told,
-    each as alternatives, `belongs` what may be told (None: everything): turns, and ids of entries.
-    """
+    """One line of the set."""
 
     input_id: str
     language: str
     half: str
     text: str
     scopes: tuple[str, ...]
+    """Accepted scopes (none: the input does not ask for an overview)."""
     expected: tuple[frozenset[int | str], ...]
+    """Memories that are expected, each as alternatives."""
     belongs: frozenset[int | str] | None
+    """Memories that may be shown (None: everything): turns, and ids of entries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +133,7 @@ async def _play(runtime: Runtime, labelled: LabelledOverview, known: Mapping[str
 
 
 def _told_by(name: str, known: Mapping[str, MemoryEntry]) -> frozenset[int | str]:
-    """Return what a memory tells of: its own id, and its turn or turns."""
+    """Return the content of a memory: its own id, and its turn or turns."""
     entry = known.get(name)
     if entry is None or entry.depth is None:
         return frozenset({name})

@@ -45,7 +45,7 @@ SelectorSource = Callable[[Mapping[str, int]], Selector]
 
 
 class Arm(StrEnum):
-    """What recall may use: all it has, one arm alone, or both joined by plain RRF."""
+    """Arms that recall may use: all, only one, or both joined by plain RRF."""
 
     HYBRID = "hybrid"
     VECTOR = "vector"
@@ -54,7 +54,7 @@ class Arm(StrEnum):
 
 
 class Choice(StrEnum):
-    """Who selects."""
+    """Selector of a run."""
 
     HEURISTIC = "heuristic"
     FLASH = "flash"
@@ -100,9 +100,9 @@ def _join_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
 
 
 async def open_embedder(name: str, arm: Arm, cache: VectorCache, language: str | None = None) -> CachedEmbedder | None:
-    """Return the embedder that a name means, warm and with its cache; None where words alone are to be used.
+    """Return the embedder of a name, warm and with its cache; None for a run only by words.
 
-    SetupError when vectors are asked for and there is no model; EmbedderUnavailableError when it cannot be loaded.
+    SetupError if vectors are asked for and there is no model; EmbedderUnavailableError if it cannot be loaded.
     """
     if arm is Arm.BM25:
         return None
@@ -157,7 +157,7 @@ async def open_selectors(
         yield OracleSelector if choice is Choice.ORACLE else lambda relevant: heuristic
         return
     if model is None:
-        raise SetupError("`--selector flash` needs `--model NAME` (and `--api-base URL` where it is served elsewhere).")
+        raise SetupError("`--selector flash` needs `--model NAME` (and `--api-base URL` if it is served elsewhere).")
     if find_spec("litellm") is None:
         raise SetupError(explain_missing_package("`--selector flash`", "litellm", "models"))
     adapter: LlmAdapter = import_module("jacquard.adapters.models.litellm_adapter").LiteLlmModel(model, api_base)

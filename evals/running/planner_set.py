@@ -1,6 +1,6 @@
-"""A run of planner tier 0 on labelled inputs: every input is planned by the rules alone, and each label is compared.
+"""Run of planner tier 0 on labelled inputs: every input is planned only by the rules, and each label is compared.
 
-The set is a folder with one file of JSON lines a language; `sets/planner/README.md` says what its fields mean.
+The set is a folder with one file of JSON lines a language; `sets/planner/README.md` explains its fields.
 """
 
 from __future__ import annotations

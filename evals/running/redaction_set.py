@@ -27,12 +27,12 @@ UNSTRUCTURED = ("address", "name", "password")
 
 _BEGIN, _END, _SEAM = "⟦", "⟧", "[redacted:"
 _MOST_BESIDE = 2
-"""Letters and digits beside the marked part that may go with it: a title, an area code in brackets."""
+"""Letters and digits next to the marked part that may go with it: a title, an area code in brackets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledText:
-    """One line of the set. The sensitive part is `text[begin:end]`; both are 0 where the text is harmless."""
+    """One line of the set. The sensitive part is `text[begin:end]`; both are 0 if the text is harmless."""
 
     text_id: str
     language: str
@@ -124,12 +124,12 @@ def _places_kept(text: str, redacted: str) -> frozenset[int]:
 
 
 def redaction_json(rows: Sequence[RedactedText]) -> dict[str, Any]:
-    """Return counts by half: of all, of structured classes, and of each class, for both languages and each of them; and the
-    misses of the halves that rules are written from. Misses of other halves are never listed, so that nobody writes rules for
-    them.
+    """Return counts by half, and the misses of the halves that rules are written from.
 
-    A count is `{count, right, share, beside}`: `share` is recall of sensitive texts, and of harmless ones the share that was
-    touched; `beside` counts sensitive texts of which more went than their mark and two signs.
+    Counts are of all, of structured classes, and of each class, for both languages and each of them. Misses of other
+    halves are never listed, so that nobody writes rules for them. A count is `{count, right, share, beside}`: `share`
+    is recall of sensitive texts, and of harmless ones the share that was touched; `beside` counts sensitive texts of
+    which more went than their mark and two signs.
     """
     report: dict[str, Any] = {"texts": len(rows), "halves": {}}
     for half in HALVES:

@@ -82,20 +82,22 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What to run. `embedder`: a name, `none` or `auto`; `limit`: how many queries at most; `recall_limit`: candidates.
-    `as_evidence`: the documents are put into the session as evidence and recalled by their passages, not as memory.
-    """
+    """Options of a run."""
 
     retriever: Arm = Arm.HYBRID
     selector: Choice = Choice.HEURISTIC
     embedder: str = "auto"
+    """A name, `none` or `auto`."""
     model: str | None = None
     api_base: str | None = None
     reranker: str | None = None
     recall_limit: int = 50
+    """Number of candidates."""
     limit: int | None = None
+    """Maximum number of queries."""
     cache: Path = DEFAULT_CACHE
     as_evidence: bool = False
+    """Whether the documents are put into the session as evidence and recalled by their passages, not as memory."""
 
 
 async def run_set(
@@ -105,11 +107,11 @@ async def run_set(
     selectors: AbstractAsyncContextManager[SelectorSource] | None = None,
     journal: Path | None = None,
 ) -> Result:
-    """Run every query (or an even sample of `options.limit`) and return what came back, in the order of the file.
+    """Run every query (or an even sample of `options.limit`) and return the results, in the order of the file.
 
-    `selectors` stand in for the one that the options name. What is done is kept in `journal` row by row; a run that finds one
-    of itself goes on from there, and takes it away at its end.
-    Raises SetupError where parts are missing. A selector that fails on a query is a row with an error, not an end.
+    `selectors` replace the one in the options. Progress is kept in `journal` row by row; a run that finds one of itself
+    continues from there, and removes it at its end. Raises SetupError if parts are missing. A selector that fails on a
+    query is a row with an error, not an end.
     """
     progress = progress or (lambda what, done, total: None)
     sampled = labelled.sample(options.limit)
@@ -154,7 +156,7 @@ async def run_set(
 
 
 def find_language(pools: Sequence[Pool]) -> str:
-    """Return the language for which `auto` chooses a model: `zh` where most documents of the set have CJK characters."""
+    """Return the language for which `auto` chooses a model: `zh` if most documents of the set have CJK characters."""
     documents = [document for pool in pools for document in pool.documents]
     return "zh" if 2 * sum(has_cjk(document.text) for document in documents) > len(documents) else "en"
 
@@ -206,7 +208,7 @@ class _Runner:
         each passage holds.
         """
         ingestor = RedactingIngestor(store, RegexRedactor(), SystemClock())
-        # The labels are of the texts as they are.
+        # The labels are of the unchanged texts.
         options = IngestOptions(redact=False, dedup=False, as_document=True)
         parts: dict[str, Sequence[CorpusDocument]] = {}
         for whole in _whole_documents(pool.documents):
@@ -281,7 +283,7 @@ class _Runner:
         selected: Sequence[str],
         entries: Mapping[str, MemoryEntry],
     ) -> dict[str, float]:
-        """Return whether the gold answer stands in what a prompt writes of the selected entries."""
+        """Return whether the text that a prompt writes of the selected entries contains the gold answer."""
         if query.answer is None:
             return {}
 
@@ -341,7 +343,7 @@ def _name_parts(passage: MemoryEntry, parts: Sequence[CorpusDocument]) -> Iterab
 
 
 def _name_documents(entry_ids: Sequence[str], names: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
-    """Return the ids of documents, in order, each with its best passage; an entry that is no passage is its own document."""
+    """Return the ids of documents, in order, each with its best passage; an entry that is not a passage is its own document."""
     found: dict[str, str] = {}
     for entry_id in entry_ids:
         for name in names.get(entry_id, (entry_id,)):
@@ -367,9 +369,9 @@ async def _select(selector: Selector, request: SelectionRequest) -> tuple[Select
 
 
 def _build_shown_message(query: LabelledQuery, place: int, head: SessionHead) -> WindowMessage:
-    """Return a line of the talk before a query as a message that stands in the prompt already.
+    """Return a line of the talk before a query as a message that is already in the prompt.
 
-    It was said after everything that is remembered, so it hides nothing of that.
+    It comes after everything that is remembered, so it hides nothing of that.
     """
     said = query.history[place]
     first = query.history[0].speaker

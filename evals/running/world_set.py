@@ -65,7 +65,7 @@ async def run_world(
     config = RuntimeConfig(
         layout=layout,
         budget=budget,
-        # A label names what is recalled, so the end of the conversation alone is shown, and no summary tells the rest.
+        # A label names recalled memories, so only the end of the conversation is shown, and no summary covers the rest.
         history=HistoryConfig(max_messages=60, max_tokens=3_000, low_water=0.5),
         summary=SummaryConfig(enabled=False),
         # The precision of the first five is measured, so there are five; what a floor leaves out is measured by plays.
@@ -166,7 +166,7 @@ def _is_hidden(entry: MemoryEntry, viewer: str | None) -> bool:
 
 
 def _leaks(secret: Iterable[str], retrieved: Sequence[str], text: str, known: Known) -> tuple[str, ...]:
-    """Return the secret ids that are candidates, or whose telling words stand in the prompt."""
+    """Return the secret ids that are candidates, or whose revealing words are in the prompt."""
     open_text = _normalise("\n".join(entry.text for name, entry in known.items() if name not in set(secret)))
     prompt = _normalise(text)
     found = []

@@ -24,7 +24,7 @@ from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceP
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, Assembler
 from jacquard.turns.host.waiting import WaitingTurns
-from mnemosyne.documents.brought import TRUST
+from mnemosyne.documents.document_trust import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.blocks.render import RefRenderer
 from mnemosyne.evidence.blocks.resolve import RefResolver

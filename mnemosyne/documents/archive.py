@@ -1,9 +1,8 @@
-"""A whole session as one document and back: the messages of one branch, and the turn tree beside them.
+"""Exports a whole session as one document and imports it: the messages of one branch, and the turn tree with them.
 
-Session document 1.0 is linear: it has no fields for branches, state, plans, receipts and consolidated
-memories. An export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an
-unknown field; an import rebuilds the tree through the Store's own methods. The module knows the Store by its protocol
-only.
+Session document 1.0 is linear: it has no fields for branches, state, plans, receipts and consolidated memories. An
+export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an unknown
+field; an import rebuilds the tree through the Store's own methods. The module knows the Store only by its protocol.
 
 A document does not contain the world pack and its lore, late results of Stream B (a cache), or audit records (they
 concern the store).
@@ -29,7 +28,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.core.faults import Fault
 from mnemosyne.damage import note_of, without_lost
-from mnemosyne.documents.brought import lower_claims
+from mnemosyne.documents.document_trust import lower_claims
 from mnemosyne.documents.shapes import raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Session, SessionDocument, ToolCall
@@ -60,33 +59,33 @@ class TreeBranch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnTree:
-    """Everything of a session that is not in the messages of one branch.
-
-    `state` is the state before the first turn; later states follow from the turns' ops, except those in `states` (by
-    turn id). `turns` and `branches` are ordered parents first. `told` is the branch of the document's messages (the
-    name is part of the stored format). `pending` are prepared turns that wait for a reply, `abandoned` those that never
-    got one; `summaries` and `unsummed` are as in `HiddenRecords`. `evidences`, `tool_calls` and `blocks` are what turns of other
-    branches alone found. `has_pack`: the session continues in a world with a
-    pack (None: written by a release that did not record it).
-    """
+    """Everything of a session that is not in the messages of one branch."""
 
     format: int
     world_id: str
     told: str
+    """Branch of the document's messages (the name is part of the stored format)."""
     active: str
     locale: str = ""
     created_at: datetime | None = None
     state: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """State before the first turn; later states follow from the turns' ops, except those in `states` (by turn id)."""
     branches: tuple[TreeBranch, ...] = ()
+    """Parents first; so are `turns`."""
     turns: tuple[TurnRecord, ...] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
     entries: tuple[MemoryEntry, ...] = ()
     summaries: tuple[PathSummary, ...] = ()
+    """Rolling summaries as in `HiddenRecords`, with `unsummed`."""
     unsummed: tuple[str, ...] = ()
     pending: tuple[TurnRecord, ...] = ()
+    """Prepared turns that wait for a reply."""
     abandoned: tuple[TurnRecord, ...] = ()
+    """Turns that never got a reply."""
     has_pack: bool | None = None
+    """Whether the session continues in a world with a pack (None: not recorded)."""
     evidences: tuple[Evidence, ...] = ()
+    """Evidence found only by turns of other branches; so are `tool_calls` and `blocks`."""
     tool_calls: tuple[ToolCall, ...] = ()
     blocks: tuple[ContextBlock, ...] = ()
 
@@ -129,7 +128,7 @@ async def export_session(
 
 
 async def _with_other_parts(store: Store, session_id: str, tree: TurnTree, document: SessionDocument) -> TurnTree:
-    """Return a tree with what the session has of evidence, calls and blocks that the document of one branch has not."""
+    """Return a tree with the evidence, calls and blocks of the session that the document of one branch lacks."""
     known = {block.block_id for block in document.context_blocks}
     evidences = [each for each in await store.list_evidences(session_id) if each.evidence_id not in document.evidences]
     named = dict.fromkeys(each.links.tool_call_id for each in evidences if each.links.tool_call_id)
@@ -194,7 +193,7 @@ async def _find_unexplained_states(
 
 
 async def _read_turn(store: Store, session_id: str, turn_id: str) -> TurnRecord | None:
-    """Return a turn without its damaged parts, or None (noted) where nothing of it can be read."""
+    """Return a turn without its damaged parts, or None (noted) if nothing of it can be read."""
     try:
         return without_lost(await store.turn(session_id, turn_id))
     except DamagedRecordError as error:
@@ -203,7 +202,7 @@ async def _read_turn(store: Store, session_id: str, turn_id: str) -> TurnRecord 
 
 
 async def _read_state(store: Store, session_id: str, turn_id: str | None) -> Mapping[str, Any] | None:
-    """Return the state after a turn, or None (noted) where it cannot be rebuilt."""
+    """Return the state after a turn, or None (noted) if it cannot be rebuilt."""
     try:
         return await store.state_at(session_id, turn_id)
     except DamagedRecordError as error:
@@ -239,8 +238,8 @@ async def _read_entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...
 
 
 def describe_tree(tree: TurnTree) -> tuple[str, ...]:
-    """Return phrases for everything that a turn tree holds beside the messages (`3 prompts with their receipts`), empty
-    when there is nothing.
+    """Return phrases for everything in a turn tree except the messages (`3 prompts with their receipts`), empty if
+    there is nothing.
     """
     changes = sum(bool(turn.ops) for turn in tree.turns)
     papers = sum(turn.receipt is not None for turn in tree.turns)

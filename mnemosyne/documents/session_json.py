@@ -33,9 +33,7 @@ def document_to_json(doc: SessionDocument) -> dict[str, Any]:
 
 
 def document_from_json(data: Mapping[str, Any]) -> SessionDocument:
-    """Return the document that a JSON object holds; SchemaValidationError with all errors, each as `path: what is
-    wrong`.
-    """
+    """Return the document of a JSON object; SchemaValidationError with all errors, each as `path: fault`."""
     doc, faults = read_document(data)
     raise_errors(faults)
     assert doc is not None

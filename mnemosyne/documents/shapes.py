@@ -199,7 +199,7 @@ class JsonTree(Anything):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentRecord(Record):
-    """An object of a document. Unknown keys are no faults: a class with a field `extra` keeps them there, others ignore them."""
+    """An object of a document. Unknown keys are not faults: a class with a field `extra` keeps them there, others ignore them."""
 
     @property
     def is_open(self) -> bool:

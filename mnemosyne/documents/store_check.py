@@ -20,7 +20,7 @@ _REFUSED = "What needs it is refused"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreCheck:
-    """What a check has read, and all damage, in the order in which it was met."""
+    """Counts of a check, and all damage in the order of its discovery."""
 
     sessions: int
     worlds: int
@@ -29,14 +29,14 @@ class StoreCheck:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Checked:
+class _CheckedParts:
     store: Store
     turns: int = 0
     refused: list[DamageNote] = field(default_factory=list)
 
     @asynccontextmanager
     async def part(self, scope: str, what: str) -> AsyncIterator[None]:
-        """Note what stops the reading of one part; the others are read all the same."""
+        """Note the error that stops the reading of one part; the others are read all the same."""
         try:
             yield
         except DamagedRecordError as error:
@@ -50,7 +50,7 @@ async def check_store(store: Store, report: Callable[[str], None] = lambda line:
 
     Nothing is written. StoreError when the store cannot be used at all.
     """
-    mark, checked = store.damage_log.mark(), _Checked(store=store)
+    mark, checked = store.damage_log.mark(), _CheckedParts(store=store)
     names = await store.sessions()
     worlds = dict(await store.worlds())
     archived = await store.archived_ids() if isinstance(store, StoreUpkeep) else frozenset()
@@ -83,7 +83,7 @@ async def lacks_pack(store: Store, world_id: str, digest: str) -> bool:
     return digest not in ("", BARE_DIGEST) and await store.pack(world_id, digest) is None
 
 
-async def _check_session(checked: _Checked, name: str) -> None:
+async def _check_session(checked: _CheckedParts, name: str) -> None:
     store, scope = checked.store, session_scope(name)
 
     def part(what: str) -> AbstractAsyncContextManager[None]:
@@ -109,7 +109,7 @@ async def _check_session(checked: _Checked, name: str) -> None:
     await _check_entries(checked, scope, (Chain.HISTORY, Chain.EVENT, Chain.NARRATIVE))
 
 
-async def _check_branch(checked: _Checked, name: str, branch_id: str | None, seen: set[str]) -> None:
+async def _check_branch(checked: _CheckedParts, name: str, branch_id: str | None, seen: set[str]) -> None:
     """Read every turn of a branch with its large parts and the state after it, and see that none is missing."""
     store, scope = checked.store, session_scope(name)
     head = await store.head(name, branch_id)
@@ -138,7 +138,7 @@ async def _check_branch(checked: _Checked, name: str, branch_id: str | None, see
                 await store.state_at(name, turn.turn_id)
 
 
-async def _check_entries(checked: _Checked, scope: str, chains: tuple[Chain, ...]) -> None:
+async def _check_entries(checked: _CheckedParts, scope: str, chains: tuple[Chain, ...]) -> None:
     for chain in chains:
         async with checked.part(scope, f"The {chain.value} entries of {scope}"):
             sequence = 0

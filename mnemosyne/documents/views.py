@@ -66,7 +66,7 @@ def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> 
 
 
 def continues(stored: Sequence[WindowMessage], waiting: Sequence[Message], given: Sequence[Message]) -> bool:
-    """Return whether a document says what a path and its waiting turn say, no more and no less; ids are names."""
+    """Return whether a document has exactly the messages of a path and its waiting turn; ids are names."""
     said = [*(placed.message for placed in stored), *waiting]
     return len(said) == len(given) and all(
         _without_id(one) == _without_id(two) for one, two in zip(said, given, strict=True)
@@ -110,7 +110,7 @@ def started_frame(start: SessionStart) -> SessionDocument:
 
 
 def with_locale(frame: SessionDocument, locale: str) -> SessionDocument:
-    """Return a frame with the locale of its session's world, where its metadata names none."""
+    """Return a frame with the locale of its session's world if its metadata names none."""
     if frame.meta is None or frame.meta.locale or not locale:
         return frame
     return replace(frame, meta=replace(frame.meta, locale=locale))
@@ -118,7 +118,7 @@ def with_locale(frame: SessionDocument, locale: str) -> SessionDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundParts:
-    """What was found in the turns of a session: its evidence, the calls of tools, and the blocks that refer to evidence."""
+    """Finds of the turns of a session: its evidence, the calls of tools, and the blocks that refer to evidence."""
 
     evidences: tuple[Evidence, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -130,8 +130,10 @@ class FoundParts:
         return named - {""}
 
     def split(self, aside: Collection[str], messages: Iterable[Message]) -> tuple[FoundParts, FoundParts]:
-        """Return what a branch with these messages has, and what belongs to the turns `aside` alone: the document of the branch is
-        without it, and writing that document leaves it as it is. What a message refers to belongs to the branch.
+        """Return the parts of a branch with these messages, and the parts that belong only to the turns `aside`.
+
+        The document of the branch is without the latter, and writing that document leaves them unchanged. Evidence that
+        a message refers to belongs to the branch.
         """
         cited = {ref.evidence_id for message in messages for ref in message.refs}
         gone = {each.evidence_id for each in self.evidences if each.links.turn_id in aside} - cited
@@ -146,7 +148,7 @@ class FoundParts:
         return select(is_aside=False), select(is_aside=True)
 
     def replaced_by(self, document: SessionDocument, aside: Collection[str]) -> FoundParts:
-        """Return the parts of a session after a document is written; what belongs to the turns `aside` stays."""
+        """Return the parts of a session after a document is written; the parts of the turns `aside` stay."""
         session = document.session
         calls = () if session.tool_state is None else session.tool_state.tool_calls
         others = self.split(aside, session.messages)[1]
@@ -160,7 +162,7 @@ class FoundParts:
 
 
 def turn_of_call(call: ToolCall) -> str:
-    """Return the turn in which a tool was called; empty where the call does not say it."""
+    """Return the turn in which a tool was called; empty if the call does not name it."""
     told = call.extra.get(TURN_ID)
     return told if isinstance(told, str) else ""
 
@@ -242,10 +244,10 @@ def check_document(session_id: str, document: SessionDocument) -> None:
 
 
 def check_refs(items: Iterable[tuple[str, Sequence[Ref]]], knows: Callable[[str], bool]) -> None:
-    """Raise SchemaValidationError for refs that the check of a document would refuse: to evidence that the session does not
-    hold, unless they are marked as remote.
+    """Raise SchemaValidationError for refs to evidence that the session does not have, unless they are marked as
+    remote.
 
-    `items` are refs with the place of what holds them; `knows` returns whether the session holds evidence with an id.
+    `items` are refs with the places of their owners; `knows` returns whether the session has evidence with an id.
     """
     faults = [
         f"{path}.refs: no evidence has the id {ref.evidence_id!r}; store it first, or mark the ref with remote: true"
@@ -307,4 +309,4 @@ TURN_PREFIX = "v"
 """Turns made from a document, or from messages appended without a key, are named by the session version they create: `v7`."""
 
 BRANCH_PREFIX = "told-"
-"""Branches that a document opens are named in the same way: `told-7`. (The prefix is part of stored sessions.)"""
+"""Prefix of branches that a document opens. (It is part of stored sessions.)"""

@@ -35,7 +35,9 @@ _DAMAGE = (
 
 
 class _BoundedFile(io.FileIO):
-    """A file of which no single read returns more than _MOST_READ_BYTES, because a larger list of files is an attack."""
+    """A file of which no single read returns more than _MOST_READ_BYTES, because a larger list of files is an
+    attack.
+    """
 
     def read(self, size: int | None = -1, /) -> bytes:
         most = _MOST_READ_BYTES + 1 if size is None or size < 0 else min(size, _MOST_READ_BYTES + 1)
@@ -47,9 +49,9 @@ class _BoundedFile(io.FileIO):
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; whatever is wrong with it while it is read becomes a CorpusError with the path."""
+    """Open an archive; any error while it is read becomes a CorpusError with the path."""
     if not path.is_file():
-        raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+        raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")
     try:
         with _BoundedFile(path) as file, zipfile.ZipFile(file) as archive:
             if len(archive.infolist()) > MOST_MEMBERS:

@@ -1,4 +1,4 @@
-"""Counts what becomes of each field while a file is read."""
+"""Counts the fate of each field while a file is read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mnemosyne.core.plain_values import REPLACEMENT
 from mnemosyne.schema.imported_files import Fate, FieldFate
 
 FOR_EXPORT = "kept for export"
-"""What an import says of a field that has no effect on a prompt."""
+"""Import note for fields that do not affect prompts."""
 AT_INPUT = "the text stands right before the input"
-"""What an import says of the place of a note that other programs put between the messages."""
+"""Import note for the place of a note that other programs put between the messages."""
 HALF_CHARACTER = f"a character in it is not whole; now {REPLACEMENT}"
 """Note of an import on a text with a replaced character."""
 _MOST_FIELDS = 2_000

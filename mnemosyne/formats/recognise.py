@@ -1,4 +1,4 @@
-"""Finds the format of a file by what is in it, and reads it. The name of a file decides only where its content does not."""
+"""Finds the format of a file by its content, and reads it. The name of a file decides only if its content does not."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from mnemosyne.formats.chats.assistant_exports import (
     read_librechat,
     read_open_webui,
 )
+from mnemosyne.formats.chats.chat_lists import EXPORT_MEMBER, MOST_EXPORT_BYTES
 from mnemosyne.formats.chats.chatgpt import is_chatgpt, read_chatgpt
 from mnemosyne.formats.chats.foreign import is_chub_line, is_foreign_chat, read_foreign_chat
 from mnemosyne.formats.chats.json_lines import read_loose_json
-from mnemosyne.formats.chats.listed import EXPORT_MEMBER, MOST_EXPORT_BYTES
 from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_openai_messages
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.transcript import looks_like_transcript, read_transcript
@@ -57,7 +57,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SQLITE = b"SQLite format 3\x00"
 
 Read = Callable[[Path, ImportRequest], ImportedFile]
-"""Reads a file of one format; CorpusError where it cannot."""
+"""Reads a file of one format; CorpusError if it cannot."""
 
 
 def _of_path(read: Callable[[Path], ImportedFile]) -> Read:
@@ -112,11 +112,11 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
     "llamaindex": is_llamaindex,
     "world-info": is_world_info,
 }
-"""What tells the formats of JSON files apart, in the order in which they are tried."""
+"""Tests for the formats of JSON files, in the order in which they are tried."""
 
 
 def read_imported_file(path: Path, name: str, request: ImportRequest) -> ImportedFile:
-    """Return what a file holds, read by the format of this name; CorpusError where it cannot be read so."""
+    """Return the content of a file, read by the format of this name; CorpusError if that fails."""
     return replace(FORMATS[name](path, request), format=name)
 
 

@@ -14,9 +14,9 @@ from mnemosyne.core.plain_values import complete_characters, plain_faults
 from mnemosyne.formats.encodings import encoding_hint
 
 MOST_BYTES = 64_000_000
-"""How large a file may be that is read as a whole."""
+"""Maximum size of a file that is read as a whole."""
 MOST_LINE_BYTES = 8_000_000
-"""How long a line of a file that is read by lines may be."""
+"""Maximum size of a line of a file that is read by lines."""
 
 
 def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = True) -> bytes:
@@ -25,7 +25,7 @@ def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = T
     """
     try:
         if not path.is_file():
-            raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+            raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")
         # A read reserves as much memory as it is asked for; a few files state no size.
         size = path.stat().st_size or most_bytes
         with path.open("rb") as file:
@@ -50,7 +50,7 @@ def decode_text(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CorpusError(
-            f"{name}:{line}: is no {encoding.upper().removesuffix('-SIG')} text at byte {error.start + 1}; "
+            f"{name}:{line}: is not a {encoding.upper().removesuffix('-SIG')} text at byte {error.start + 1}; "
             f"save it as UTF-8{encoding_hint(data)}."
         ) from None
 
@@ -73,7 +73,7 @@ def parse_file_json(text: str, name: str) -> Any:
 
 
 def unread_json(error: Exception) -> str:
-    """Return what is wrong with JSON that is well formed and that Python refuses to read."""
+    """Return the reason why Python refuses to read JSON that is well formed."""
     if isinstance(error, RecursionError):
         return "cannot be read as JSON: lists or mappings in it are nested too deep; flatten them"
     return "cannot be read as JSON: a number in it has thousands of digits; shorten it"

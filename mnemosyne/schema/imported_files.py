@@ -1,7 +1,7 @@
-"""Contents of files of other programs, in one form for all of them: books, cards, chats and memories, with the fate of each field.
+"""Contents of other programs' files in one form: books, cards, chats and memories, and the fate of each field.
 
-Values only. An entry of a book keeps the names that SillyTavern's world info has for its fields, whatever program wrote it, because
-activation and export need all of them; all other fields of a format are kept unchanged.
+An entry of a book keeps the names that SillyTavern's world info has for its fields, whatever program wrote it, because
+activation and export need all of them; all other contents of a format are kept unchanged.
 """
 
 from __future__ import annotations
@@ -54,16 +54,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldFate:
-    """Fate of a field, by its path with `*` for the items of lists and mappings: `entries.*.probability`.
-
-    `count` is how many values it had that are not empty. `note` says what changed, or why it is not supported; a field that is
-    kept for export says so.
-    """
+    """Fate of a field, with `*` for the items of lists and mappings: `entries.*.probability`."""
 
     field: str
     fate: Fate
     count: int
+    """Number of its values that are not empty."""
     note: str = ""
+    """Change, or reason why it is not supported; a field that is kept for export has the note for that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,20 +79,19 @@ class BookEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldBook:
-    """A book of lore: a world info file, a lorebook, or the book of a card.
-
-    `dialect` names the format that it was read from. `extra` are the other fields of the book, as the file has them.
-    """
+    """A book of lore: a world info file, a lorebook, or the book of a card."""
 
     name: str
     dialect: str
+    """Name of the format that it was read from."""
     entries: tuple[BookEntry, ...]
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Fields of the book outside of its entries, in their form in the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DepthPrompt:
-    """The character's note of a card: a text shown before the newest `depth` messages."""
+    """Character's note of a card: a text for the place before the newest `depth` messages."""
 
     text: str
     depth: int = 4
@@ -103,18 +100,17 @@ class DepthPrompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CharacterCard:
-    """A character card, its texts as written (macros too).
-
-    `spec` is `v1`, `chara_card_v2` or `chara_card_v3`. `document` is the whole card as it was read, for an export that loses
-    nothing. `file_name` is the name of the file without its ending, by which character filters of world info name the character.
-    `nickname` takes the place of `{{char}}`. `picture` are the bytes of the PNG that carried the card, if one did.
-    """
+    """A character card, its texts as written (macros too)."""
 
     spec: str
+    """`v1`, `chara_card_v2` or `chara_card_v3`."""
     name: str
     document: Mapping[str, Any]
+    """The whole card, for an export that loses nothing."""
     file_name: str = ""
+    """Name of the file without its ending, by which character filters of world info name the character."""
     nickname: str = ""
+    """Takes the place of `{{char}}`."""
     description: str = ""
     personality: str = ""
     scenario: str = ""
@@ -129,6 +125,7 @@ class CharacterCard:
     depth_prompt: DepthPrompt | None = None
     book: WorldBook | None = None
     picture: bytes | None = None
+    """Bytes of the PNG that carried the card, if one did."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,23 +140,25 @@ class AuthorsNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chat:
-    """A conversation of another program.
-
-    `read_turns` reads the file once more, from its beginning, and yields turns in order with few of them in memory; each call gives
-    the same turns with the same ids. A turn begins with each message of the user; other replies to it are its `alternatives`.
-    `turn_count` is how many it yields. `header` is what the file says of the whole chat. `branch_of` names the chat whose beginning
-    this one shares.
+    """A conversation of another program. A turn begins with each message of the user; other replies to it are its
+    `alternatives`.
     """
 
     name: str
     read_turns: Callable[[], Iterator[ImportedTurn]]
+    """Reads the file once more, from its beginning, and yields turns in order with few of them in memory; each call
+    gives the same turns with the same ids.
+    """
     turn_count: int
+    """Number of turns that it yields."""
     user_name: str = ""
     character_names: tuple[str, ...] = ()
     started_at: datetime | None = None
     header: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Data of the file on the whole chat."""
     authors_note: AuthorsNote | None = None
     branch_of: str = ""
+    """Name of the chat whose beginning this one shares."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,16 +179,16 @@ class ImportedMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedFile:
-    """Content of one file or folder. `format` is the name of its format, as `jacquard memory import --format` takes it.
-
-    `fates` say what becomes of each field, in the order of the file; `notes` are sentences on the whole file.
-    """
+    """Contents of one file or folder."""
 
     path: str
     format: str
+    """Name of its format, as for `jacquard memory import --format`."""
     books: tuple[WorldBook, ...] = ()
     cards: tuple[CharacterCard, ...] = ()
     chats: tuple[Chat, ...] = ()
     memories: tuple[ImportedMemory, ...] = ()
     fates: tuple[FieldFate, ...] = ()
+    """Fate of each field, in the order of the file."""
     notes: tuple[str, ...] = ()
+    """Sentences on the whole file."""

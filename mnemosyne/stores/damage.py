@@ -1,7 +1,7 @@
-"""Builds the error for a row that a store cannot read: which row, and why.
+"""Builds the error for a row that a store cannot read: its place and the fault.
 
-Rows are decoded where they are used, by functions that know bytes but no address. When one cannot be decoded, the
-tables are searched here for these bytes, so that the error can name session, row and column.
+Rows are decoded by functions that know bytes but no address. When one cannot be decoded, the tables are searched for
+these bytes, so that the error can name session, row and column.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def locate_damage(connection: Connection, error: UnreadableError | LookupError, 
 
 
 def row_of(connection: Connection, data: bytes) -> str:
-    """Return, in words, which column of which row of the tenant holds these bytes; empty if none does. Reads whole
+    """Return, in words, the column and row of the tenant with these bytes; empty if there is none. Reads whole
     tables.
     """
     if not data:

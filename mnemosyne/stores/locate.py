@@ -40,7 +40,7 @@ _SECRET_PARAMETER = re.compile(r"pass(?:word|wd)|secret|token|scram|(?<!ssl)key$
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresAddress:
-    """A PostgreSQL address: what libpq reads, our schema, and the form that may be shown."""
+    """A PostgreSQL address: the form for libpq, our schema, and the form that may be shown."""
 
     conninfo: str = field(repr=False)
     schema: str
@@ -54,36 +54,39 @@ class PostgresAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreLocation:
-    """The location that an address names; it need not exist.
-
-    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither, and
-    that of a plugin its whole `address`. `index` is the folder of the index on this host (None: the index is not
-    stored). `shown` is the address without its password.
-    """
+    """Location of a store's address; it need not exist."""
 
     kind: StoreKind
     shown: str
+    """Address without its password."""
     database: Path | None = None
+    """The SQLite file or the file store's folder."""
     postgres: PostgresAddress | None = None
+    """The server."""
     index: Path | None = None
+    """Folder of the index on this host (None: the index is not stored)."""
     address: str = field(default="", repr=False)
+    """Whole address of a plugin's store."""
 
 
 def locate_store(
     address: str | Path | None = None, tenant: str = DEFAULT_TENANT, *, look: bool = True
 ) -> StoreLocation:
-    """Return the location of the store at `address`; None means the folder `.jacquard` in the current directory.
-
-    A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index is beside it, in `index/`
-    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR`
-    and `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`.
-    The index of `postgresql://…` is on this host, in `.jacquard/<database>-<number>/index/`. `memory:` stores nothing.
-    `NAME:…` is a store of the plugin NAME; its index is on this host, in `.jacquard/<NAME>-<number>/index/`. Each
+    """Return the location of the store at `address`; None means the folder `.jacquard` in the current directory. Each
     tenant has its own index.
 
+    - A folder has `store.db` and `index/`.
+    - `sqlite:///PATH` names the file itself; its index is next to it, in `index/` for a file named `store.db`, else in
+      `<name>.index/`, so that two files in one folder never share one.
+    - `file:DIR` and `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its
+      index in `.index/`.
+    - The index of `postgresql://…` is on this host, in `.jacquard/<database>-<number>/index/`.
+    - `memory:` stores nothing.
+    - `NAME:…` is a store of the plugin NAME; its index is on this host, in `.jacquard/<NAME>-<number>/index/`.
+
     With `look` false no file of a store is accessed, so that the function may be called on an event loop; then the
-    store itself reports, at its first call, a folder in place of a file. StoreUnavailableError says what is wrong with
-    an address and which forms there are.
+    store itself reports, at its first call, a folder in place of a file. StoreUnavailableError states the fault of an
+    address and the possible forms.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
@@ -163,8 +166,8 @@ def _plugin_location(address: str, scheme: str) -> StoreLocation:
 
 
 def postgres_address(url: str) -> PostgresAddress:
-    """Parse a `postgresql://` URL; StoreUnavailableError for another scheme or an illegal schema name. What libpq
-    cannot read is reported when it is opened.
+    """Parse a `postgresql://` URL; StoreUnavailableError for another scheme or an illegal schema name. Faults that only
+    libpq finds are reported on opening.
     """
     shown = mask_passwords(url)
     remember_secrets(*_passwords(url))
@@ -214,7 +217,7 @@ def _mask_parameter(found: re.Match[str]) -> str:
 def _split_query(address: str) -> tuple[str, str]:
     """Return an address without its parameters, and these with their `?`.
 
-    As libpq reads it, a password ends at the first `@`, and may hold a `?`; where a slash comes before, that ends it.
+    As for libpq, a password ends at the first `@`, and may contain a `?`; an earlier slash ends it.
     """
     start = address.find("://") + 3 if "://" in address else 0
     at = address.rfind("@")

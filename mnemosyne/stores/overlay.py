@@ -1,4 +1,4 @@
-"""A view of a store whose writes stay in memory, for what must not change the store: a turn that is only looked at.
+"""View of a store whose writes stay in memory, for a turn that is only previewed.
 
 It has the reads of `Store` and the writes that a turn makes; any other write is an AttributeError.
 """
@@ -34,7 +34,7 @@ from mnemosyne.stores.sqlite.memory import MemoryStore
 T = TypeVar("T")
 _PAGE = 1_000
 _FARTHEST = 4
-"""Entries written further apart are no neighbours to recall."""
+"""Entries written further apart are not neighbours to recall."""
 
 _READS = frozenset(
     {
@@ -94,7 +94,7 @@ class OverlayStore:
         return replace(window, summary=self._summary or window.summary, usages=usages)
 
     async def turn_inputs(self, session_id: str, **options: Any) -> TurnInputs:
-        """Return what a turn reads when it begins."""
+        """Return everything that a turn reads when it begins."""
         if self.own_scopes():
             return await Store.turn_inputs(self, session_id, **options)
         inputs = await combined_reads(self._inner).turn_inputs(self._inner, session_id, **options)
@@ -103,7 +103,7 @@ class OverlayStore:
     async def chosen_inputs(
         self, session_id: str, entry_ids: Mapping[str, Sequence[str]], **options: Any
     ) -> ChosenInputs:
-        """Return what a turn reads of the memories that it chose."""
+        """Return the data of the memories that a turn chose."""
         if self.own_scopes():
             return await Store.chosen_inputs(self, session_id, entry_ids, **options)
         return await combined_reads(self._inner).chosen_inputs(self._inner, session_id, entry_ids, **options)
@@ -177,7 +177,7 @@ class OverlayStore:
         return changed
 
     async def _read_lore(self, scope: str) -> list[MemoryEntry]:
-        """Return lore in the order of writing, with gaps where something else was written between, and before what is new."""
+        """Return lore in the order of writing, with gaps for other writes between, and before new entries."""
         found: list[MemoryEntry] = []
         after = last = 0
         while page := await self._inner.entries_after(scope, Chain.LORE, after, _PAGE):
@@ -227,7 +227,7 @@ class OverlayStore:
 
 
 def _gap(scope: str, place: int, size: int) -> list[MemoryEntry]:
-    """Return entries that are removed again, in the places of what was written between."""
+    """Return entries that are removed again, in the places of other writes between."""
     return [
         MemoryEntry(entry_id=f"gap-{place}-{number}", scope=scope, chain=Chain.LORE, kind="gap", text="-")
         for number in range(min(size, _FARTHEST))

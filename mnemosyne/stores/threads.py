@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
-    """Return what `work` returns on one of these threads.
+    """Return the result of `work` from one of these threads.
 
     A caller that is cancelled before the work begins has done nothing. After that, with `finish`, it is released when
     the work is over, so that the outcome is known; without `finish` it is released at once, and the work continues to
@@ -32,7 +32,7 @@ async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, f
 
 
 async def run_shielded(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    """Return what `work` returns on one of these threads; the work is done even if the caller is cancelled."""
+    """Return the result of `work` from one of these threads; the work is done even if the caller is cancelled."""
     with anyio.CancelScope(shield=True):
         result = await asyncio.shield(asyncio.wrap_future(threads.submit(work)))
     return result  # noqa: RET504 (a scope may swallow, says its type)

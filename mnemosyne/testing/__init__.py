@@ -1,4 +1,4 @@
-"""Contract suites: what every implementation of a Protocol of mnemosyne must pass. They need pytest and hypothesis."""
+"""Contract suites that every implementation of a Protocol of mnemosyne must pass. They need pytest and hypothesis."""
 
 import pytest
 

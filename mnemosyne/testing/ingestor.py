@@ -68,7 +68,7 @@ class _Setup:
 
 
 class IngestorContract:
-    """What every EvidenceIngestor must do; see the module's docstring for how to use it."""
+    """Rules for every EvidenceIngestor; the module's docstring shows how to use it."""
 
     pytestmark = pytest.mark.anyio
 

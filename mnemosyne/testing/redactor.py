@@ -25,7 +25,7 @@ _LEAST_TICKS = 3
 
 
 class RedactorContract:
-    """What every Redactor must do; see the module's docstring for how to use it."""
+    """Rules for every Redactor; the module's docstring shows how to use it."""
 
     pytestmark = pytest.mark.anyio
     sensitive = SENSITIVE
@@ -36,7 +36,7 @@ class RedactorContract:
         raise NotImplementedError("say which redactor is tested")
 
     async def test_rule_1_no_sample_survives(self) -> None:
-        """What is sensitive in a sample is not in its result."""
+        """The sensitive part of a sample is not in its result."""
         redactor = self.make_redactor()
         for text, secret in self.sensitive:
             result = await redactor.redact(text)
@@ -59,14 +59,14 @@ class RedactorContract:
         assert "pet" in result.redacted_text
 
     async def test_rule_1_rules_of_a_call_leave_the_rest_alone(self) -> None:
-        """Where they name secrets alone, personal data stays."""
+        """If they name only secrets, personal data stays."""
         text = "My name is Ana Silva, 13800138000; password: hunter2!x"
         result = await self.make_redactor().redact(text, RedactionRules(dictionaries=("secrets",)))
         assert result.redacted_text.startswith("My name is Ana Silva, 13800138000; password: ")
         assert "hunter2" not in result.redacted_text
 
     async def test_rule_2_redacting_again_changes_nothing(self) -> None:
-        """A result is left as it is, and holds nothing more to find."""
+        """A result stays unchanged, and nothing more is found in it."""
         redactor = self.make_redactor()
         for text in (*(text for text, _ in self.sensitive), *self.harmless):
             once = await redactor.redact(text)

@@ -41,6 +41,6 @@ class StoreContract(
     StoreWorlds,
     StoreConcurrency,
 ):
-    """What every Store must do; see the module's docstring for how to use it."""
+    """Rules for every Store; the module's docstring shows how to use it."""
 
     pytestmark = pytest.mark.anyio

@@ -70,7 +70,7 @@ def test_what_is_no_plain_number_is_left_to_the_model(tmp_path, said):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (('"{n * price}"]', '"{m * price}"]'), "'m' is no number of this action"),
+        (('"{n * price}"]', '"{m * price}"]'), "'m' is not a number of this action"),
         (('"{n}"]', '"{n *}"]'), "cannot be calculated"),
         (("{name: n,", "{name: k,"), "which is in no pattern"),
         (("most: 20", "most: 0"), "above the most 0"),

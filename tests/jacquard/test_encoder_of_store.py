@@ -9,7 +9,7 @@ import pytest
 from jacquard import CurationConfig, RuntimeConfig, open_embedder, open_runtime
 from jacquard.wiring.parts.embedder import reopen_embedder
 from mnemosyne import session_scope
-from mnemosyne.retrieval.embedding.packaged import E5, MINILM
+from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 
 from jacquard import open_runtime
 from mnemosyne import session_scope, world_scope
-from mnemosyne.retrieval.embedding.packaged import E5, MINILM
+from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM
 
 pytestmark = pytest.mark.anyio
 

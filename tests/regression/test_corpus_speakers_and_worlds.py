@@ -82,7 +82,7 @@ def test_names_that_everybody_uses_are_understood(run, tmp_path, names, expected
 
 def test_a_name_that_does_not_speak_and_a_role_that_is_none_are_errors(run, tmp_path):
     done = run("memory", "import", corpus(tmp_path), "--user", "Anne", "--embedder", "none", code=1)
-    assert "'Anne' is no speaker in it; did you mean 'Ann'? Its speakers: 'Bea', 'Ann'." in done.stderr
+    assert "'Anne' is not a speaker in it; did you mean 'Ann'? Its speakers: 'Bea', 'Ann'." in done.stderr
     assert json.loads(run("memory", "import", corpus(tmp_path), "--embedder", "none", "--json").stdout) == {
         "sessions": {"talk": 3}
     }

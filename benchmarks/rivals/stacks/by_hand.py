@@ -1,6 +1,6 @@
-"""What a user writes in an afternoon: rank-bm25 and numpy joined by reciprocal ranks; and vector search alone.
+"""Code that a user writes in an afternoon: rank-bm25 and numpy joined by reciprocal ranks; and only vector search.
 
-The second is what plain memory layers do with each fact: cosine over everything, the best few into the prompt.
+The second is the method of plain memory layers for each fact: cosine over everything, the best few into the prompt.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PlainVector:
 
 
 class ByHand(PlainVector):
-    """BM25 of rank-bm25 beside the vectors, joined by reciprocal rank fusion."""
+    """BM25 of rank-bm25 with the vectors, joined by reciprocal rank fusion."""
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Embed everything and count its words."""

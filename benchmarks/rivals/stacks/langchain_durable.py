@@ -68,8 +68,8 @@ class _State(MessagesState):
 class LangGraphSqlite(LangChain):
     """A graph whose state SqliteSaver keeps: a turn adds the user's message and runs the node that makes the prompt.
 
-    The reply is put into the state by `update_state`. The state holds the newest messages alone: older ones are removed with
-    each commit, as the guide to long conversations has it.
+    The reply is put into the state by `update_state`. The state has only the newest messages: older ones are removed
+    with each commit, as the guide to long conversations recommends.
     """
 
     def __init__(self, model: Model) -> None:

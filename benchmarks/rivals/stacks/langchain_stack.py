@@ -32,7 +32,7 @@ _PROMPT = ChatPromptTemplate.from_messages(
 )
 
 
-class _Shared(Embeddings):
+class _SharedEmbeddings(Embeddings):
     """The embedder that all stacks share, as LangChain wants it."""
 
     def __init__(self, model: Model) -> None:
@@ -50,7 +50,9 @@ class _Shared(Embeddings):
 
 
 class LangChain:
-    """BM25 (k as asked) and FAISS, equal weights, as the guide to hybrid search has it; `id_key` tells documents apart."""
+    """BM25 (k as asked) and FAISS, equal weights, as the guide to hybrid search has it; `id_key` identifies
+    documents.
+    """
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -67,7 +69,7 @@ class LangChain:
         texts = [each.page_content for each in self._documents]
         ids = [each.document_id for each in documents]
         metadatas = [each.metadata for each in self._documents]
-        self._faiss = FAISS.from_texts(texts, _Shared(self._model), metadatas=metadatas, ids=ids)
+        self._faiss = FAISS.from_texts(texts, _SharedEmbeddings(self._model), metadatas=metadatas, ids=ids)
         self._words = [split_words(text) for text in texts]
         self._count_words()
 

@@ -20,7 +20,7 @@ from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Model
 
 _SESSION = "bench"
 _MESSAGES_SHARE = 0.7
-"""The part of its limit that `Memory` has for messages, unless told otherwise."""
+"""Part of its limit that `Memory` has for messages by default."""
 
 
 class LlamaIndexSqlite(LlamaIndex):

@@ -34,7 +34,7 @@ _BATCH = 512
 _PROMPT = ChatPromptTemplate([ChatMessage(role="system", content=INSTRUCTION + "\n\nMemories:\n{memories}")])
 
 
-class _Shared(BaseEmbedding):
+class _SharedEmbeddings(BaseEmbedding):
     """The embedder that all stacks share, as LlamaIndex wants it; big batches, so that it can sort them by length."""
 
     _model: Any = PrivateAttr()
@@ -72,7 +72,7 @@ class LlamaIndex:
         await self.open_history(to_messages(self._lines.roles))
         nodes = to_nodes(documents)
         storage = StorageContext.from_defaults(vector_store=FaissVectorStore(faiss.IndexFlatIP(_WIDTH)))
-        self._vectors = VectorStoreIndex(nodes, storage_context=storage, embed_model=_Shared(self._model))
+        self._vectors = VectorStoreIndex(nodes, storage_context=storage, embed_model=_SharedEmbeddings(self._model))
         self._nodes = nodes
         self._count_words()
 

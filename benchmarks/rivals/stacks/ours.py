@@ -1,6 +1,6 @@
 """Ours: a session in SQLite, the tiered index on disk, and the engine's own `prepare_turn` with the heuristic selector.
 
-Put together as `jacquard.wiring.runtime.open_runtime` does it, but for the embedder: here it is told to note what it takes.
+Put together as by `jacquard.wiring.runtime.open_runtime`, except that the embedder records its times.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Ours:
         await to_thread.run_sync(self._tuning.tune)
 
     async def turn(self, ask: TurnRequest) -> Turn:
-        """Return the prompt of `prepare_turn`; memories stand in the order of choice as far as they fit `ask.tokens`."""
+        """Return the prompt of `prepare_turn`; memories are in the order of choice as far as they fit `ask.tokens`."""
         prepared = await self._opened.prepare_turn(_SESSION, ask.query, self._config(ask.limit))
         self._waits = True
         report = prepared.report
@@ -192,7 +192,7 @@ class Ours:
 
 
 def _select_within(prepared: PreparedTurn, tokens: int) -> tuple[tuple[str, int], ...]:
-    """Return the chosen memories that stand in the prompt, in the order of choice, as far as their blocks fit."""
+    """Return the chosen memories in the prompt, in the order of choice, as far as their blocks fit."""
     costs: Mapping[str, Any] = {
         each.block_id.removeprefix(_FLESH): each.tokens
         for each in prepared.report.decisions

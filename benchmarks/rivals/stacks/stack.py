@@ -1,4 +1,4 @@
-"""What every stack must be able to do, and the values that go in and out. Knows no stack and no framework."""
+"""Protocol of every stack, and its input and output values. Knows no stack and no framework."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSTRUCTION = (
     "hold the answer."
 )
 HISTORY_TOKENS = 3000
-"""What each stack's own trimming of the session so far allows; the bench hands out less, so that all show the same."""
+"""Limit of each stack's own trimming of the session so far; the bench hands out less, so that all show the same."""
 
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
@@ -34,21 +34,21 @@ class TurnRequest:
 
     @property
     def depth(self) -> int:
-        """How many each arm is asked for: twice what is wanted, at least 10 and at most 50."""
+        """Number of hits to ask of each arm: twice the wanted number, at least 10 and at most 50."""
         return min(max(2 * self.limit, 10), 50)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """A prompt without a model: `ranked` ids best first, `evidence` (id, tokens) of what stands in it, best first.
-
-    `steps_ms`: what its steps took, where a stack tells.
-    """
+    """A prompt without a model."""
 
     ranked: tuple[str, ...]
+    """Ids, best first."""
     evidence: tuple[tuple[str, int], ...]
+    """(id, tokens) of the documents in the prompt, best first."""
     messages: tuple[tuple[str, str], ...]
     steps_ms: Mapping[str, float] = field(default_factory=dict)
+    """Times of its steps, if a stack reports them."""
 
     @property
     def text(self) -> str:
@@ -71,13 +71,13 @@ class Model(Protocol):
 class Stack(Protocol):
     """A session of one stack.
 
-    1. `index` is called once, with everything that may be recalled, and before anything else; `talk` is the session so far
-       (the newest documents, oldest first), which every prompt holds.
-    2. `turn` returns ranked ids and the finished prompt; what the session so far shows already is not recalled again.
-    3. `recall` is the search alone, embedding included.
-    4. `commit` takes in what was said: the input of the turn before, and the reply to it. The next turn shows both as the
-       newest messages, and both can be recalled. `settle` returns when nothing of that goes on in the background.
-    5. `close` lets everything go.
+    1. `index` is called once, with everything that may be recalled, and before anything else; `talk` is the session so
+       far (the newest documents, oldest first), which every prompt contains.
+    2. `turn` returns ranked ids and the finished prompt; documents of the session so far are not recalled again.
+    3. `recall` is only the search, embedding included.
+    4. `commit` takes the input of the turn before, and the reply to it. The next turn shows both as the newest
+       messages, and both can be recalled. `settle` returns when no work of that is left in the background.
+    5. `close` releases everything.
     """
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:

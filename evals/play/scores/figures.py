@@ -105,7 +105,7 @@ def _pairs(scored: Sequence[ScoredTurn]) -> list[tuple[PromptScore, ScoredTurn]]
 
 
 def _losses(play: Sequence[ScoredTurn]) -> tuple[set[str], set[str]]:
-    """Return the ids of what was ever lost in a play, and of what else was ever told by the summary alone."""
+    """Return the ids of items that were ever lost in a play, and of other ones that were ever only in the summary."""
     losses = [loss for score, _ in _pairs(play) for loss in score.losses]
     lost = {loss.item.ids[0] for loss in losses if not loss.summarized}
     return lost, {loss.item.ids[0] for loss in losses} - lost

@@ -32,8 +32,8 @@ class WrongFact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """Something that the prompt does not hold itself; `summarized`: the receipt says that its summary tells of that turn. Of
-    anything else the receipt says nothing.
+    """An item that the prompt does not contain itself. `summarized`: the receipt states that its summary covers that
+    turn; else the receipt does not mention it.
     """
 
     item: Item
@@ -41,7 +41,7 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recalled:
+class RecalledMemory:
     """A recalled memory in the prompt; `wanted`: a label of it, or its id, is among those of the turn (None: it has none)."""
 
     entry_id: str
@@ -63,7 +63,7 @@ class PromptScore:
     wrong: tuple[WrongFact, ...] = ()
     items: int = 0
     losses: tuple[Loss, ...] = ()
-    recalled: tuple[Recalled, ...] = ()
+    recalled: tuple[RecalledMemory, ...] = ()
     off_topic_evidence: tuple[str, ...] = ()
     answered: bool | None = None
     key_facts: int = 0
@@ -75,14 +75,14 @@ class PromptScore:
     late: tuple[str, ...] = ()
 
     @property
-    def irrelevant(self) -> tuple[Recalled, ...]:
-        """What was recalled and should not have been."""
+    def irrelevant(self) -> tuple[RecalledMemory, ...]:
+        """Return the memories that were recalled and should not have been."""
         return tuple(each for each in self.recalled if each.wanted is False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredTurn:
-    """A prompt with its view and its scores; both are None where the engine gave no prompt, or needed none."""
+    """A prompt with its view and its scores; both are None if the engine gave no prompt, or needed none."""
 
     played: PlayedTurn
     view: TurnView | None = None
@@ -139,7 +139,7 @@ def score_prompt(
 
 
 def _find_key_facts(play: Play, played: PlayedTurn) -> dict[str, tuple[Pattern, ...]]:
-    """Return the key facts that the turns before told, where the prompt is searched for them."""
+    """Return the key facts of the turns before, if the prompt is searched for them."""
     if played.turn.number not in CHECKPOINTS:
         return {}
     told = {step.number for step in played.before.steps if step.answered}
@@ -147,7 +147,7 @@ def _find_key_facts(play: Play, played: PlayedTurn) -> dict[str, tuple[Pattern, 
 
 
 def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:
-    """Return what the prompt states against the script, outside of talk and of limits, which are no values."""
+    """Return the prompt's contradictions of the script, outside of talk and of limits, which are not values."""
     stating = [block for block in view.blocks if block.group not in _TALK and block.block_id != "limits"]
     return [
         WrongFact(fact=name, text=found, block_id=block.block_id)
@@ -189,10 +189,10 @@ def _is_quoted(item: Item, text: str) -> bool:
     return len(said) >= _TELLING_CHARS and said in text
 
 
-def _score_flesh(play: Play, played: PlayedTurn, prepared: PreparedTurn, view: TurnView) -> tuple[Recalled, ...]:
+def _score_flesh(play: Play, played: PlayedTurn, prepared: PreparedTurn, view: TurnView) -> tuple[RecalledMemory, ...]:
     labels, wanted = played.before.labels(), played.turn.relevant
     candidates = {each.entry_id: each for each in prepared.report.stream_b.candidates}
-    found: dict[str, Recalled] = {}
+    found: dict[str, RecalledMemory] = {}
     for block in view.blocks:
         if block.group != _MEMORIES or _FLESH not in block.block_id:
             continue
@@ -201,7 +201,7 @@ def _score_flesh(play: Play, played: PlayedTurn, prepared: PreparedTurn, view: T
         own = play.lore_labels.get(entry_id, frozenset()) | labels.get(turn_id or "", frozenset())
         tokens = block.tokens + (found[entry_id].tokens if entry_id in found else 0)
         fits = None if wanted is None else bool((own | {entry_id}) & wanted)
-        found[entry_id] = Recalled(entry_id=entry_id, labels=own, tokens=tokens, wanted=fits)
+        found[entry_id] = RecalledMemory(entry_id=entry_id, labels=own, tokens=tokens, wanted=fits)
     return tuple(found.values())
 
 

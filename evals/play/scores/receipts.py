@@ -1,7 +1,8 @@
-"""What a receipt names: the ids of messages, turns and evidence that it says something about. Pure.
+"""Ids that a receipt mentions: of messages, turns and evidence. Pure.
 
-A thing that is not in the prompt is accounted for where the receipt names one of its ids: as the id of a block or candidate, in
-an address, or in a sentence. `FIRST..LAST`, two ids of turns or messages, names everything between them too.
+A thing that is not in the prompt is accounted for if the receipt names one of its ids: as the id of a block or
+candidate, in an address, or in a sentence. `FIRST..LAST`, two ids of turns or messages, names everything between them
+too.
 """
 
 from __future__ import annotations
@@ -59,9 +60,10 @@ def order_of(items: Sequence[Item]) -> dict[str, int]:
 
 
 def find_turns_left_out(path: Path, prepared: PreparedTurn) -> dict[str, str]:
-    """Return by turn id what the receipt says of the messages of whole turns: the code of its line (`summarized`, `unshown`).
+    """Return the receipt's statement on the messages of whole turns, by turn id: the code of its line (`summarized`,
+    `unshown`).
 
-    Such a line names turns by their number on the path, which begins before the play where the world has a prologue.
+    Such a line names turns by their number on the path, which begins before the play if the world has a prologue.
     """
     played = [step.turn_id for step in path.steps if step.turn_id is not None]
     first = prepared.depth - len(played)

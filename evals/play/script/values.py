@@ -14,7 +14,7 @@ CHECKPOINTS = frozenset({30, 45, 60, 100})
 
 
 class Failure(StrEnum):
-    """How a model call fails after its turn was prepared; none of them commits a reply."""
+    """Failure of a model call after its turn was prepared; none of them commits a reply."""
 
     TIMEOUT = "timeout"
     ERROR = "error"
@@ -51,7 +51,7 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """What a prompt must hold so that the input can be answered: any of `answers`. `told` is the turn that told it."""
+    """Texts that a prompt must contain so that the input can be answered: any of `answers`. The answer is in turn `told`."""
 
     answers: tuple[Pattern, ...]
     told: int | None = None
@@ -59,24 +59,25 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScriptTurn:
-    """One turn of a play; `number` counts from 1.
-
-    `reply` is None where the model call fails (`fails`) and on turns that need no model. `facts` are those that change with
-    the reply (None: no longer in force). `about` labels what the turn tells, `relevant` what may be recalled for its input
-    (None: not labelled). `key_facts`: what later questions would ask for; the prompts of CHECKPOINTS must have a text of each.
-    """
+    """One turn of a play."""
 
     number: int
+    """From 1."""
     input: str
     reply: str | None = None
+    """None if the model call fails (`fails`) and on turns that need no model."""
     fails: Failure | None = None
     retry: bool = False
     slips: tuple[str, ...] = ()
     facts: Mapping[str, Fact | None] = field(default_factory=dict)
+    """Facts that change with the reply (None: no longer in force)."""
     about: frozenset[str] = frozenset()
+    """Labels of the turn's content."""
     relevant: frozenset[str] | None = None
+    """Labels of memories that may be recalled for its input (None: not labelled)."""
     ask: Question | None = None
     key_facts: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
+    """Facts for later questions; the prompts of CHECKPOINTS must have a text of each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,13 +115,11 @@ class Switch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """The user edits the input of turn `of`: a branch from the turn before it.
-
-    `turn` is played there instead; None where the next turn of the script is the edited one.
-    """
+    """An edit of the input of turn `of` by the user: a branch from the turn before it."""
 
     of: int
     turn: ScriptTurn | None = None
+    """Turn that is played there instead; None if the next turn of the script is the edited one."""
 
 
 HostAction = ToolResult | GivenEvidence | Fork | Switch | Edit

@@ -104,7 +104,7 @@ class Fields:
         return value
 
     def choice(self, key: str, words: Collection[str]) -> str | None:
-        """Return one of some words, None where the key is absent."""
+        """Return one of some words, None if the key is absent."""
         if key not in self:
             return None
         value = self.text(key)

@@ -17,7 +17,7 @@ from jacquard.core.receipt import CandidateDecision, LeftOut
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.audience import Audience, join_audiences, may_read, read_audience
-from mnemosyne.documents.brought import TRUST, verify_trust
+from mnemosyne.documents.document_trust import TRUST, verify_trust
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store

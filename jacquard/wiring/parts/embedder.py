@@ -22,7 +22,7 @@ from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder, Store
 from mnemosyne.retrieval.embedding.export_note import ExportNote, find_packaged_folder
-from mnemosyne.retrieval.embedding.packaged import E5, MINILM, PACKAGED_MODELS, PackagedModel
+from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM, PACKAGED_MODELS, PackagedModel
 from mnemosyne.retrieval.embedding.universal import USE_PACKAGE, UniversalSentenceEmbedder, is_use_installed
 from mnemosyne.retrieval.text.words import has_cjk
 from mnemosyne.schema.world import WorldPack

@@ -35,7 +35,7 @@ from jacquard.wiring.parts.observability import (
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.protocols import SharedIndexStore, Store, TokenEstimator
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
-from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.stores.locate import StoreLocation

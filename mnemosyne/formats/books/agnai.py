@@ -48,10 +48,10 @@ def read_agnai(path: Path) -> ImportedFile:
 def parse_agnai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
     """Return the book of a JSON value; `name` is that of a book without one.
 
-    CorpusError for a value that is no memory book.
+    CorpusError for a value that is not a memory book.
     """
     if not is_agnai(value):
-        raise CorpusError(f'{name}: is no memory book of Agnai: it must be {{"kind": "memory", "entries": […]}}.')
+        raise CorpusError(f'{name}: is not a memory book of Agnai: it must be {{"kind": "memory", "entries": […]}}.')
     extra = {field: each for field, each in value.items() if field != "entries"}
     count_extra(extra, counter, "")
     path, named = "entries.*.", set[str]()
@@ -76,7 +76,7 @@ def parse_agnai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
 def wildcard_pattern(keyword: str) -> str:
     r"""Return a keyword with `*` and `?` as a key `/pattern/i`: any characters of a word, and one.
 
-    It begins and ends where a word does, except beside `*` and beside a character outside `[A-Za-z0-9_]`, such as a Chinese one:
+    It begins and ends where a word does, except next to `*` and next to a character outside `[A-Za-z0-9_]`, such as a Chinese one:
     JavaScript, like Agnai, sees no boundary of a word there.
     """
     body = _SPECIAL.sub(lambda found: f"\\{found[0]}", keyword.strip())

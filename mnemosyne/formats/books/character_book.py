@@ -54,7 +54,7 @@ def read_lorebook(path: Path) -> ImportedFile:
     """
     value = read_json_file(path)
     if not is_lorebook(value) or not isinstance(value.get("data"), Mapping):
-        raise CorpusError(f'{path}: is no lorebook: it must be {{"spec": "lorebook_v3", "data": {{…}}}}.')
+        raise CorpusError(f'{path}: is not a lorebook: it must be {{"spec": "lorebook_v3", "data": {{…}}}}.')
     counter = FieldCounter()
     for name in ("spec", "spec_version"):
         counter.keep(name, value.get(name))
@@ -69,7 +69,7 @@ def read_lorebook(path: Path) -> ImportedFile:
 def parse_character_book(value: Any, name: str, counter: FieldCounter, prefix: str = "") -> WorldBook:
     """Return the book of a card; `name` is that of a book without one, and fields are counted below `prefix`.
 
-    Null is an empty book. CorpusError for any other value that is no object, and for `entries` that are neither a list nor an
+    Null is an empty book. CorpusError for any other value that is not an object, and for `entries` that are neither a list nor an
     object. Entries that cannot be read are counted and passed by.
     """
     book = {} if value is None else value
@@ -105,7 +105,7 @@ def uses_regex(keys: Any) -> bool:
 
 
 def is_own_field(name: str) -> bool:
-    """Return whether a card's entry keeps a field of this name as it is, so that `original` can give it back there."""
+    """Return whether a card's entry keeps a field of this name unchanged, so that `original` can restore it."""
     return name in _HELD[:-1] or (name not in _TOP_NAMES and name not in CARD_NAMES and name not in _TAKEN)
 
 

@@ -15,11 +15,11 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", re.ASCII)
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0"})
 _LARGEST = 2**53
-"""Beyond it JavaScript, and so SillyTavern, no longer tells whole numbers apart."""
+"""Largest whole number that JavaScript, and so SillyTavern, represents exactly."""
 
 
 def kind_of(value: Any) -> str:
-    """Return what a JSON value is, for a sentence: `a number`, `text`, `a list`, …"""
+    """Return the kind of a JSON value, for a sentence: `a number`, `text`, `a list`, …"""
     if value is None:
         return "null"
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -66,7 +66,7 @@ def to_number(value: Any) -> int | float:
 
 
 def to_count(value: Any) -> int:
-    """Return a whole number from 0 on; what follows the decimal point is cut off. ValueError for anything else."""
+    """Return a whole number from 0 on, without its decimals. ValueError for anything else."""
     number = math.trunc(to_number(value))
     if number < 0:
         raise ValueError
@@ -74,7 +74,7 @@ def to_count(value: Any) -> int:
 
 
 def to_level(value: Any) -> int:
-    """Return a level of recursion: a whole number from 0 on, where true is 1 and false is 0."""
+    """Return a level of recursion: a whole number from 0 on; true is 1 and false is 0."""
     return int(value) if isinstance(value, bool) else to_count(value)
 
 
@@ -117,7 +117,7 @@ def to_joined(value: Any) -> str:
 def to_character_filter(value: Any) -> dict[str, Any]:
     """Return a character filter with the fields that it has: `names` and `tags` as texts, `isExclude` as a flag.
 
-    ValueError for what is no object, and for such a field of another type.
+    ValueError for what is not an object, and for such a field of another type.
     """
     if not isinstance(value, Mapping):
         raise ValueError
@@ -133,7 +133,7 @@ def to_character_filter(value: Any) -> dict[str, Any]:
 
 
 def has_text(value: Any) -> bool:
-    """Return whether a value that should be text says anything."""
+    """Return whether a value that should be text is not empty."""
     return bool(value.strip()) if isinstance(value, str) else _is_number(value)
 
 

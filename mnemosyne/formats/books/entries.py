@@ -44,7 +44,7 @@ def build_entries(
     """Return the entries of `rows`, in their order.
 
     A row is the uid of an entry without its own, and the entry. Its own uid is the first of `uid_names` that is a number or
-    text; an entry whose uid another one has gets a free number. A row that is no mapping, or one whose `content_names` and
+    text; an entry whose uid another one has gets a free number. A row that is not a mapping, or one whose `content_names` and
     `key_names` are all empty, is counted as `path` and passed by, with a note that names the uids of the first of them.
     `read_fields` reads and counts the fields of one entry; decorators and macros are counted here.
     """
@@ -82,7 +82,7 @@ def count_unknown(fields: Mapping[str, Any], counter: FieldCounter, path: str, n
 
 
 def count_extra(extra: Mapping[str, Any], counter: FieldCounter, path: str) -> None:
-    """Count the fields of a book beside its entries: what they mean is not heeded, and they are kept."""
+    """Count the fields of a book outside of its entries: they are kept without effect."""
     for name in list(extra)[:_MOST_NAMED_FIELDS]:
         counter.keep(f"{path}{name[:_MOST_NAME_CHARS]}", extra[name], "" if name == "name" else FOR_EXPORT)
     for name in list(extra)[_MOST_NAMED_FIELDS:]:
@@ -97,7 +97,7 @@ def numbered(rows: Iterable[Any]) -> Iterable[tuple[str, Any]]:
 def file_of_book(
     path: str, format_name: str, book: WorldBook, counter: FieldCounter, notes: tuple[str, ...] = ()
 ) -> ImportedFile:
-    """Return a file that holds one book; after `notes` it says which entries were passed by."""
+    """Return a file with one book; a note after `notes` names the skipped entries."""
     fates = counter.fates()
     notes += tuple(f"{fate.count} × {fate.note}" for fate in fates if fate.field.endswith("entries.*") and fate.note)
     return ImportedFile(path=path, format=format_name, books=(book,), fates=fates, notes=notes)

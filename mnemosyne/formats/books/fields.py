@@ -30,7 +30,7 @@ from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 
 BY_ACTIVATION = "heeded with activation: sillytavern"
-"""What an import says of a field that decides by SillyTavern's rules only, if it is not as SillyTavern has it by default."""
+"""Import note for fields that have an effect only with SillyTavern's rules, if they differ from its defaults."""
 _COMMA_NOTE = "a key holds a comma, and is looked for as one text"
 
 _POSITIONS = {
@@ -60,21 +60,22 @@ def _note_keys(keys: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeField:
-    """A field of a native entry. `kind` names its type in a sentence; `convert` brings a value to it, or raises ValueError.
-
-    `extension` is its name in the extensions of a card's entry (empty: a card has a field of its own for it). `other_names` are
-    spellings that other programs have for it. `note` gives what an import says of a value that differs from the default.
-    `is_lossless` says that another type is how a format writes the field, so that its conversion is no change.
-    """
+    """A field of a native entry."""
 
     name: str
     convert: Convert
+    """Brings a value to the field's type, or raises ValueError."""
     kind: str
+    """Name of its type in a sentence."""
     default: Any
     extension: str = ""
+    """Name in the extensions of a card's entry (empty: a card has a field of its own for it)."""
     other_names: tuple[str, ...] = ()
+    """Spellings of other programs."""
     note: Callable[[Any], str] = _note_nothing
+    """Returns the import note for a value that differs from the default."""
     is_lossless: bool = False
+    """Whether another type is the format's way of writing the field, so that its conversion is not a change."""
 
 
 def _heeded(
@@ -150,7 +151,7 @@ ENABLED = replace(FIELDS_BY_NAME["disable"], convert=to_other_flag, is_lossless=
 DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in NATIVE_FIELDS if field.name not in ("characterFilter", "displayIndex")
 }
-"""What SillyTavern takes for a native field that an entry leaves out. `characterFilter` and `displayIndex` have no default."""
+"""SillyTavern's defaults for native fields that an entry leaves out. `characterFilter` and `displayIndex` have none."""
 
 
 def _snake(name: str) -> str:

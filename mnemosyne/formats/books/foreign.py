@@ -1,7 +1,7 @@
-"""What readers of lorebooks that are neither SillyTavern's nor a card's have in common.
+"""Shared parts of the readers of lorebooks that are neither SillyTavern's nor a card's.
 
-Their entries get native fields as near to the meaning as there are. Every field that has none, and every one that became
-something else, is kept under `original` of the entry, as the file has it.
+Their entries get native fields as near to the meaning as there are. Every other field, and every converted one, is kept
+under `original` of the entry, in its form in the file.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def split_keys(text: str) -> list[str]:
 def leading_decorators(content: str) -> Iterator[str]:
     """Yield the names of the decorators at the top of a text, each on a line that begins with `@@`, in order.
 
-    A line whose name is no word gives an empty name.
+    A line without a word as its name gives an empty name.
     """
     start = 0
     while content.startswith("@@", start):

@@ -79,7 +79,7 @@ def read_ai_dungeon(path: Path) -> ImportedFile:
 def parse_kobold(value: Any, name: str, counter: FieldCounter) -> WorldBook:
     """Return the book of a JSON value under `name`; CorpusError for one without entries of KoboldAI."""
     if not is_kobold(value):
-        raise CorpusError(f"{name}: is no world info of KoboldAI: it must be {_KOBOLD_WANTED}.")
+        raise CorpusError(f"{name}: is not world info of KoboldAI: it must be {_KOBOLD_WANTED}.")
     _count_rest_of_game(value, ("worldinfo",), counter)
     path, named = "entries.*.", set[str]()
 
@@ -99,7 +99,7 @@ def parse_kobold(value: Any, name: str, counter: FieldCounter) -> WorldBook:
 def parse_ai_dungeon(value: Any, name: str, counter: FieldCounter) -> WorldBook:
     """Return the book of a JSON value under `name`; CorpusError for one without cards of AI Dungeon."""
     if not is_ai_dungeon(value):
-        raise CorpusError(f"{name}: is no list of cards of AI Dungeon: it must be {_AI_DUNGEON_WANTED}.")
+        raise CorpusError(f"{name}: is not a list of cards of AI Dungeon: it must be {_AI_DUNGEON_WANTED}.")
     _count_rest_of_game(value, ("storyCards", "worldInfo"), counter)
     path, named = "entries.*.", set[str]()
 

@@ -57,10 +57,10 @@ def read_novelai(path: Path) -> ImportedFile:
 def parse_novelai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
     """Return the book of a JSON value under `name`. Entries of a category that is switched off are disabled.
 
-    CorpusError for a value that is no lorebook of NovelAI.
+    CorpusError for a value that is not a lorebook of NovelAI.
     """
     if not is_novelai(value):
-        raise CorpusError(f"{name}: is no lorebook of NovelAI: it must be {_WANTED}.")
+        raise CorpusError(f"{name}: is not a lorebook of NovelAI: it must be {_WANTED}.")
     extra = {field: each for field, each in value.items() if field != "entries"}
     count_extra(extra, counter, "")
     categories = extra.get("categories")

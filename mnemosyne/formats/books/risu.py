@@ -49,12 +49,12 @@ def read_risu(path: Path) -> ImportedFile:
 
 
 def parse_risu(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value under `name`. Folders are no entries; they are in `extra["folders"]`.
+    """Return the book of a JSON value under `name`. Folders are not entries; they are in `extra["folders"]`.
 
-    CorpusError for a value that is no lorebook of Risuai.
+    CorpusError for a value that is not a lorebook of Risuai.
     """
     if not is_risu(value):
-        raise CorpusError(f'{name}: is no lorebook of Risuai: it must be {{"type": "risu", "data": […]}}.')
+        raise CorpusError(f'{name}: is not a lorebook of Risuai: it must be {{"type": "risu", "data": […]}}.')
     extra = {field: each for field, each in value.items() if field != "data"}
     count_extra(extra, counter, "")
     rows: list[Any] = []

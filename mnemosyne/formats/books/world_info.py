@@ -31,13 +31,13 @@ def is_world_info(value: Any) -> bool:
 def read_world_info(path: Path) -> ImportedFile:
     """Return the book in a file of world info; its name is that of the file, by which cards and chats name it.
 
-    CorpusError for a file that cannot be read or is no world info.
+    CorpusError for a file that cannot be read or is not a world info.
     """
     value = read_json_file(path)
     counter = FieldCounter()
     if not is_world_info(value):
         raise CorpusError(
-            f"{path}: is no world info: it must be a JSON object with `entries`, an object of entries by uid."
+            f"{path}: is not world info: it must be a JSON object with `entries`, an object of entries by uid."
         )
     return file_of_book(str(path), FORMAT, parse_world_info(value, path.stem, counter), counter)
 
@@ -45,12 +45,12 @@ def read_world_info(path: Path) -> ImportedFile:
 def parse_world_info(value: Any, name: str, counter: FieldCounter, prefix: str = "") -> WorldBook:
     """Return the book that a JSON value holds, under `name`; fields are counted below `prefix`.
 
-    CorpusError for a value that is no object with `entries`. Entries that cannot be read are counted and passed by.
+    CorpusError for a value that is not an object with `entries`. Entries that cannot be read are counted and passed by.
     """
     entries = value.get("entries") if isinstance(value, Mapping) else None
     if not isinstance(entries, Mapping | list):
         found = f"its `entries` are {kind_of(entries)}" if isinstance(value, Mapping) else f"it is {kind_of(value)}"
-        raise CorpusError(f"{name}: is no world info: {found}. It must be an object with `entries` by uid.")
+        raise CorpusError(f"{name}: is not world info: {found}. It must be an object with `entries` by uid.")
     extra = {field: each for field, each in value.items() if field != "entries"}
     count_extra(extra, counter, prefix)
     path, named = f"{prefix}entries.*.", set[str]()

@@ -72,9 +72,9 @@ def _card_entry(entry: BookEntry) -> dict[str, Any]:
 
 
 def _card_extensions(fields: Mapping[str, Any], position: int, original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extensions of an entry: those that it has, native fields, and the rest under our own.
+    """Return the extensions of an entry: its own ones, native fields, and the rest under our own.
 
-    An entry that needs no other native field there has its position in words alone, as other programs write it.
+    The position of an entry that needs no other native field there is written only in words, as by other programs.
     """
     extensions = fields.get("extensions")
     made = dict(extensions) if isinstance(extensions, Mapping) else {}

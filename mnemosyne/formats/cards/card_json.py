@@ -32,7 +32,7 @@ V1, V2, V3 = "v1", "chara_card_v2", "chara_card_v3"
 CARD_JSON = "card"
 """The name of the format of a card that is a JSON file."""
 MOST_JSON_BYTES = 32_000_000
-"""How long the JSON of a card may be, wherever it comes from."""
+"""Maximum size of the JSON of a card, whatever its source."""
 _SPEC = re.compile(r"chara_card_v([0-9]{1,3})\Z")
 _SIGNS = ("first_mes", "mes_example", "char_persona", "char_greeting", "world_scenario", "example_dialogue")
 """Fields that nothing but a card has."""
@@ -57,7 +57,7 @@ def is_card(value: Any) -> bool:
 def read_card_json(path: Path) -> ImportedFile:
     """Return the card of a JSON file.
 
-    CorpusError for a file that cannot be read, is not JSON, or is no card.
+    CorpusError for a file that cannot be read, is not JSON, or is not a card.
     """
     counter = FieldCounter()
     value = parse_card_bytes(read_file_bytes(path, MOST_JSON_BYTES), str(path))
@@ -81,22 +81,24 @@ def parse_card_bytes(data: bytes, name: str) -> Any:
 
 
 def parse_card(value: Any, *, file_name: str, counter: FieldCounter) -> CharacterCard:
-    """Return the card that a JSON value is, and count what becomes of each field.
+    """Return the card of a JSON value, and count the fate of each field.
 
-    `file_name` is the name of the file without its ending; a card without a name takes it. CorpusError for a value that is no
-    card, and for a card that nothing gives a name.
+    `file_name` is the name of the file without its ending; a card without a name takes it. CorpusError for a value that
+    is not a card, and for a card without any name.
     """
     if not isinstance(value, dict):
-        raise CorpusError(f"is no character card but {kind_of(value)}; a card is a mapping with a name and texts.")
+        raise CorpusError(f"is not a character card but {kind_of(value)}; a card is a mapping with a name and texts.")
     spec = spec_of(value)
     if spec == V1 and not is_card(value):
-        raise CorpusError("is no character card: it has no data, and no name beside texts as first_mes or personality.")
+        raise CorpusError(
+            "is not a character card: it has no data, and no name next to texts as first_mes or personality."
+        )
     _count_spec(value, counter)
     texts, prefix = card_texts(value, counter), "" if spec == V1 else "data."
     source = value if spec == V1 else value["data"]
     _count_others(value, source, prefix, texts, counter)
     if not any(texts.values()):
-        raise CorpusError(f"is no character card: neither {prefix}name nor another of its fields has a text.")
+        raise CorpusError(f"is not a character card: neither {prefix}name nor another of its fields has a text.")
     if not texts[NAME.attribute].strip():
         if not file_name.strip():
             raise CorpusError(f"has no name; write one at {prefix}name.")
@@ -122,7 +124,7 @@ def card_texts(document: Mapping[str, Any], counter: FieldCounter) -> dict[str, 
 def spec_of(document: Mapping[str, Any]) -> str:
     """Return V1, V2 or V3 for a card; a newer one is read as V3, and one that has `data` and says nothing as V2.
 
-    A card whose `data` has no field of a card is a flat one, if it has a name beside `data`.
+    A card whose `data` has no field of a card is a flat one, if it has a name next to `data`.
     """
     data = document.get("data")
     if not isinstance(data, Mapping):
@@ -136,7 +138,7 @@ def spec_of(document: Mapping[str, Any]) -> str:
 def imported_card(
     card: CharacterCard, *, path: Path, file_format: str, counter: FieldCounter, notes: tuple[str, ...] = ()
 ) -> ImportedFile:
-    """Return a card as the content of its file, with a note on a book that is to be imported beside it."""
+    """Return a card as the content of its file, with a note on a book that is to be imported with it."""
     extensions = card.document.get("data", card.document)
     extensions = extensions.get("extensions") if isinstance(extensions, Mapping) else None
     world = extensions.get("world") if isinstance(extensions, Mapping) else None

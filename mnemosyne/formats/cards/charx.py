@@ -1,4 +1,4 @@
-"""Reads the character card of a CHARX archive: a zip with `card.json` at its root, alone or behind a JPEG or PNG.
+"""Reads the character card of a CHARX archive: a zip with `card.json` at its root, by itself or after a JPEG or PNG.
 
 Nothing but `card.json` is unpacked, in memory and up to a limit.
 """
@@ -41,7 +41,7 @@ def is_charx(path: Path) -> bool:
 
 
 def list_charx_assets(path: Path) -> tuple[CharxAsset, ...]:
-    """Return what an archive holds beside its card, in its order; CorpusError for a file that is no archive."""
+    """Return the files of an archive except its card, in its order; CorpusError for a file that is not an archive."""
     with open_archive(path) as archive:
         return _assets_of(archive)
 
@@ -49,12 +49,12 @@ def list_charx_assets(path: Path) -> tuple[CharxAsset, ...]:
 def read_charx(path: Path) -> ImportedFile:
     """Return the card of an archive.
 
-    CorpusError for a file that is no archive, or a damaged one, and for a card that is missing, encrypted, too large or no card.
+    CorpusError for a file that is not an archive or is damaged, and for a card that is missing, encrypted or too large.
     """
     counter = FieldCounter()
     with open_archive(path) as archive:
         if _CARD not in archive.NameToInfo:
-            raise CorpusError(f"has no {_CARD} at its root, so it is no CHARX archive.")
+            raise CorpusError(f"has no {_CARD} at its root, so it is not a CHARX archive.")
         text = read_member(archive, _CARD, min(MOST_JSON_BYTES, growth_limit(path.stat().st_size)))
         assets = _assets_of(archive)
     value = parse_card_bytes(text, f"{path}: {_CARD}")

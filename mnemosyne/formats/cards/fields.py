@@ -11,7 +11,7 @@ from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter, count_m
 from mnemosyne.schema.imported_files import DepthPrompt
 
 ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
-"""Where a card's instructions repeat those of the user."""
+"""Placeholder in a card's instructions for those of the user."""
 _ORIGINAL_NOTES = {
     "system_prompt": "stands for the instructions of the program; becomes the usual ones of an imported world",
     "post_history_instructions": "stands for the instructions of the program, of which there are none here; left out",
@@ -59,7 +59,7 @@ EXPORT_ONLY = {
     "creation_date": FOR_EXPORT,
     "modification_date": FOR_EXPORT,
 }
-"""Fields of `data` that say something of the card, and nothing to a reader of the story."""
+"""Fields of `data` with information about the card, not for a reader of the story."""
 _REFUSED_EXTENSIONS = {
     "talkativeness": "how often the character speaks up in a group chat; kept for export",
     "world": "the name of a book in a file of its own: import that file too; kept for export",

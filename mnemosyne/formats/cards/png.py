@@ -30,10 +30,11 @@ _BASE64_SPACE = b" \t\r\n\0"
 
 
 def find_text_chunks(data: bytes) -> Mapping[str, bytes]:
-    """Return the JSON bytes in a PNG's text chunks by keyword: `ccv3` and `chara` (cards), `naidata` (a lorebook of NovelAI).
+    """Return the JSON bytes in a PNG's text chunks by keyword: `ccv3` and `chara` (cards), `naidata` (a lorebook of
+    NovelAI).
 
-    Of a keyword that occurs twice the first is taken, and a chunk that cannot be unpacked is left out. Text that is not base64 is
-    returned as it is. CorpusError for bytes that are no PNG.
+    Of a keyword that occurs twice the first is taken, and a chunk that cannot be unpacked is left out. Text that is not
+    base64 is returned unchanged. CorpusError for bytes that are not a PNG.
     """
     found: dict[str, bytes] = {}
     for keyword, chunk in _first_chunks(walk_chunks(data), (*CARD_KEYWORDS, NOVELAI_KEYWORD)).items():
@@ -43,9 +44,9 @@ def find_text_chunks(data: bytes) -> Mapping[str, bytes]:
 
 
 def read_card_png(path: Path) -> ImportedFile:
-    """Return the card of a PNG: that of a `ccv3` chunk, else that of a `chara` chunk, with the picture without them.
+    """Return the card of a PNG: that of a `ccv3` chunk, else of a `chara` chunk, with the picture without them.
 
-    CorpusError for a file that is no PNG, holds no card, or an encrypted one, or whose cards are all damaged.
+    CorpusError for a file that is not a PNG, has no card, or an encrypted one, or whose cards are all damaged.
     """
     data = read_file_bytes(path)
     try:
@@ -104,7 +105,7 @@ def _card_value(data: bytes, chunk: TextChunk) -> Any:
     decoded = _decode_base64(text)
     if decoded is text and b"{" not in text[:100]:
         raise CorpusError(
-            f"chunk {chunk.keyword!r}: is no base64 text, so the file is damaged; ask for the original file."
+            f"chunk {chunk.keyword!r}: is not base64 text, so the file is damaged; ask for the original file."
         )
     return parse_card_bytes(decoded, f"chunk {chunk.keyword!r}")
 

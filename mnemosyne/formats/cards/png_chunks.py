@@ -60,7 +60,7 @@ def is_png(data: bytes) -> bool:
 def walk_chunks(data: bytes) -> PngChunks:
     """Return the text chunks of a PNG; CorpusError for bytes that are none, and for one of more than MOST_CHUNKS chunks."""
     if not is_png(data):
-        raise CorpusError("is no PNG: its first bytes are not those of one.")
+        raise CorpusError("is not a PNG: its first bytes are not those of one.")
     texts, position, end, damage = [], len(SIGNATURE), 0, ""
     for count, (kind, start, after) in enumerate(_chunks(data)):
         if count >= MOST_CHUNKS:

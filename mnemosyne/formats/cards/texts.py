@@ -1,4 +1,4 @@
-"""What a prompt shows of character cards: the persona, the greetings and the instructions, with the names filled in."""
+"""Texts of character cards for a prompt: the persona, the greetings and the instructions, with the names filled in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Writes character cards: as documents, as JSON, and into the text chunks of a PNG.
 
-The document that a card was read from is the base of what is written: only what differs from it changes, and a field that nobody
-knows stays as it is.
+The document that a card was read from is the base: only differences from it change, and unknown fields stay unchanged.
 """
 
 from __future__ import annotations
@@ -30,11 +29,12 @@ _WIDTH, _HEIGHT, _GREY = 200, 300, b"\x8c"
 
 
 def card_document(card: CharacterCard, book: WorldBook | None = None, *, spec: str = "") -> dict[str, Any]:
-    """Return a card as the JSON value that its file holds.
+    """Return a card as the JSON value of its file.
 
-    `spec` is `chara_card_v2` or `chara_card_v3`; by default that of the card, and V2 for a V1 card, whose flat fields stay beside
-    `data`. Texts that differ from those of `card.document` replace them, and `book` replaces its book; all else is as it was
-    read, except that a V3 card loses the decorators of its book where it is written as V2. ValueError for another `spec`.
+    `spec` is `chara_card_v2` or `chara_card_v3`; by default the card's own, and V2 for a V1 card, whose flat fields
+    stay next to `data`. Texts that differ from those of `card.document` replace them, and `book` replaces its book; all
+    else is unchanged, except that a V3 card loses the decorators of its book if it is written as V2. ValueError for
+    another `spec`.
     """
     target = spec or (V2 if card.spec == V1 else card.spec)
     if target not in _VERSIONS:
@@ -69,7 +69,7 @@ def card_png_bytes(card: CharacterCard, book: WorldBook | None = None, *, pictur
     """Return a card in a PNG, as V2 in a chunk `chara` and as V3 in a chunk `ccv3`, before the end of the picture.
 
     `picture` is a PNG; cards in it are taken out. By default it is the picture of the card, or a plain one where it has none.
-    CorpusError for a picture that is no PNG, and for a card that holds what JSON cannot say.
+    CorpusError for a picture that is not a PNG, and for a card that holds what JSON cannot say.
     """
     picture = picture or card.picture or _draw_plain_picture()
     chunks = walk_chunks(picture)
@@ -104,7 +104,7 @@ def _new_data(document: Mapping[str, Any], target: str) -> dict[str, Any]:
 def _write_texts(
     card: CharacterCard, document: dict[str, Any], data: dict[str, Any], texts: Mapping[str, Any], *, is_new: bool
 ) -> None:
-    """Write the texts that are not those of the document; where the document repeats one beside `data`, there too."""
+    """Write the texts that differ from the document; if the document repeats one next to `data`, there too."""
     for field in FIELDS:
         old, new = texts[field.attribute], getattr(card, field.attribute)
         written = list(new) if field.is_list else new

@@ -1,6 +1,6 @@
 """Exports of programs for talking to assistants: Claude, Open WebUI, LibreChat and Cherry Studio.
 
-Claude and Cherry Studio send archives, which are read as they are. Thoughts of a model are not part of a conversation.
+Claude and Cherry Studio send archives, which are read directly. Thoughts of a model are not part of a conversation.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.chats.json_lines import read_loose_json
-from mnemosyne.formats.chats.listed import (
+from mnemosyne.formats.chats.chat_lists import (
     EXPORT_MEMBER,
     MOST_EXPORT_BYTES,
     count_rest,
@@ -24,6 +23,7 @@ from mnemosyne.formats.chats.listed import (
     make_message,
     whole_text,
 )
+from mnemosyne.formats.chats.json_lines import read_loose_json
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST
 from mnemosyne.formats.chats.trees import TreeNode, said_on_path

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.chats.json_lines import read_loose_json
-from mnemosyne.formats.chats.listed import (
+from mnemosyne.formats.chats.chat_lists import (
     EXPORT_MEMBER,
     MOST_EXPORT_BYTES,
     count_rest,
@@ -19,6 +18,7 @@ from mnemosyne.formats.chats.listed import (
     make_message,
     whole_text,
 )
+from mnemosyne.formats.chats.json_lines import read_loose_json
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST
 from mnemosyne.formats.chats.trees import TreeNode, said_on_path
 from mnemosyne.formats.chats.turns import chat_key
@@ -48,7 +48,7 @@ def read_chatgpt(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFil
     """Return the conversations of an export, each as a chat with the name of its title. CorpusError for a file that is none."""
     value = read_loose_json(path, MOST_EXPORT_BYTES, member=EXPORT_MEMBER)
     if not is_chatgpt(value):
-        raise CorpusError(f"{path}: is no export of ChatGPT: it holds no conversation with a mapping.")
+        raise CorpusError(f"{path}: is not an export of ChatGPT: it holds no conversation with a mapping.")
     counter = FieldCounter()
     told = [
         each
@@ -80,13 +80,13 @@ def _read_message(node: Node, role: Role | None, request: ImportRequest, counter
     content = content if isinstance(content, Mapping) else {}
     kind = whole_text(content.get("content_type"))[:_MOST_KIND_CHARS]
     if kind in _NOT_TOLD:
-        counter.refuse(f"{_FIELD}.content.{kind}", content, "is no part of the conversation")
+        counter.refuse(f"{_FIELD}.content.{kind}", content, "is not a part of the conversation")
         return None
     texts, parts = _read_content(content)
     if not "".join(texts).strip() and not parts:
         return None
     counter.keep(f"{_FIELD}.content.{kind}", texts or None)
-    counter.keep(f"{_FIELD}.content.parts", parts, "is no text; kept beside the message")
+    counter.keep(f"{_FIELD}.content.parts", parts, "is not text; kept beside the message")
     counter.keep(f"{_FIELD}.create_time", held.get("create_time"))
     rest: dict[str, Any] = {
         name: each for name, each in held.items() if name in ("metadata", "recipient", "channel") and each
@@ -101,7 +101,7 @@ def _read_message(node: Node, role: Role | None, request: ImportRequest, counter
 
 
 def _read_content(content: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """Return the texts of a content, and its parts that are no text."""
+    """Return the texts of a content, and its parts that are not text."""
     texts: list[str] = []
     others: list[Any] = []
     for part in content["parts"] if isinstance(content.get("parts"), list) else ():

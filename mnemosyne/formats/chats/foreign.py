@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.chats.chat_lists import count_rest, listed_chat, listed_file, make_message, whole_text
 from mnemosyne.formats.chats.json_lines import read_json_lines, read_loose_json
-from mnemosyne.formats.chats.listed import count_rest, listed_chat, listed_file, make_message, whole_text
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST, read_chat
 from mnemosyne.formats.chats.transcript import split_speech
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key
@@ -55,7 +55,7 @@ def read_kobold_story(path: Path, request: ImportRequest = NO_REQUEST) -> Import
     """
     value = read_loose_json(path)
     if not is_kobold_story(value):
-        raise CorpusError(f"{path}: is no saved story of KoboldAI: it has no prompt and actions.")
+        raise CorpusError(f"{path}: is not a saved story of KoboldAI: it has no prompt and actions.")
     counter = FieldCounter()
     settings = value.get("savedsettings")
     settings = settings if isinstance(settings, Mapping) else {}
@@ -92,7 +92,7 @@ def _read_story(
 
 
 def _with_marks(text: str, settings: Mapping[str, Any]) -> str:
-    """Return a story with marks in the place of literal tags; a text that has no tag of the user stays as it is."""
+    """Return a story with marks in the place of literal tags; a text that has no tag of the user stays unchanged."""
     tags: dict[str, str] = {}
     patterns: list[str] = []
     for setting, mark in _TAG_SETTINGS.items():
@@ -159,7 +159,7 @@ def read_foreign_chat(path: Path, request: ImportRequest = NO_REQUEST) -> Import
     for fits, read in _READERS:
         if fits(value):
             return read(path, request)
-    raise CorpusError(f"{path}: is no chat of Chub, oobabooga, Agnai, CAI Tools, Risu or KoboldAI.")
+    raise CorpusError(f"{path}: is not a chat of Chub, oobabooga, Agnai, CAI Tools, Risu or KoboldAI.")
 
 
 def is_chub_line(value: Any) -> bool:
@@ -374,7 +374,7 @@ def _name_of(role: Role, request: ImportRequest) -> str | None:
 def _mapping(path: Path) -> Mapping[str, Any]:
     value = read_loose_json(path)
     if not isinstance(value, Mapping):
-        raise CorpusError(f"{path}: is no chat of this format: it holds no JSON mapping.")
+        raise CorpusError(f"{path}: is not a chat of this format: it holds no JSON mapping.")
     return value
 
 

@@ -48,7 +48,7 @@ def _read_raw_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """Yield number and bytes (UTF-8) of each line; None for one that is too long, which is passed over."""
     try:
         if not path.is_file():
-            raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+            raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")
         with path.open("rb") as file:
             is_utf16 = file.read(2).startswith(_UTF16)
         if is_utf16:

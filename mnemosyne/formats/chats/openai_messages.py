@@ -8,8 +8,8 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import plain_or_none
+from mnemosyne.formats.chats.chat_lists import FOR_EXPORT, listed_chat, listed_file, make_message
 from mnemosyne.formats.chats.json_lines import read_json_lines, read_loose_json
-from mnemosyne.formats.chats.listed import FOR_EXPORT, listed_chat, listed_file, make_message
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key
 from mnemosyne.formats.losses import FieldCounter
@@ -102,7 +102,7 @@ def _read_conversation(value: Any, name: str, counter: FieldCounter) -> Chat:
 def read_openai_message(plain: Mapping[str, Any], counter: FieldCounter) -> Message | None:
     """Return a message of the OpenAI API; None for one whose role is unknown.
 
-    Parts that are no text, calls of tools and the id of a call are kept in `Message.extra` under the names that they have there.
+    Parts that are not text, calls of tools and the id of a call are kept in `Message.extra` under the names that they have there.
     """
     role = _role_of(plain)
     if role is None:
@@ -133,7 +133,7 @@ def read_openai_message(plain: Mapping[str, Any], counter: FieldCounter) -> Mess
 
 
 def _split_content(content: Any) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of a content, and all its parts where one of them is no text."""
+    """Return the text of a content, and all its parts where one of them is not text."""
     if isinstance(content, str):
         return content, []
     parts: list[dict[str, Any]] = []

@@ -51,7 +51,7 @@ def is_chat_line(value: object) -> bool:
 def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str = FORMAT) -> ImportedFile:
     """Return the one chat of a file, its turns read when they are asked for.
 
-    Lines that are no messages are passed over and named in a note. CorpusError for a file that cannot be read or holds no message.
+    Lines that are not messages are passed over and named in a note. CorpusError for a file that cannot be read or holds no message.
     The roles are those of the file, so `request` has no effect.
     """
     counter = FieldCounter()
@@ -80,7 +80,7 @@ def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str =
 
 @dataclass(kw_only=True, slots=True)
 class _Survey:
-    """What the first reading of a file finds."""
+    """Finds of the first reading of a file."""
 
     header: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     first_date: Any = None
@@ -125,7 +125,7 @@ class _Survey:
 
 
 def _read_said(path: Path, counter: FieldCounter, seen: _Survey, most_lines: int | None) -> Iterator[SaidMessage]:
-    """Yield the messages of a file, and note in `seen` what it holds beside them."""
+    """Yield the messages of a file, and note its other contents in `seen`."""
     for line in read_json_lines(path, most_lines=most_lines):
         seen.last_line = line.number
         if line.value is None:
@@ -157,7 +157,7 @@ def _with_header(said: Iterator[SaidMessage], header: Mapping[str, Any]) -> Iter
 
 
 def _identity(path: Path, seen: _Survey) -> tuple[object, ...]:
-    """Return what a chat, its longer versions and its branches share, and other chats do not."""
+    """Return the identity of a chat, shared by its longer versions and branches, but by no other chat."""
     created = seen.header.get("create_date")
     if isinstance(created, str | int) and str(created).strip():
         return ("create_date", created)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import make_plain
-from mnemosyne.formats.chats.listed import make_message
+from mnemosyne.formats.chats.chat_lists import make_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.corpora.corpus import Speakers, tell_speakers
@@ -81,7 +81,7 @@ _REASONS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speech:
-    """What somebody says; `time` is written before the name, empty if there is none."""
+    """A speech; `time` is written before the name, empty if there is none."""
 
     name: str
     text: str
@@ -98,9 +98,9 @@ def looks_like_transcript(head: str) -> bool:
 
 
 def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
-    """Return the chat of a transcript. The request says who is a user, else the names do (see `speakers_of`).
+    """Return the chat of a transcript; its users are named by the request, else found by `speakers_of`.
 
-    CorpusError for a file in which nobody speaks, and for a name of the request that is no speaker in it.
+    CorpusError for a file in which nobody speaks, and for a name of the request that is not a speaker in it.
     """
     asked = (*request.users, *request.assistants)
     counter = FieldCounter()
@@ -109,7 +109,7 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
     started: datetime | None = None
     known = find_speakers(_lines(path), asked)
     if len(known) > _MOST_NAMES:
-        raise CorpusError(f"{path}: has more than {_MOST_NAMES} speakers, so it is no transcript of a chat.")
+        raise CorpusError(f"{path}: has more than {_MOST_NAMES} speakers, so it is not a transcript of a chat.")
     for speech in split_speech(_lines(path), known):
         first = first or speech
         counter.keep("speech", speech.text)
@@ -124,7 +124,7 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
         raise CorpusError(f"{path}: nobody speaks in it. Begin each speech with the name of the speaker and a colon.")
     for name in asked:
         if name not in names:
-            raise CorpusError(f"{path}: {name!r} is no speaker in it. Its speakers: {', '.join([*names][:8])}.")
+            raise CorpusError(f"{path}: {name!r} is not a speaker in it. Its speakers: {', '.join([*names][:8])}.")
     speakers = tell_speakers([*names], user=request.users, assistant=request.assistants)
     users = frozenset(name for name in speakers.users if name is not None)
     key = chat_key(FORMAT, first.name, first.text)

@@ -10,12 +10,12 @@ from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Message, Role, count_inputs
 
 MOST_REPLIES = 50
-"""How many messages that are not the user's one turn holds; the next one begins a turn of its own."""
+"""Maximum number of non-user messages per turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SaidMessage:
-    """A message of a chat, and what may have been said in its place, which is one or more messages for each."""
+    """A chat message and its alternatives (swipes), each of one or more messages."""
 
     message: Message
     others: tuple[tuple[Message, ...], ...] = ()
@@ -30,9 +30,9 @@ def chat_key(*parts: object) -> str:
 def group_turns(key: str, said: Iterable[SaidMessage]) -> Iterator[ImportedTurn]:
     """Yield the turns of a chat: one begins with each message of the user.
 
-    What was said before the first message of the user is a turn of its own, unless that are system messages alone. Ids count
-    messages: `KEY-3` is the turn that begins with the fourth message, `KEY.3` that message, `KEY.3.s1` the second of the others in
-    its place.
+    Messages before the first one of the user are a turn of their own, unless they are only system messages. Ids count
+    messages: `KEY-3` is the turn that begins with the fourth message, `KEY.3` that message, `KEY.3.s1` its second
+    alternative.
     """
     group: list[SaidMessage] = []
     start = 0

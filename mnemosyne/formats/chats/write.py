@@ -1,4 +1,4 @@
-"""Writes a chat as SillyTavern reads it: one JSON mapping a line. What came from such a file goes back as it was."""
+"""Writes a chat for SillyTavern: one JSON mapping a line. Data from such a file is written back unchanged."""
 
 from __future__ import annotations
 
@@ -126,4 +126,4 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, tuple):
         return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -132,28 +132,29 @@ def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """Which speakers of a conversation are users and which assistants, each in order of first appearance; None stands
-    for lines without a speaker.
-
-    `reason` says how that was decided: `role` (the file states it), `asked` (the caller named them), `name` (by a
-    speaker's name), `first` (the first speaker is the user), or empty if there are no speakers.
+    """Users and assistants among the speakers of a conversation, each in order of first appearance; None: lines without
+    a speaker.
     """
 
     users: tuple[str | None, ...] = ()
     assistants: tuple[str | None, ...] = ()
     reason: str = ""
+    """Rule that decided: `role` (the file states it), `asked` (the caller named them), `name` (by a speaker's name),
+    `first` (the first speaker is the user), or empty if there are no speakers.
+    """
 
 
 def speakers_of(
     documents: Sequence[CorpusDocument], *, user: Collection[str] = (), assistant: Collection[str] = ()
 ) -> Speakers:
-    """Return which speakers of a conversation are users. A line's own role takes precedence for that line.
+    """Return the users and assistants among the speakers of a conversation. A line's own role takes precedence for that
+    line.
 
-    `user` and `assistant` are names that the caller knows: where a user is named all others are assistants; where only
-    an assistant is named, all others are users; names that do not occur are ignored. Otherwise a speaker has the role
-    that one of its lines states. Otherwise the user is the speaker with the name of one (`user`, `human`, `player`, 用户,
-    玩家), or else the first speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`,
-    助手, 旁白).
+    1. `user` and `assistant` are names that the caller knows: if a user is named, all others are assistants; if only an
+       assistant is named, all others are users; names that do not occur are ignored.
+    2. Otherwise a speaker has the role that one of its lines states.
+    3. Otherwise the user is the speaker with the name of one (`user`, `human`, `player`, 用户, 玩家), or else the first
+       speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手, 旁白).
     """
     spoken = [document for document in documents if document.chain is Chain.HISTORY]
     names = list(dict.fromkeys(document.speaker for document in spoken))
@@ -190,7 +191,7 @@ def tell_speakers(
 
 
 def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collection[str]) -> None:
-    """Raise CorpusError for a name that is no speaker in any of these sessions."""
+    """Raise CorpusError for a name that is not a speaker in any of these sessions."""
     spoken = [each for name in sessions for each in corpus.entries_for(name) if each.chain is Chain.HISTORY]
     known = list(dict.fromkeys(each.speaker for each in spoken if each.speaker is not None))
     for name in names:
@@ -198,7 +199,7 @@ def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collec
             near = difflib.get_close_matches(name, known, n=1)
             shown = ", ".join(repr(each) for each in known[:8]) or "nobody by name"
             raise CorpusError(
-                f"{corpus.path}: {name!r} is no speaker in it{_suggest_name(near) or '.'} Its speakers: {shown}."
+                f"{corpus.path}: {name!r} is not a speaker in it{_suggest_name(near) or '.'} Its speakers: {shown}."
             )
 
 

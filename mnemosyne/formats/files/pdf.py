@@ -43,7 +43,7 @@ def pdf_to_text(data: bytes, name: str, most_chars: int) -> tuple[str, str]:
         RecursionError,
     ) as error:
         # What pypdf raises for a damaged file depends on where the damage is.
-        raise DocumentFileError(name, f"it is no PDF that can be read ({type(error).__name__}: {error})") from error
+        raise DocumentFileError(name, f"it is not a PDF that can be read ({type(error).__name__}: {error})") from error
     text = "\n\n".join(page for page in pages if page)
     if not text:
         raise DocumentFileError(name, "it holds no text, only pictures; put its text in (OCR) and save it again")

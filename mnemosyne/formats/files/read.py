@@ -47,7 +47,7 @@ KINDS = (*sorted(_TEXTS), *sorted(_PAGES), PDF)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileText:
-    """What a file holds: its text, and its title (that of a page or a PDF, else its name)."""
+    """Text and title of a file; without a title of a page or a PDF, the file's name."""
 
     text: str
     title: str
@@ -84,7 +84,7 @@ def _read_bytes(path: Path, most: int) -> bytes:
     try:
         if not path.is_file():
             raise DocumentFileError(
-                str(path), "there is no such file" if not path.exists() else "it is no regular file"
+                str(path), "there is no such file" if not path.exists() else "it is not a regular file"
             )
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -100,9 +100,9 @@ def _decode(data: bytes, name: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentFileError(name, f"line {line} is no UTF-8 text; save it as UTF-8") from error
+        raise DocumentFileError(name, f"line {line} is not UTF-8 text; save it as UTF-8") from error
     if "\0" in text:
-        raise DocumentFileError(name, "it is no text: it holds NUL characters")
+        raise DocumentFileError(name, "it is not text: it holds NUL characters")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from mnemosyne.core.errors import CorpusError
 
 MOST_VALUE_BYTES = 16_000_000
-"""How large one value of a database may be."""
+"""Maximum size of one value of a database."""
 MOST_ROWS = 2_000_000
 MOST_DATABASE_BYTES = 4_000_000_000
 _ROWS_AT_ONCE = 100
@@ -31,9 +31,9 @@ def is_database(path: Path) -> bool:
 
 
 def tables_of(path: Path) -> Mapping[str, tuple[str, ...]]:
-    """Return the columns of each table of a database by its name, none of views and virtual tables.
+    """Return the columns of each table of a database by its name, without views and virtual tables.
 
-    CorpusError for what is no database, is damaged, or is in use.
+    CorpusError for a file that is not a database, is damaged, or is in use.
     """
     with open_database(path) as database:
         return database.tables
@@ -102,21 +102,23 @@ class Database:
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Open a database for reading; CorpusError for what is no database, is damaged, is too large, or is in use.
+    """Open a database for reading; CorpusError for a file that is not a database, is damaged, is too large, or is in
+    use.
 
-    Texts that are no UTF-8 have U+FFFD where they are not.
+    Invalid UTF-8 in texts becomes U+FFFD.
     """
     if not path.is_file():
-        raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+        raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")
     if not is_database(path):
-        raise CorpusError(f"{path}: is no SQLite database.")
+        raise CorpusError(f"{path}: is not a SQLite database.")
     if _size(path) > MOST_DATABASE_BYTES:
         raise CorpusError(f"{path}: has more than {MOST_DATABASE_BYTES:,} bytes; import a part of it.")
     beside = {ending: path.with_name(path.name + ending) for ending in ("-journal", "-wal", "-shm")}
     has_newer = _size(beside["-wal"]) > 0
     if _size(beside["-journal"]) > 0 or (has_newer and not beside["-shm"].exists()):
         raise CorpusError(f"{path}: has changes that are not finished; {_BUSY}.")
-    # What is still beside the database (-wal) is only read without `immutable`, which in turn needs no lock and no other file.
+    # Data that is still next to the database (-wal) is only read without `immutable`, which in turn needs no lock and
+    # no other file.
     address = f"file:{quote(str(path.resolve()))}?mode=ro{'' if has_newer else '&immutable=1'}"
     # Rows are read page by page, and each page may be read in another thread, one at a time.
     connected = sqlite3.connect(address, uri=True, timeout=1, check_same_thread=False)

@@ -1,4 +1,4 @@
-"""What LangChain and LangGraph store: message histories (JSON files, SQLite) and the items of a SqliteStore.
+"""Stored data of LangChain and LangGraph: message histories (JSON files, SQLite) and the items of a SqliteStore.
 
 Written after langchain-community 0.4, langchain-core 1.7 and langgraph-checkpoint-sqlite 3.1.
 """
@@ -48,9 +48,9 @@ def is_langchain(source: Any) -> bool:
 
 
 def read_langchain(path: Path) -> ImportedFile:
-    """Return what a file of LangChain holds: each history as a conversation, each item of a store as a memory.
+    """Return the content of a file of LangChain: each history as a conversation, each item of a store as a memory.
 
-    CorpusError for a file that cannot be read, is none of LangChain, or has checkpoints alone.
+    CorpusError for a file that cannot be read, does not come from LangChain, or has only checkpoints.
     """
     counter = FieldCounter()
     if is_database(path):
@@ -73,7 +73,7 @@ def _rows_of(value: Any) -> Sequence[Any] | None:
 
 
 def _parts_of(row: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the type of a stored message and its fields; None for what is no message."""
+    """Return the type of a stored message and its fields; None for any other row."""
     if not isinstance(row, Mapping):
         return None
     kind, data = row.get("type"), row.get("data")
@@ -131,7 +131,7 @@ def _read_database(path: Path, counter: FieldCounter) -> ImportedFile:
         kinds = _kinds_of(database.tables)
         if not kinds:
             raise CorpusError(
-                f"{path}: is no database of LangChain: it has none of the tables {_HISTORY}, {_STORE}, {_CHECKPOINTS}."
+                f"{path}: is not a database of LangChain: it has none of the tables {_HISTORY}, {_STORE}, {_CHECKPOINTS}."
             )
         if kinds == {_CHECKPOINTS}:
             raise CorpusError(f"{path}: {_HOW_TO_EXPORT}.")
@@ -187,7 +187,9 @@ def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[Import
 
 
 def text_of_item(value: Any) -> str:
-    """Return what an item of a store says: its text, the first field that is usual for texts, or all fields as lines."""
+    """Return the text of an item of a store: its text, the first field that is usual for texts, or all fields as
+    lines.
+    """
     for _ in range(4):
         if not isinstance(value, Mapping):
             break

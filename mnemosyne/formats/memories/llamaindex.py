@@ -1,7 +1,8 @@
-"""What LlamaIndex writes with `persist()`: documents and their parts (docstore.json), and conversations (chat_store.json).
+"""Files that LlamaIndex writes with `persist()`: documents and their parts (docstore.json), and conversations
+(chat_store.json).
 
-Written after llama-index-core 0.14; earlier versions have `content` in place of `blocks`, `text` in place of `text_resource`, and
-values that are JSON once more.
+Written after llama-index-core 0.14; earlier versions have `content` in place of `blocks`, `text` in place of
+`text_resource`, and values that are JSON once more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DOCUMENTS_FILE, CHATS_FILE = "docstore.json", "chat_store.json"
 _DATA = "docstore/data"
 _NOT_NEEDED = ("index_store.json", "graph_store.json", "property_graph_store.json")
 _SOURCE = "1"
-"""How a node names the relationship to the document that it is a part of."""
+"""Name of the relationship of a node to its document."""
 _TITLES = ("title", "file_name", "filename", "name")
 _KEPT = ("metadata", "extra_info")
 
@@ -48,7 +49,7 @@ def read_llamaindex(path: Path) -> ImportedFile:
         files = [path / name for name in (DOCUMENTS_FILE, CHATS_FILE) if (path / name).is_file()]
         if not files:
             raise CorpusError(
-                f"{path}: is no folder of LlamaIndex: neither {DOCUMENTS_FILE} nor {CHATS_FILE} is in it."
+                f"{path}: is not a folder of LlamaIndex: neither {DOCUMENTS_FILE} nor {CHATS_FILE} is in it."
             )
         others = [name for name in _NOT_NEEDED if (path / name).is_file()]
         if others or any(path.glob("*vector_store.json")):
@@ -64,7 +65,7 @@ def read_llamaindex(path: Path) -> ImportedFile:
             chats += _read_chats(file, value, counter)
         elif value != {}:
             raise CorpusError(
-                f"{file}: is no file of LlamaIndex: it must have `{_DATA}`, or `store` with lists of messages."
+                f"{file}: is not a file of LlamaIndex: it must have `{_DATA}`, or `store` with lists of messages."
             )
     return ImportedFile(
         path=str(path),

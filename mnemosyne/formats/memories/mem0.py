@@ -72,7 +72,7 @@ def read_mem0(path: Path) -> ImportedFile:
     rows = _rows_of(value)
     if rows is None or (rows and not is_mem0(value)):
         form = '{"results": [{"id": …, "memory": …}]}'
-        raise CorpusError(f"{path}: is no list of memories; it must be {form}, as get_all() returns.")
+        raise CorpusError(f"{path}: is not a list of memories; it must be {form}, as get_all() returns.")
     notes = []
     if isinstance(value, Mapping):
         counter.refuse("relations.*", value.get("relations"), "relations of a graph have no use here; left out")
@@ -179,7 +179,7 @@ def _read_folder(folder: Path, counter: FieldCounter) -> ImportedFile:
         return _file(folder, rows, counter, notes)
     if history.is_file():
         return _read_history(history, counter)
-    raise CorpusError(f"{folder}: is no folder of mem0: neither {HISTORY_FILE} nor a local Qdrant store is in it.")
+    raise CorpusError(f"{folder}: is not a folder of mem0: neither {HISTORY_FILE} nor a local Qdrant store is in it.")
 
 
 def _row_of_point(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _row_of_point(point: Mapping[str, Any]) -> dict[str, Any]:
 def _read_history(path: Path, counter: FieldCounter) -> ImportedFile:
     with open_database(path) as database:
         if not has_columns(database.tables, _HISTORY, _HISTORY_COLUMNS[:4]):
-            raise CorpusError(f"{path}: is no database of mem0: it has no table `{_HISTORY}` of memories.")
+            raise CorpusError(f"{path}: is not a database of mem0: it has no table `{_HISTORY}` of memories.")
         rows = _newest_texts(database, counter)
         has_messages = has_columns(database.tables, _MESSAGES, _MESSAGE_COLUMNS[:3])
         scopes = database.numbers_by(_MESSAGES, "session_scope") if has_messages else {}

@@ -1,4 +1,4 @@
-"""Local folders of Qdrant, the store that mem0 has by default: the payloads of their points, read without Qdrant.
+"""Local folders of Qdrant, the default store of mem0: the payloads of their points, read without Qdrant.
 
 A point is stored as a pickle, which may hold calls of any function. It is never loaded, because that runs what its
 author wrote. Of its instructions only those that build texts, numbers, lists, mappings and plain objects have an effect: an object
@@ -204,7 +204,7 @@ def _databases(folder: Path, notes: list[str]) -> Iterator[Path]:
 
 
 def _point_of(data: Any) -> dict[str, Any] | None:
-    """Return the id and the payload of a stored point; None for what is no point."""
+    """Return the id and the payload of a stored point; None for any other data."""
     if not isinstance(data, bytes):
         return None
     try:

@@ -78,13 +78,12 @@ _SPELLINGS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyHabits:
-    """By what the notes of a folder are found: whether any of them names its `keys`, and which tags are on one note alone.
-
-    Where no note names keys, its title is a key of a note, and so is a tag that no other note has.
-    """
+    """Habits of a folder's notes."""
 
     has_keys: bool
+    """Whether any of them names its `keys`; if not, its title is a key of a note."""
     own_tags: frozenset[str] = frozenset()
+    """Tags on only one note, which are keys of it too if no note names keys."""
 
 
 def canonical_front(front: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import text_fault
 
 MOST_FILES = 200_000
-"""How many files and folders may be below a folder."""
+"""Maximum number of files and folders below a folder."""
 MOST_NAMED = 100
-"""How many files of one reason are named; the others are counted."""
+"""Maximum number of named files for one reason; the others are counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +48,11 @@ class PassedBy:
 def list_files(folder: Path, endings: Sequence[str], passed: PassedBy) -> list[FolderFile]:
     """Return the files below a folder whose names end so (in any case), sorted by their names.
 
-    Links, hidden files and folders, names that are no UTF-8, and folders that cannot be read are added to `passed`; files with
-    other endings are counted there by their ending. CorpusError for what is no folder, or holds more than MOST_FILES.
+    Links, hidden files and folders, names that are not UTF-8, and folders that cannot be read are added to `passed`; files with
+    other endings are counted there by their ending. CorpusError for what is not a folder, or holds more than MOST_FILES.
     """
     if not folder.is_dir():
-        raise CorpusError(f"{folder}: {'is no folder' if folder.exists() else 'there is no such folder'}.")
+        raise CorpusError(f"{folder}: {'is not a folder' if folder.exists() else 'there is no such folder'}.")
     found: list[FolderFile] = []
     others: dict[str, int] = {}
     seen = 0

@@ -48,9 +48,9 @@ def read_note(path: Path, name: str) -> Note:
 
 
 def parse_note(text: str, name: str) -> Note:
-    """Return a note with the front matter that could be read, and with a fault for each part that could not.
+    """Return a note with the front matter that could be read, and with a fault for each other part.
 
-    Front matter that is no YAML as a whole is read field by field, so that a slip in one of them costs no other.
+    Front matter that is not YAML as a whole is read field by field, so that a slip in one of them costs no other.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     opening = _FENCE.match(text)

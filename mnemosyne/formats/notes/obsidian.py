@@ -23,7 +23,7 @@ from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
 
 FORMAT = "obsidian"
 MOST_VAULT_CHARS = 400_000_000
-"""How much text a vault may hold; it is in memory as a whole."""
+"""Maximum size of the text of a vault; it is in memory as a whole."""
 _SETTINGS = ".obsidian"
 _ENDINGS = (".md",)
 _MOST_LOOKED_AT = 200
@@ -52,7 +52,7 @@ def is_vault(folder: Path) -> bool:
 def read_vault(folder: Path) -> ImportedFile:
     """Return the notes of a vault as one book, named as the folder, in the order of their names.
 
-    The uid of an entry is the path of its note in the vault, without `.md`. A note that cannot be read, or is no entry, is
+    The uid of an entry is the path of its note in the vault, without `.md`. A note that cannot be read, or is not an entry, is
     passed by and named. CorpusError for a folder that cannot be read, is too large, or holds no note.
     """
     passed = PassedBy()

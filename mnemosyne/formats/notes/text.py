@@ -1,6 +1,6 @@
-"""The text of a note as a reader of it sees it: without comments and pictures, links as the text that they show. Pure.
+"""Text of a note as its reader sees it: without comments and pictures, links as their shown text. Pure.
 
-Code is never changed. The work grows with the length of the text alone.
+Code is never changed. The work grows only with the length of the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 LINK, EMBED, PICTURE, COMMENT, BOX = "[[links]]", "![[notes]]", "pictures", "%%comments%%", "<div>"
-"""What was replaced or left out of a text."""
+"""Kinds of replacements and omissions in a text."""
 _OPEN_ZONE, _CLOSE_ZONE = "%%deeplore-exclude%%", "%%/deeplore-exclude%%"
 _MOST_LINK_CHARS = 500
 _MARK = re.compile(r"%%|`+|~~~+|!?\[\[|!\[|</?div\b")
@@ -37,7 +37,7 @@ class CleanText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heading:
-    """A heading of a text: its level from 1, its title, where its line starts, and where the text below it does."""
+    """A heading of a text: its level from 1, its title, the start of its line, and the start of the text below it."""
 
     level: int
     title: str
@@ -46,8 +46,9 @@ class Heading:
 
 
 def clean_text(text: str, *, has_comments: bool) -> CleanText:
-    """Return a text without pictures and the tags `<div>`, with the shown text of wiki links, and without what is between `%%`
-    where a program writes comments so. A comment that never ends is kept.
+    """Return a text without pictures and the tags `<div>`, with the shown text of wiki links.
+
+    Text between `%%` is removed if a program writes comments so. A comment that never ends is kept.
     """
     if not any(mark in text for mark in ("%%", "[[", "![", "<div", "</div")):
         return CleanText(text=text)
@@ -167,7 +168,7 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 def _read_link(text: str, mark: re.Match[str]) -> tuple[int, str, str]:
-    """Return where a link ends, what it shows, and its kind; the end of the mark and no kind for what is no link."""
+    """Return the end of a link, its shown text, and its kind; the end of the mark and no kind if it is not a link."""
     end = text.find("]]", mark.end(), mark.end() + _MOST_LINK_CHARS)
     inner = text[mark.end() : end] if end >= 0 else ""
     if not inner.strip() or "\n" in inner or "[[" in inner:
@@ -181,7 +182,7 @@ def _read_link(text: str, mark: re.Match[str]) -> tuple[int, str, str]:
 
 
 def link_text(inner: str) -> str:
-    """Return what a wiki link shows: its own text, else the name of the note and the heading in it."""
+    """Return the shown text of a wiki link: its own text, else the name of the note and the heading in it."""
     target, _, shown = inner.partition("|")
     if shown.strip():
         return shown.strip()

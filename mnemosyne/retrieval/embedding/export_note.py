@@ -1,5 +1,5 @@
-"""Describes an exported embedding model: the note beside `model.onnx`, where exports are stored, and which weights of
-packages are the known ones.
+"""Describes an exported embedding model: the note next to `model.onnx`, the place of exports, and the known weights of
+packages.
 
 Files and JSON only. Must not import a heavy package: it is read before anything is loaded.
 """
@@ -44,17 +44,18 @@ WEIGHTS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportNote:
-    """What the export recorded about the model.
-
-    `model`: the name of the exported model, under which vectors are stored, so that export and model share them; empty
-    for an export made elsewhere. `source`: fingerprint of the folder it was made from. `max_tokens`: longer texts are
-    cut; None leaves this to the tokenizer. `prompts`: the prefix of a text by purpose (`query`, `document`).
-    """
+    """Facts about a model, recorded by its export."""
 
     model: str = ""
+    """Name of the exported model, under which vectors are stored, so that export and model share them; empty for an
+    export made elsewhere.
+    """
     source: str = ""
+    """Fingerprint of the folder it was made from."""
     max_tokens: int | None = None
+    """Longer texts are cut; None leaves this to the tokenizer."""
     prompts: Mapping[str, str] = field(default_factory=dict)
+    """Prefix of a text by purpose (`query`, `document`)."""
 
     @classmethod
     def read(cls, folder: Path) -> ExportNote:

@@ -1,4 +1,5 @@
-"""Exports a sentence-transformers model to ONNX, offline: a BERT without torch, every other kind by tracing it with torch.
+"""Exports a sentence-transformers model to ONNX, offline: a BERT without torch, every other kind by tracing it with
+torch.
 
 `jacquard operate embedder export` runs it once. torch is imported if a model needs it, and to compare vectors if it is installed.
 """
@@ -18,7 +19,7 @@ from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.retrieval.embedding.bert.folder import is_bert_folder
 from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, cached_export_folder, replace_folder
 from mnemosyne.retrieval.embedding.local import model_folder
-from mnemosyne.retrieval.embedding.packaged import write_bert_export
+from mnemosyne.retrieval.embedding.packaged_models import write_bert_export
 
 LEAST_COSINE = 0.9999
 _TORCH = ("torch", "sentence_transformers")
@@ -33,22 +34,28 @@ _PROBES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportResult:
-    """A finished export: its folder, the least cosine between its vectors and the model's for the probe texts, and its
-    size in bytes. Without torch a model cannot be run beside its export: `least_cosine` is None then.
-    """
+    """A finished export."""
 
     folder: Path
     least_cosine: float | None
+    """Least cosine between its vectors and the model's for the probe texts; None without torch, which is needed to run
+    the model.
+    """
     size_bytes: int
 
 
 def export_model(name: str, folder: Path | None = None) -> ExportResult:
     """Export the model in a Python package or a folder, compare it with its source, and put it in place.
 
-    `folder`: the target; by default the cache that `auto` uses. An older export there is replaced at the end, and only
-    by one whose vectors equal the model's (cosine 0.9999). EmbedderUnavailableError when the model cannot be loaded or
-    exported, when the vectors differ, when a model other than a BERT is to be exported without torch, and when the
-    folder holds something else.
+    An older export there is replaced at the end, and only by one whose vectors equal the model's (cosine 0.9999).
+
+    Args:
+        folder: The target; by default the cache that `auto` uses.
+
+    Raises:
+        EmbedderUnavailableError: if the model cannot be loaded or exported, if the vectors differ, if a model other
+            than a BERT is to be exported without
+        torch, and if the folder has other content.
     """
     source, target = model_folder(name), folder or cached_export_folder(name)
     if target.exists() and not (target / MODEL_FILE).is_file() and any(target.iterdir()):

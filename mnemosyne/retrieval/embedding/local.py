@@ -106,7 +106,7 @@ class LocalEmbedder:
         return _in_order(batches, parts)
 
     def encode(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return what `embed` returns, worked out on the calling thread: for callers that have no event loop."""
+        """Return the result of `embed`, computed on the calling thread: for callers that have no event loop."""
         batches = [*self._batches(texts)]
         return _in_order(batches, [self._encode([texts[at] for at in batch], purpose) for batch in batches])
 

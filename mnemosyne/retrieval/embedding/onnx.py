@@ -24,7 +24,7 @@ _LEAST = 1e-12
 class OnnxModel:
     """A model in a folder, on one processor thread, without network access.
 
-    An output of shape (texts, dimensions) is used as it is; one of shape (texts, tokens, dimensions) is averaged over
+    An output of shape (texts, dimensions) is used unchanged; one of shape (texts, tokens, dimensions) is averaged over
     the tokens of each text.
     """
 
@@ -39,7 +39,7 @@ class OnnxModel:
         known = {name: padding[name] for name in ("direction", "pad_id", "pad_type_id", "pad_token") if name in padding}
         self._tokenizer.enable_padding(**known)
         options = onnxruntime.SessionOptions()
-        # One thread: beside other work two are many times slower than one, and a waiting one must not spin.
+        # One thread: during other work two are many times slower than one, and a waiting one must not spin.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = False

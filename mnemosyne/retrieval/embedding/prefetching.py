@@ -51,7 +51,7 @@ class PrefetchingEmbedder:
 
     @property
     def lanes(self) -> int:
-        """How many calls of `embed` are worth making at a time: as many as for the wrapped embedder."""
+        """Number of `embed` calls that are worth making at a time: as many as for the wrapped embedder."""
         return self._inner.lanes if isinstance(self._inner, ParallelEmbedder) else 1
 
     @property
@@ -60,7 +60,7 @@ class PrefetchingEmbedder:
         return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
 
     async def warm(self) -> None:
-        """Load what is slow to load; EmbedderUnavailableError when the model is not available."""
+        """Load the slow parts; EmbedderUnavailableError if the model is not available."""
         await self._inner.warm()
 
     async def fitness(self, text: str) -> float:
@@ -72,11 +72,11 @@ class PrefetchingEmbedder:
         self._kept.clear()
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
-        """Embed what a recall of `text` with these keywords after these messages (oldest first) will need; never
-        raises.
+        """Embed the texts that a recall of `text` with these keywords after these messages (oldest first) will need;
+        never raises.
 
-        A recall that needs other texts embeds them itself. Nothing is done while the model is not loaded: loading takes the
-        processor from the turn that asks.
+        A recall that needs other texts embeds them itself. Nothing is done while the model is not loaded: loading takes
+        the processor from the turn that asks.
         """
         if self.is_cold:
             return

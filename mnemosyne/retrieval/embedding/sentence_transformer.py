@@ -36,7 +36,7 @@ class TorchModel:
         """Return unit vectors, one row per text; `purpose` selects the prefix of models that distinguish queries from
         documents.
         """
-        # One thread: beside other work two threads are many times slower than one.
+        # One thread: during other work two threads are many times slower than one.
         torch.set_num_threads(1)
         prompt = purpose if purpose in self._prompts else None
         if not self._is_seen_to:

@@ -30,7 +30,7 @@ USE_NAME = "universal-sentence-encoder-multilingual-3-6bit"
 
 _BATCH_SIZE = 32
 _LIMIT_CHARS = 8_000
-"""The rest of a longer text is left out, as other models leave out what is behind their last token."""
+"""The rest of a longer text is left out, as other models leave out the text after their last token."""
 
 
 def is_use_installed() -> bool:

@@ -55,8 +55,8 @@ class GraphStore(Protocol):
         vectors: bool = True,
         chains: Collection[Chain] | None = None,
     ) -> bool:
-        """Delete the damaged rows that `load` with the same arguments leaves out, and return True; return False, and delete
-        nothing, where another process has written above the watermarks `read`.
+        """Delete the damaged rows that `load` with the same arguments leaves out, and return True; return False, and
+        delete nothing, if another process has written above the watermarks `read`.
         """
         ...
 
@@ -89,14 +89,15 @@ class DurableIndex(Index, GraphStore, Protocol):
     """
 
     async def append(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch that was made of what follows the watermarks that this index has returned; where another process
-        has written since, its rows are passed over and `watermark` returns the table's own.
+        """Write a batch of the rows after the watermarks that this index has returned; if another process has written
+        since, its rows are skipped and `watermark` returns the table's own.
         """
         ...
 
     async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
-        """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
-        many rows, with sequences up to `marks` and the vectors of `model`; else an empty one.
+        """Return a text for the state of a scope's table, if its content is known to this process; else an empty one.
+
+        The known content: so many rows, with sequences up to `marks` and the vectors of `model`.
         """
         ...
 
@@ -109,7 +110,7 @@ class DurableIndex(Index, GraphStore, Protocol):
         ...
 
     def release(self, scope: str) -> None:
-        """Forget what is cached of a scope, so that it is read again."""
+        """Forget the caches of a scope, so that it is read again."""
         ...
 
     async def prepare(self, scope: str, *, words: bool = True) -> None:
@@ -174,7 +175,7 @@ class LargeScope(Index):
         return sum(each.rows for each in self._lost)
 
     async def open(self) -> None:
-        """Load what is searched in memory; IndexUnavailableError, ScopeDroppedError."""
+        """Load the parts that are searched in memory; IndexUnavailableError, ScopeDroppedError."""
         if (stored := await self._store.load(self._scope, vectors=False)) is not None:
             self._lost.append(_Loss(name=self._scope, rows=stored.lost, vectors=False))
             await to_thread.run_sync(self._places.fill, stored)
@@ -201,7 +202,7 @@ class LargeScope(Index):
         self._deltas = [delta for _, delta, _ in found] or self._deltas
 
     async def begin_at(self, removed: Sequence[str], watermarks: Mapping[Chain, int]) -> None:
-        """Do without some rows of a snapshot, and take the watermarks of the store in the place of those of its rows."""
+        """Hide some rows of a snapshot, and use the watermarks of the store in place of its rows' ones."""
         await self.write(self._scope, RowBatch(rows=(), removed=tuple(removed), watermarks={}))
         self._places.begin_at(watermarks)
 
@@ -259,7 +260,7 @@ class LargeScope(Index):
         return await to_thread.run_sync(self._places.unembedded_ids, model, limit)
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the entries have; empty where they have none."""
+        """Return the name of the embedder whose vectors the entries have; empty if they have none."""
         return self._places.model
 
     @property
@@ -300,7 +301,7 @@ class LargeScope(Index):
             await self._store.drop(name)
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows, which were made again; False where another process has written meanwhile, so that they
+        """Delete the damaged rows, which were made again; False if another process has written meanwhile, so that they
         must be looked for again. IndexUnavailableError, ScopeDroppedError.
         """
         await self.flush()

@@ -1,4 +1,4 @@
-"""What an index stores of an entry: its place in the turn tree, the words by which it is found, its vector.
+"""Row of an index: an entry's place in the turn tree, its search words, its vector.
 
 The engines share it, so that the same entry is found by the same words in each. Must not import an engine.
 """
@@ -75,28 +75,30 @@ def merge_watermarks(one: Mapping[Chain, int], other: Mapping[Chain, int]) -> di
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredScope:
-    """A stored scope as columns, in the order of writing.
-
-    `chains` are indexes into `tuple(Chain)`, `branch_codes` into `branches`, `model_codes` into `models`. `depths` are
-    0 where not `placed`. `codes` are indexes into `words`: the tokens of all rows, concatenated; `lengths` has the
-    number of tokens of each row. `vectors`: one row per entry, NaN where there is none; None when there are none at
-    all. `lost`: the number of rows that were left out because they are damaged.
-    """
+    """A stored scope as columns, in the order of writing."""
 
     ids: tuple[str, ...]
     chains: npt.NDArray[np.int8]
+    """Indexes into `tuple(Chain)`."""
     branches: tuple[str | None, ...]
     branch_codes: npt.NDArray[np.int32]
+    """Indexes into `branches`."""
     depths: npt.NDArray[np.int32]
+    """0 if not `placed`."""
     placed: npt.NDArray[np.bool_]
     sequences: npt.NDArray[np.int64]
     models: tuple[str, ...]
     model_codes: npt.NDArray[np.int32]
+    """Indexes into `models`."""
     words: tuple[str, ...]
     codes: npt.NDArray[np.int32]
+    """Indexes into `words`: the tokens of all rows, concatenated."""
     lengths: npt.NDArray[np.int64]
+    """Number of tokens of each row."""
     vectors: Vectors | None = None
+    """One row per entry, NaN if there is none; None if there are none at all."""
     lost: int = 0
+    """Number of rows that were left out because they are damaged."""
 
 
 def batch_of(stored: StoredScope) -> RowBatch:
@@ -158,13 +160,13 @@ def own_words(entry: MemoryEntry) -> str:
 
 
 def spoken_words(entry: MemoryEntry) -> str:
-    """Return speaker and text of a message, as they occur in its neighbours' keys and in what is embedded."""
+    """Return speaker and text of a message, in the form for its neighbours' keys and for embedding."""
     name = entry.speaker or entry.title
     return f"{name}: {entry.text}" if name else entry.text
 
 
 def text_hash(entry: MemoryEntry) -> bytes:
-    """Return the hash of what is embedded of an entry, 16 bytes."""
+    """Return the hash of the embedded text of an entry, 16 bytes."""
     return blake2b(spoken_words(entry).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -1,5 +1,6 @@
-"""Finds the neighbours of each message and of each passage of a document, and joins their vectors: a conversation is followed
-along its branch as it is written, a document from its beginning. Calculation only.
+"""Finds the neighbours of each message and of each passage of a document, and joins their vectors. Calculation only.
+
+A conversation is followed along its branch as it is written, a document from its beginning.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class LinkedEntry:
 
     @property
     def entries(self) -> tuple[MemoryEntry, ...]:
-        """The entry and its neighbours, of whose vectors its own is made; empty for one that is deleted."""
+        """Return the entry and its neighbours, of whose vectors its own is made; empty for a deleted one."""
         return () if self.item.deleted else (self.item.entry, *(self.neighbours or ()))
 
 
 class ConversationTail:
-    """The last messages on every branch, or the last passages of the documents that may go on.
+    """The last messages on every branch, or the last passages of the documents that may continue.
 
     Neighbours are on one branch, so that no branch adds words to another, and close in time: messages more than six
-    hours apart are not neighbours. Passages are neighbours within their document alone.
+    hours apart are not neighbours. Passages are neighbours only within their document.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class ConversationTail:
         """Add the entries written next; return them with their neighbours, preceded by older messages that gained a
         neighbour.
 
-        Of several entries with one id the last counts; a removed message is no neighbour of what follows.
+        Of several entries with one id the last counts; a removed message is not a neighbour of later ones.
         """
         last = {item.entry.entry_id: item for item in page}
         removed = [item for item in last.values() if item.deleted]
@@ -76,7 +77,7 @@ class ConversationTail:
         return found
 
     def _leave_documents(self) -> None:
-        """Keep the ends of the newest document alone: the passages of one are written one after the other."""
+        """Keep only the ends of the newest document: the passages of one are written one after the other."""
         documents = [name for name, ends in self._ends.items() if ends and ends[-1].entry.chain is Chain.LORE]
         for name in sorted(documents, key=lambda name: self._ends[name][-1].sequence)[:-1]:
             del self._ends[name]
@@ -119,7 +120,7 @@ def has_neighbours(entry: MemoryEntry) -> bool:
 
 
 def _line_of(entry: MemoryEntry) -> str | None:
-    """Return what an entry goes on: its branch, or its document."""
+    """Return the line that an entry continues: its branch, or its document."""
     return document_of(entry) if entry.chain is Chain.LORE else entry.branch_id
 
 

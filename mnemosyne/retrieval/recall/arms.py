@@ -1,6 +1,6 @@
-"""The one list of the arms of recall: whatever differs between them, apart from their search, is a column here.
+"""Table of the arms of recall: every difference between them, apart from their search, is a column here.
 
-An arm is one way of searching every chain. `hybrid` has the search of each; `fusion` joins what they found.
+An arm is one way of searching every chain. `hybrid` has the search of each; `fusion` joins their results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ BM25 = "bm25"
 VECTOR = "vector"
 
 Weigh = Callable[[QueryFeatures, Chain, float, FusionWeights], float]
-"""Gives what the best of an arm counts for a query in a chain; the third is the share of the query that the model knows."""
+"""Returns the weight of an arm's best hit for a query in a chain; the third argument is the share of the query that the
+model knows.
+"""
 
 
 def _weigh_words(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights) -> float:
@@ -28,7 +30,9 @@ def _weigh_words(features: QueryFeatures, chain: Chain, fitness: float, weights:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmTraits:
-    """What holds for an arm: the field of `Signals` that keeps its score, whether every entry has one (`Arm.dense`), its weight."""
+    """Traits of an arm: the field of `Signals` that keeps its score, whether every entry has one (`Arm.dense`), its
+    weight.
+    """
 
     signal: str
     is_dense: bool
@@ -54,7 +58,9 @@ def build_arm(
     weights: FusionWeights = WEIGHTS,
     is_alone: bool = False,
 ) -> Arm:
-    """Return what an arm found in a chain, weighed for the query; an arm that ranks alone counts 1. KeyError for no arm."""
+    """Return the hits of an arm in a chain, weighed for the query; an arm that ranks without others counts 1. KeyError
+    for an unknown arm.
+    """
     traits = ARMS[name]
     weight = 1.0 if is_alone else traits.weigh(features, chain, fitness, weights)
     power = weights.vector_power if traits.is_dense else 1.0

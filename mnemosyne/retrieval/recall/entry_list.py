@@ -44,7 +44,7 @@ class EntryList:
         return tuple(written[first : first + limit])
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
+        """Return the given (scope, chain) pairs in which something was written after their sequence."""
         return frozenset(
             place
             for place, sequence in after.items()

@@ -1,9 +1,10 @@
 """Fuses the arms of recall into one order: scores are added, each arm weighted by its worth for this query and chain.
+Calculation only.
 
-Plain reciprocal rank fusion weights every arm equally and loses to the better arm where the other is poor. Here word
-scores are the unit, and vector scores are added with a weight that depends on the language (what the model knows), on
-the chain and on the question; then the neighbours of good hits are raised. The numbers are `FusionWeights`;
-docs/decisions/0006 says how they were found. Calculation only.
+Plain reciprocal rank fusion weights every arm equally and loses to the better arm if the other is poor. Here word
+scores are the unit, and vector scores are added with a weight that depends on the language (the words known to the
+model), on the chain and on the question; then the neighbours of good hits are raised. The numbers are `FusionWeights`;
+docs/decisions/0006 explains their origin.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _MOST = 0.8
 class FusionWeights:
     """The numbers of fusion and of reranking; all but `vector_power` and the last eight are exponents of e.
 
-    Vectors weigh exp(vector + ...) where words weigh 1: more in questions and where a statement refers to the
+    Vectors weigh `exp(vector + ...)`, words 1: more in questions and if a statement refers to the
     conversation, less in the history chain; `vector_terms` is added for each e-fold of the query's words. `vector_power`
-    is the exponent of their scaled scores (`Arm.power`). Neighbours pass on exp(beside + ...) of their scores: more in long
+    is the exponent of their scaled scores (`Arm.power`). Neighbours pass on a share of their scores (`beside`): more in long
     queries, by chain. The last eight are what reranking adds for each feature (0..1) of an entry; `character_talk` and
     `longer_talk` multiply the share of the recent conversation in the query.
     """
@@ -62,7 +63,7 @@ class FusionWeights:
 
 
 WEIGHTS = FusionWeights()
-"""For all-MiniLM-L6-v2, for models without weights of their own, and for a recall by words alone."""
+"""Weights for all-MiniLM-L6-v2, for models without weights of their own, and for a recall only by words."""
 
 _FITTED: Mapping[str, FusionWeights] = MappingProxyType(
     {
@@ -102,9 +103,8 @@ class Arm:
 
 
 def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
-    """Return the weight of the vector arm's best hit, where the word arm's best weighs 1.
-
-    `fitness` is the share (0..1) of the query that the model knows.
+    """Return the weight of the vector arm's best hit, relative to the word arm's best. `fitness` is the share (0..1) of
+    the query that the model knows.
     """
     power = weights.vector + weights.vector_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if chain is Chain.HISTORY:
@@ -133,8 +133,8 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
 def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> dict[str, float]:
     """Return a score for every entry that any arm with a weight returned; rescaling a sparse arm does not change it.
 
-    `tops` are the scores that count as 1, where several chains share a scale; by default each arm's own best, so that
-    each arm's part is 0..1 times its weight. Entries keep the order of the arms.
+    `tops` are the scores that count as 1, if several chains share a scale; by default each arm's own best, so that each
+    arm's part is 0..1 times its weight. Entries keep the order of the arms.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
     whole = sum(arm.weight for arm in heard.values())
@@ -158,10 +158,10 @@ def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
 
 
 def boost_neighbours(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict[str, float]:
-    """Return the scores with what neighbours add: `share` times 0.7 for each step to them, up to four steps.
+    """Return the scores with the additions for neighbours: `share` times 0.7 for each step to them, up to four steps.
 
-    Neighbours are entries of the turns just before and after; entries of one turn, and those without a turn, are as far
-    apart as they were written. A hit among hits is worth more than an isolated one.
+    Neighbours are entries of the turns just before and after; the distance of entries of one turn, and of those without
+    a turn, is that of their writing. A hit among hits is worth more than an isolated one.
     """
     places = {hit[0]: hit for hit in hits}
     found = [places[entry_id] for entry_id in scores]

@@ -33,7 +33,7 @@ from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
 from mnemosyne.retrieval.recall.indexing.indexer import FIT, Progress
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
-from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
+from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.overview import list_entries, spread_over_time
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
@@ -45,31 +45,33 @@ from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery
 
 _FACET_LIMIT = 50
 _CHARS_A_HIT = 12
-"""As much work as so many characters of a text (`calculate`): to rank a thousand hits takes a millisecond."""
+"""Cost of ranking one hit, in characters for `calculate` (1,000 hits take about 1 ms)."""
 
 
 class HybridRetriever:
-    """A `Retriever` over any entry source, index and embedder.
+    """A `Retriever` over any entry source, index and embedder. ValueError for an unknown arm or none.
 
-    `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
-    `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 where the
-    host calls `feed` behind its turns.
-    `weights`: the numbers of fusion and reranking; by default those fitted to the embedder whose vectors serve, and to words
-    alone where a recall has no vector of its query.
-    `vector_patience_seconds`: how long a recall at most waits for the query's vector before it continues by words. ValueError
-    for an unknown arm or none.
-
-    `vectors` keeps what is embedded for all hosts of a store, so that it is embedded once.
-
-    Where a scope has the vectors of another embedder, `open_former` opens that one by its name, and it serves while `feed`
+    If a scope has the vectors of another embedder, `open_former` opens that one by its name, and it serves while `feed`
     makes the new vectors (`Encoders`).
 
-    Degradations: `no_embedder`, `embedder_unavailable`, `embedder_loading` (a query with `patience_seconds` does not wait until
-    a model is loaded), `vectors_unfit` (the model does not know the language of the
-    query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
-    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available), `vectors_unshared`
-    (what hosts share of vectors cannot be used, or is damaged), `index_behind` (some entries are not in the index yet: a recall
-    adds at most `inline_entries`), `index_damaged`.
+    Args:
+        arms: With one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
+        inline_vectors: Number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 if the
+            host calls `feed` after its turns.
+        inline_entries: Number of new entries that a recall adds to the index.
+        weights: Numbers of fusion and reranking; by default those fitted to the serving embedder, and to words if a
+            recall has no vector of its query.
+        vector_patience_seconds: Maximum wait of a recall for the query's vector before it continues by words.
+        vectors: Keeps vectors for all hosts of a store, so that each text is embedded once.
+
+    Degradations:
+
+    - `no_embedder`, `embedder_unavailable`, `embedder_loading` (a query with
+      `patience_seconds` does not wait until a model is loaded);
+    - `vectors_unfit` (the model does not know the language of the query), `vectors_late`, `no_vectors` (nothing embedded yet);
+    - `vectors_behind` (some entries are not embedded yet), `vectors_unshared` (the shared vectors cannot be used, or are damaged);
+    - `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available);
+    - `index_behind` (some entries are not in the index yet), `index_damaged`.
     """
 
     def __init__(
@@ -114,8 +116,8 @@ class HybridRetriever:
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[HybridRetriever]:
-        """Give a retriever that recalls as this one does, but has the scopes that `own_scopes` returns from `source`: they are
-        indexed beside the others, in memory, and forgotten at the end.
+        """Open a retriever that recalls like this one, but has the scopes that `own_scopes` returns from `source`: they
+        are indexed in addition to the others, in memory, and forgotten at the end.
         """
         token, used = uuid4().hex, set[str]()
 
@@ -152,12 +154,15 @@ class HybridRetriever:
                 await embedder.warm()
 
     async def sync(self, scope: str, progress: Progress | None = None, *, change_encoder: bool = True) -> int:
-        """Index everything that was written to a scope since the last call, with vectors, and maintain the index;
-        return the number of new entries.
+        """Index everything written to a scope since the last call, with vectors, and maintain the index; return the
+        number of new entries.
 
-        `progress` is called with (entries done, entries known so far). Not for use inside a turn: embedding takes long.
-        `change_encoder`: make the vectors of the configured embedder where those of another one serve; else that is left
-        to `feed`. An overlay indexes its own scopes alone.
+        Not for use inside a turn: embedding takes long. An overlay indexes only its own scopes.
+
+        Args:
+            progress: Called with (entries done, entries known so far).
+            change_encoder: Whether to make the vectors of the configured embedder if those of another one serve; else
+                that is left to `feed`.
         """
         if self._own_scopes is not None and scope not in self._own_scopes():
             return 0
@@ -173,9 +178,10 @@ class HybridRetriever:
         return result.entries
 
     async def feed(self, scopes: Sequence[str]) -> None:
-        """Index what is new in those of the scopes that this retriever has searched before: its words first, then its
-        vectors, then those of the configured embedder where another one serves. A recall meanwhile finds it by words. May
-        be cancelled; the next call continues. IndexUnavailableError.
+        """Index the new entries of those scopes that this retriever has searched before: first words, then vectors,
+        then those of the configured embedder if another one serves.
+
+        A recall meanwhile finds them by words. May be cancelled; the next call continues. IndexUnavailableError.
         """
         with anyio.CancelScope() as running:
             self._feeds.add(running)
@@ -189,7 +195,7 @@ class HybridRetriever:
 
     @contextmanager
     def hold_feed(self) -> Iterator[None]:
-        """End what `feed` has under way, and let it do nothing while the block lasts; the next call after it continues."""
+        """Stop a running `feed`, and let it do nothing during the block; the next call after it continues."""
         self._held += 1
         for running in self._feeds:
             running.cancel()
@@ -199,7 +205,7 @@ class HybridRetriever:
             self._held -= 1
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make the index of a scope match the store, whatever state it is in, with the vectors of the configured embedder;
+        """Make the index of a scope match the store, whatever its state, with the vectors of the configured embedder;
         see `Indexer.rebuild`.
         """
         self._preview.cache_clear()
@@ -266,7 +272,7 @@ class HybridRetriever:
         )
 
     async def _search(self, query: RetrievalQuery) -> RecallState:
-        """Return what the arms found for a query, with its best entries fetched."""
+        """Return the hits of the arms for a query, with its best entries fetched."""
         size = size_of(query.text, query.recent)
         state = await calculate(partial(_begin_recall, whole=self._arms == ALL_ARMS), query, size=size)
         ready = anyio.Event()
@@ -402,7 +408,7 @@ class HybridRetriever:
     async def _say_what_lacks(
         self, state: RecallState, groups: Sequence[tuple[Encoder, list[str]]], shown: Mapping[str, frozenset[str]]
     ) -> None:
-        """Note which vectors are missing, or are those of a former embedder."""
+        """Note missing vectors, or vectors of a former embedder."""
         if any(self._encoders.is_former(serving) for serving, _ in groups):
             state.add_degradation("encoder_changed")
         if any([await self._encoders.lacks_encoder(scope) for scope in shown]):
@@ -421,7 +427,9 @@ class HybridRetriever:
             state.add_hits(VECTOR, pool, hits, self._weights or find_weights(model))
 
     def _weights_for(self, state: RecallState) -> FusionWeights:
-        """Return the weights given, else those of the embedder that made a vector of the query, else those for words alone."""
+        """Return the given weights, else those of the embedder that made a vector of the query, else those for
+        words.
+        """
         return self._weights or find_weights(next(iter(state.vectors), ""))
 
     async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:

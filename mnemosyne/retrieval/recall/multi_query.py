@@ -21,7 +21,7 @@ _ENOUGH_TERMS = 2
 
 
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
-    """Return the questions of a query, in order, or the query alone.
+    """Return the questions of a query, in order, or only the query.
 
     A query is split only if it consists of two or three self-contained questions (each names its subject before it
     refers to anything) with at least two content words each: a question that refers to the one before belongs to it.
@@ -39,7 +39,9 @@ def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
 
 
 def _with_question(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
-    """Return a query, and beside it what it asks where it says other things too, as in "I sit down. Who was that?"."""
+    """Return a query, and its question as a second one if it also has other sentences, as in "I sit down. Who was
+    that?".
+    """
     sentences = [found.group().strip() for found in _SENTENCE.finditer(query.text)]
     asked = [sentence for sentence in sentences if is_question(sentence)]
     question = " ".join(asked)

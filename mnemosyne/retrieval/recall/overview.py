@@ -1,4 +1,5 @@
-"""Lists the memories of an overview: nothing is searched for, and what the query's `rate` finds worth telling is spread over time.
+"""Lists the memories of an overview: nothing is searched, and the entries that the query's `rate` values are spread
+over time.
 
 A long chain is read in pages at even distances, so that its time has a limit. It must not import an engine.
 """
@@ -62,8 +63,11 @@ def _is_on_path(entry: MemoryEntry, query: RetrievalQuery) -> bool:
 
 
 def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry]:
-    """Return at most `limit` entries, those of most worth first: each stretch of time gives its best, then its second best, and so
-    on; an entry without a place in time is a stretch of its own. What is worth far less than most of its kind is left out.
+    """Return at most `limit` entries, the most valuable first: each stretch of time gives its best, then its second
+    best, and so on.
+
+    An entry without a place in time is a stretch of its own. Entries worth far less than most of their kind are left
+    out.
     """
     worths = [each.worth for each in rated if each.worth > 0.0 and each.entry.depth is not None]
     least = _LEAST_SHARE * median(worths) if worths else 0.0

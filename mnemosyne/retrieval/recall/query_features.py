@@ -30,7 +30,7 @@ def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
 
     The newest message counts 0.6 and each one before it 0.1 less, but all together at most 0.7 of the text: long
     messages would drown a short question. (Labelled data, words only, recall@5: dialogues that depend on their context
-    gain from it, kdconv 14 to 26 percent; LoCoMo questions amid unrelated conversation stay at 66, where unlimited
+    gain from it, kdconv 14 to 26 percent; LoCoMo questions amid unrelated conversation stay at 66, but unlimited
     context would reduce them to 32.)
     """
     terms = term_weights(query.text)
@@ -58,16 +58,16 @@ def add_recent_terms(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryFeatures:
-    """What can be found out about a query without searching.
-
-    `terms`: number of distinct words of the text itself. `recent_share`: the share (0..1) of recent messages in the
-    weight of all terms. `question`: it is a question; `time`: it asks for a time.
-    """
+    """Features of a query, found without searching."""
 
     terms: int
+    """Number of distinct words of the text itself."""
     recent_share: float = 0.0
+    """Share (0..1) of recent messages in the weight of all terms."""
     question: bool = False
+    """Whether it is a question."""
     time: bool = False
+    """Whether it asks for a time."""
 
 
 def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> QueryFeatures:
@@ -85,12 +85,12 @@ def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> Qu
 
 
 def vector_texts(query: RetrievalQuery) -> dict[str, float]:
-    """Return the texts whose vectors are added up, with their weights: 1 for the text, and, unless it is
-    self-contained, less for the recent messages (`recent_text`), least for a question.
+    """Return the texts whose vectors are added up, with their weights.
 
-    The sum finds more than the text alone (recall@5 on the dialogues of madial_en: 60 against 54 percent), but less for
-    a question amid unrelated conversation (LoCoMo: 73.5 against 75.1). The recent messages are embedded without the
-    text, so that their vector can be computed before the text exists.
+    The weight is 1 for the text, and, unless it is self-contained, less for the recent messages (`recent_text`), least
+    for a question. The sum finds more than only the text (recall@5 on the dialogues of madial_en: 60 against 54
+    percent), but less for a question amid unrelated conversation (LoCoMo: 73.5 against 75.1). The recent messages are
+    embedded without the text, so that their vector can be computed before the text exists.
     """
     text = query.text.strip()
     if not text:

@@ -1,4 +1,4 @@
-"""The state of one recall: what each chain's arms found, fused, weighted and cut to the limit.
+"""State of one recall: the hits of each chain's arms, fused, weighted and cut to the limit.
 
 Calculation only; `hybrid` queries indexes, embedder and source and passes the results to it. Must not import an engine.
 """
@@ -39,7 +39,7 @@ _SEAT_SHARE = 10
 
 @dataclass(kw_only=True, slots=True)
 class Pool:
-    """The entries of one chain in one scope, and what each arm found among them."""
+    """The entries of one chain in one scope, and the hits of each arm among them."""
 
     scope: str
     chain: Chain
@@ -123,7 +123,7 @@ class RankedEntry(NamedTuple):
 
 
 class RecallState:
-    """The state of one recall. `whole`: all arms and all signals count; otherwise one arm alone ranks."""
+    """The state of one recall. `whole`: all arms and all signals count; otherwise only one arm ranks."""
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole
@@ -148,7 +148,7 @@ class RecallState:
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
     def add_hits(self, name: str, pool: Pool, hits: Sequence[Hit], weights: FusionWeights) -> None:
-        """Note what an arm found in a pool, weighed for this query."""
+        """Note the hits of an arm in a pool, weighed for this query."""
         pool.arms[name] = build_arm(
             name,
             hits,
@@ -160,7 +160,9 @@ class RecallState:
         )
 
     def beside(self, pool: Pool) -> tuple[IndexFilter, ...]:
-        """Return what is searched of a pool's chain in other scopes: a few documents of a session beside the lore of its world."""
+        """Return the filters for a pool's chain in other scopes: the lore of a world counts with a few documents of its
+        session.
+        """
         return tuple(each.where for each in self.pools if each.chain is pool.chain and each is not pool)
 
     def likely_ids(self) -> list[tuple[str, list[str]]]:
@@ -196,7 +198,7 @@ class RecallState:
         return [pooled.score_of(entry_id) for _, entry_id, pooled in kept]
 
     def rerank_scores(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
-        """Return what reranking adds to each fetched entry, in their order."""
+        """Return the addition of reranking to each fetched entry, in their order."""
         return add_rerank_features(self.query, self.features, entries, weights) if self.whole else [0.0] * len(entries)
 
     def rank(self, entry: MemoryEntry, each: ScoredEntry, look: float) -> RankedEntry:

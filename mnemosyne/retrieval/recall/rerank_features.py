@@ -54,7 +54,9 @@ Runs = Counter[str]
 def add_rerank_features(
     query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> list[float]:
-    """Return what each entry's features add to its fused score, in order (the best fused scores are 1 and more)."""
+    """Return the addition of each entry's features to its fused score, in order (the best fused scores are 1 and
+    more).
+    """
     if not entries:
         return []
     readings = [text_features(entry.text[:_LOOK_CHARS]) for entry in entries]

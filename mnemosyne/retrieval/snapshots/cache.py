@@ -1,7 +1,8 @@
-"""The snapshots that a host has fetched: a folder that all its processes share, bounded in size.
+"""Fetched snapshots of a host: a folder that all its processes share, bounded in size.
 
-A snapshot is fetched by one process while the others wait, checked by its hashes, and moved into its place at once. A process
-holds a lock on a file of its own beside each snapshot that it searches, so that no other removes it. Everything here blocks.
+A snapshot is fetched by one process while the others wait, checked by its hashes, and moved into its place at once. A
+process holds a lock on a file of its own next to each snapshot that it searches, so that no other removes it.
+Everything here blocks.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class SnapshotCache:
         self._used: dict[Path, FileLock] = {}
 
     def fetch(self, storage: SnapshotStorage, manifest: Manifest) -> Path:
-        """Return the folder of a snapshot, which is used from here on until `release`; it is fetched if it is not there.
+        """Return the folder of a snapshot, which is in use until `release`; it is fetched if it is not there.
 
-        SnapshotDamagedError when a file is not what the manifest says; SnapshotStorageError when one cannot be read, or there
+        SnapshotDamagedError if a file differs from the manifest; SnapshotStorageError if one cannot be read, or there
         is no room for it.
         """
         place = self._place(storage, manifest.scope, manifest.snapshot_id)
@@ -84,7 +85,7 @@ class SnapshotCache:
                 self._remove(place)
 
     def release(self, place: Path) -> None:
-        """Use a snapshot no longer; where there is too much, it may be removed at once."""
+        """End the use of a snapshot; if the cache is too large, it may be removed at once."""
         if (lock := self._used.pop(place, None)) is not None:
             lock.release()
             Path(lock.lock_file).unlink(missing_ok=True)

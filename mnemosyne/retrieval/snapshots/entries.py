@@ -1,4 +1,4 @@
-"""The entries of a scope as a snapshot has them: one mark each, by which a host finds what has changed since.
+"""Entries of a scope in a snapshot: one mark each, by which a host finds later changes.
 
 pyarrow is imported by name: it is heavy. Everything except `list_entries` and `find_watermark` blocks.
 """
@@ -21,7 +21,7 @@ _PAGE = 1_000
 
 
 class EntryMark(NamedTuple):
-    """By what an entry is compared: the digest of what its row is made of, and its place in the order of writing."""
+    """Mark for comparing an entry: the digest of the data of its row, and its place in the order of writing."""
 
     digest: bytes
     sequence: int
@@ -36,7 +36,7 @@ class WorldSource(EntrySource, Protocol):
 
 
 def world_of(scope: str) -> str:
-    """Return the id of the world whose lore a scope is; empty for any other scope."""
+    """Return the id of the world of a lore scope; empty for any other scope."""
     return scope.removeprefix("world:") if scope.startswith("world:") else ""
 
 
@@ -77,7 +77,7 @@ def write_entries(file: Path, marks: Mapping[str, EntryMark]) -> None:
 
 
 def read_entries(file: Path) -> dict[str, EntryMark]:
-    """Return what `write_entries` has written; OSError or ValueError where the file cannot be read."""
+    """Return the entries that `write_entries` has written; OSError or ValueError if the file cannot be read."""
     table = import_module("pyarrow.parquet").read_table(file)
     marks = map(EntryMark, table["digest"].to_pylist(), table["sequence"].to_pylist())
     return dict(zip(table["entry_id"].to_pylist(), marks, strict=True))

@@ -1,6 +1,6 @@
-"""The snapshots of a store's worlds on a host: found in the storage, fetched into the cache, compared with the store.
+"""Snapshots of a store's worlds on a host: found in the storage, fetched into the cache, compared with the store.
 
-The store decides: rows of a snapshot that are not those of the store are hidden, and what a snapshot lacks is added from it.
+The store decides: rows of a snapshot that the store no longer has are hidden, and missing ones are added from it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,16 @@ def open_library(
 
 
 class SnapshotLibrary:
-    """A `SnapshotSource`. `can_search` tells whether this host can embed queries for the vectors of an encoder, by its name
-    (empty: a snapshot of words alone). `check_seconds`: how long `find_newer` waits before it asks the storage again.
+    """A `SnapshotSource`.
 
-    Degradations: `snapshot_unreachable` (the storage is away: the newest fetched snapshot is used, else an index of this host),
-    `snapshot_damaged` (a snapshot is passed by: an older one is used, else an index of this host), `encoder_missing`.
+    Degradations: `snapshot_unreachable` (the storage is away: the newest fetched snapshot is used, else an index of
+    this host), `snapshot_damaged` (a snapshot is skipped: an older one is used, else an index of this host),
+    `encoder_missing`.
+
+    Args:
+        can_search: Returns whether this host can embed queries for the vectors of an encoder, by its name (empty: a
+            snapshot of words).
+        check_seconds: Time that `find_newer` waits before it asks the storage again.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class SnapshotLibrary:
         return await self._find(scope, snapshot_id)
 
     async def reject(self, snapshot: ServedSnapshot, reason: str) -> None:
-        """Remove a fetched snapshot whose table cannot be read; it is fetched again once, then passed by."""
+        """Remove a fetched snapshot whose table cannot be read; it is fetched again once, then skipped."""
         _log.warning("the snapshot %s cannot be read: %s", snapshot.folder, reason)
         await self.release(snapshot)
         await to_thread.run_sync(partial(shutil.rmtree, snapshot.folder, ignore_errors=True))
@@ -157,7 +162,7 @@ class SnapshotLibrary:
         return False
 
     async def _compare(self, manifest: Manifest, folder: Path) -> ServedSnapshot | None:
-        """Return a fetched snapshot with what has changed in the store since; None if its marks cannot be read."""
+        """Return a fetched snapshot with the later changes of the store; None if its marks cannot be read."""
         scope = manifest.scope
         snapshot = ServedSnapshot(snapshot_id=manifest.snapshot_id, folder=folder)
         if await self._is_present(manifest):

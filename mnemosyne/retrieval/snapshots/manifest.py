@@ -1,4 +1,6 @@
-"""What a snapshot says of itself: `manifest.json`, which is written last, so that a torn upload has none. Calculation only."""
+"""Description of a snapshot: `manifest.json`, which is written last, so that a torn upload has none. Calculation
+only.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from mnemosyne.retrieval.engines.lance.files import table_name
 
 MANIFEST = "manifest.json"
 ENTRIES = "entries.parquet"
-"""The file with the mark of each entry; all others are those of the table."""
+"""File with the mark of each entry; all others belong to the table."""
 
 MIXED = -1
 """The watermark of a snapshot whose rows have the sequences of several stores."""

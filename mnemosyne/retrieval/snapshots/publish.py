@@ -1,4 +1,4 @@
-"""Publishes the index of a world as a snapshot, lists what is published, and deletes it."""
+"""Publishes the index of a world as a snapshot, lists published snapshots, and deletes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anyio import CancelScope, to_thread
 from mnemosyne.core.errors import IndexUnavailableError, SnapshotDamagedError, SnapshotError
 from mnemosyne.protocols import Index
 from mnemosyne.retrieval.engines.lance.files import remove_others
-from mnemosyne.retrieval.engines.tiered import WORD_ROWS
+from mnemosyne.retrieval.engines.tiered_index import WORD_ROWS
 from mnemosyne.retrieval.snapshots.entries import (
     EntryMark,
     WorldSource,
@@ -49,14 +49,15 @@ _TRIES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedSnapshot:
-    """What a storage has under one name: a snapshot, or (`manifest` None) what a torn upload has left (`is_torn`), or one that
-    cannot be read (`fault` says why).
-    """
+    """Content of a storage under one name."""
 
     snapshot_id: str
     manifest: Manifest | None
+    """None for a torn or unreadable snapshot."""
     fault: str = ""
+    """Reason why it cannot be read."""
     is_torn: bool = False
+    """Whether it is the rest of a torn upload."""
 
 
 async def publish_snapshot(
@@ -70,12 +71,19 @@ async def publish_snapshot(
     at: datetime,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Publish the index of a world, which must be complete, and return its manifest; takes long where a graph is built.
+    """Publish the index of a world, which must be complete, and return its manifest; takes long if a graph is built.
 
-    `encoder`: the name of the embedder that must have processed every entry (empty: words alone). `index_into` makes the rows
-    where the index has no files of them. The manifest is written when everything else is there. SnapshotError where the index
-    is not complete, or the world changes meanwhile; IndexUnavailableError,
-    SnapshotStorageError, and EmbedderUnavailableError from `index_into`.
+    The manifest is written when everything else is there.
+
+    Args:
+        encoder: Name of the embedder that must have processed every entry (empty: only words).
+        index_into: Makes the rows if the index has no files of them.
+
+    Raises:
+        SnapshotError: if the index is not complete, or the world changes meanwhile.
+        IndexUnavailableError: if the index cannot be read.
+        SnapshotStorageError: if the storage cannot be written.
+        EmbedderUnavailableError: from `index_into`.
     """
     folder = Path(await to_thread.run_sync(partial(mkdtemp, prefix="jacquard-snapshot-")), "files")
     try:
@@ -130,8 +138,8 @@ def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
 
 
 def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tuple[str, ...]:
-    """Delete what is published of a scope, except the newest `keep` whole snapshots and uploads that are newer than these; return
-    the ids of what is gone. Blocks. SnapshotStorageError.
+    """Delete the published snapshots of a scope, except the newest `keep` whole ones and newer uploads; return the ids
+    of the deleted. Blocks. SnapshotStorageError.
     """
     found = list_snapshots(storage, scope)
     whole = [each.snapshot_id for each in found if each.manifest is not None]

@@ -1,7 +1,7 @@
-"""Where snapshots lie: a folder, or object storage (`s3://`, `gs://`, `abfss://`) through pyarrow's file systems.
+"""Storage of snapshots: a folder, or object storage (`s3://`, `gs://`, `abfss://`) through pyarrow's file systems.
 
-Names are below the address, with `/`. Everything here blocks, so call it off the event loop; pyarrow is imported only for
-object storage.
+Names are below the address, with `/`. Everything here blocks, so call it off the event loop; pyarrow is imported only
+for object storage.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SCHEMES = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 
 
 class SnapshotStorage(Protocol):
-    """Files by name. Every method raises SnapshotStorageError where the place cannot be reached, read or written.
+    """Files by name. Every method raises SnapshotStorageError if the place cannot be reached, read or written.
 
     1. A file that `put` or `put_bytes` has written is there whole or not at all.
-    2. `delete` leaves nothing below a name; an unknown name is no error.
+    2. `delete` leaves nothing below a name; an unknown name is allowed.
     """
 
     shown: str
@@ -61,8 +61,10 @@ class SnapshotStorage(Protocol):
 
 
 def open_storage(address: str | Path) -> SnapshotStorage:
-    """Return the storage at an address: a folder, or a bucket with a prefix. Nothing is read yet, except where a bucket's
-    region has to be asked for. SnapshotStorageError for an address that cannot be used.
+    """Return the storage at an address: a folder, or a bucket with a prefix. SnapshotStorageError for an address that
+    cannot be used.
+
+    Nothing is read yet, except if a bucket's region has to be asked for.
     """
     text = str(address)
     if text.startswith(_SCHEMES):

@@ -21,7 +21,7 @@ _MONTHS_LISTED = 12
 
 
 class DateUnit(StrEnum):
-    """How exactly words name a date; a week and a weekend are several days."""
+    """Precision of words for a date; a week and a weekend are several days."""
 
     DAY = "day"
     MONTH = "month"
@@ -113,7 +113,7 @@ def from_to(one: DateSpan, other: DateSpan) -> DateSpan:
 
 
 def words_of_day(day: date, *, chinese: bool) -> str:
-    """Return a day in words, such as `7 May 2023`, and in Chinese after it where that is wanted."""
+    """Return a day in words, such as `7 May 2023`, followed by the Chinese form if it is wanted."""
     text = f"{day.day} {MONTH_NAMES[day.month - 1]} {day.year}"
     return f"{text} {day.year}年{day.month}月{day.day}日" if chinese else text
 

@@ -1,7 +1,7 @@
-"""Resolves words such as `yesterday`, `last Friday` or `上周五` in a text against the time at which it was said.
+"""Resolves words such as `yesterday`, `last Friday` or `上周五` in a text against the time of its message.
 
-The rules are fixed, and the result depends on text and time alone, so that it is the same whenever it is needed and nothing
-has to be stored: what is erased from a text is gone from its dates. Weeks begin on Monday; a day is that of the time's own
+The rules are fixed, and the result depends only on text and time, so that it is the same at any time and nothing has to
+be stored: words erased from a text are gone from its dates. Weeks begin on Monday; a day is that of the time's own
 zone. Calculation only.
 """
 
@@ -27,10 +27,10 @@ _CHINESE: _Rule = (dates_chinese.PATTERN, dates_chinese.resolve)
 
 
 def resolve_dates(text: str, at: datetime) -> tuple[ResolvedDate, ...]:
-    """Return the dates that words of a text mean, said at `at`, in the order of the text; at most `MOST_DATES`.
+    """Return the dates meant by words of a text of the time `at`, in the order of the text; at most `MOST_DATES`.
 
-    Only words that need the day on which they were said are resolved, and only where they have one usual meaning; `today` is
-    left out, since the text's own day is known. A date that no calendar has is left out.
+    Only words that need the day of their message are resolved, and only if they have one usual meaning; `today` is left
+    out, since the text's own day is known. A date that no calendar has is left out.
     """
     read, day = text[:READ_CHARS], at.date()
     rules = [_ENGLISH] if _HINT.search(read) else []

@@ -1,6 +1,7 @@
 """Chinese words that mean a date seen from another (`昨天`, `上周五`, `三天前`, `去年夏天`). Calculation only.
 
-What has two usual meanings is not resolved: `三天后` (counted from the time of the story, not of the telling), `前年` after `以`.
+Words with two usual meanings are not resolved: `三天后` (counted from the time of the story, not of the telling), `前年`
+after `以`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SIDES = {"上上": -2, "上": -1, "下": 1, "下下": 2, "大前": -3, "前": -
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN`, said on `day`, means; None if that is open. ValueError, OverflowError
+    """Return the days of a match of `PATTERN` in a text of `day`; None if that is open. ValueError, OverflowError
     beyond the calendar.
     """
     if match["day"]:

@@ -1,6 +1,7 @@
 """English words that mean a date seen from another (`yesterday`, `last Friday`, `two weeks ago`). Calculation only.
 
-What has two usual meanings is not resolved: `in two weeks` (a duration), `next Friday` said on a Monday, `the last year`.
+Words with two usual meanings are not resolved: `in two weeks` (a duration), `next Friday` said on a Monday, `the last
+year`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _TUESDAY = 1
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN`, said on `day`, means; None if that is open. ValueError, OverflowError
+    """Return the days of a match of `PATTERN` in a text of `day`; None if that is open. ValueError, OverflowError
     beyond the calendar.
     """
     if match["day"]:

@@ -53,11 +53,11 @@ class TermCounts:
 
 
 class Postings:
-    """Which slots contain which term, and how often: a frozen segment (arrays sorted by term) and a small tail of
-    recent documents.
+    """Slots of each term, with the number of its occurrences: a frozen segment (arrays sorted by term) and a small tail
+    of recent documents.
 
-    The tail is merged into the segment when it holds more than 64 documents and an eighth of the segment. There each
-    posting stores its document's length beside its count, so that scoring a term reads three arrays in order. Not
+    The tail is merged into the segment when it has more than 64 documents and an eighth of the segment. There each
+    posting stores its document's length with its count, so that scoring a term reads three arrays in order. Not
     thread-safe.
     """
 
@@ -148,8 +148,8 @@ class Postings:
     ) -> Scores:
         """Return a BM25 score (>= 0) for each slot; each term's part is multiplied by its weight.
 
-        Document counts and the mean length are those of the admitted slots and of the collections `beside`; the other slots
-        score 0.
+        Document counts and the mean length are those of the admitted slots and of the collections in `beside`; the
+        other slots score 0.
         """
         found = np.zeros(self.documents, dtype=np.float64)
         hidden = np.flatnonzero(~admitted).astype(np.int32)

@@ -19,11 +19,13 @@ Codes = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.int32]
 Parts = npt.NDArray[np.float32]
 Columns = tuple[Codes, Slots, Parts]
-"""Of each posting the code of its term, its slot and its count, by code and then by slot."""
+"""Code of the term, slot and count of each posting, by code and then by slot."""
 
 
 class PostingTail:
-    """Which slots hold which term, and how often. Terms are numbers (`codes`); slots come in ascending order. Not thread-safe."""
+    """Slots of each term, with the number of its occurrences. Terms are numbers (`codes`); slots come in ascending
+    order. Not thread-safe.
+    """
 
     def __init__(self) -> None:
         self.documents = 0
@@ -76,8 +78,8 @@ class PostingTail:
 
 
 def stable_order(codes: Codes) -> npt.NDArray[np.int64]:
-    """Return the order of codes (>= 0), equal ones as they stand. numpy sorts 16 bits at a time by radix, five times faster than
-    more.
+    """Return the order of codes (>= 0), equal ones in their present order. numpy sorts 16 bits at a time by radix, five
+    times faster than more.
     """
     order = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
     high = (codes >> 16).astype(np.uint16)

@@ -16,9 +16,9 @@ _MARK = "…"
 def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TOKENS) -> str:
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens`.
 
-    It is cut after a sentence if one ends in the second half of what fits, else between words, else between characters.
-    What fits is found by proportion in a few steps, from at most five characters per token, so that a long text costs
-    no more than a short one; the cut may therefore come early.
+    It is cut after a sentence if one ends in the second half of the fitting text, else between words, else between
+    characters. The cut is found by proportion in a few steps, from at most five characters per token, so that a long
+    text costs no more than a short one; the cut may therefore come early.
     """
     text = text.strip()
     end = min(len(text), limit_tokens * _TOKEN_CHARS)

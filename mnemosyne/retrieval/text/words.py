@@ -40,7 +40,7 @@ _stemming = threading.Lock()
 
 @lru_cache(maxsize=1 << 17)
 def _stem(word: str) -> str:
-    # The stemmer (PyStemmer's, where it is installed) has internal state, and several threads tokenise: hence the lock.
+    # The stemmer (PyStemmer's, if it is installed) has internal state, and several threads tokenise: hence the lock.
     with _stemming:
         return str(_stemmer.stemWord(word))
 

@@ -1,7 +1,7 @@
-"""Folder of a file store: its form, its lock, and how several journals are replaced at once.
+"""Folder of a file store: its form, its lock, and the replacement of several journals at once.
 
-An erasure writes all new files beside the old ones, then a plan that names them; from then on the next process that writes finishes
-it. All functions here block.
+An erasure writes all new files next to the old ones, then a plan that names them; from then on the next process that
+writes finishes it. All functions here block.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Folder:
             raise StoreBusyError(str(path), self._busy_seconds) from None
 
     def write_new_sign(self) -> Path:
-        """Write the description of a folder of the present form beside its place, and return the place."""
+        """Write the description of a folder of the present form next to its place, and return the place."""
         draft = self._sign.with_name(self._sign.name + NEW)
         write_draft(draft, _SIGNED, private=True, durable=self.durable, name=draft.name)
         return self._sign

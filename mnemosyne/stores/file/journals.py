@@ -6,8 +6,8 @@ acknowledged. An incomplete last line was never acknowledged: it is ignored, and
 has doubled in size is compacted: all current rows are written to a new file, which replaces the old one.
 
 The database contains the same rows for SQL, and how far each journal was read. It is only a cache: if it does not agree with
-the files, it is made again from them. A damaged line is passed by and noted, and the lines after it count; the file is then
-left as it is, apart from lines that are added.
+the files, it is made again from them. A damaged line is skipped and noted, and the lines after it count; apart from appended lines
+the file is not changed then.
 
 All functions here block; those that write are called with the folder's lock held, inside a transaction.
 """
@@ -76,7 +76,7 @@ _COLUMNS = tuple(each.name for each in fields(_Journal))
 
 
 class _BrokenError(Exception):
-    """A journal does not continue what was read of it."""
+    """A journal does not continue its part that was read before."""
 
 
 class Journals:
@@ -102,7 +102,9 @@ class Journals:
         self._tables.watch()
 
     def follow(self) -> None:
-        """Bring the rows up to the files: what was appended is applied; after any other change all rows are made again."""
+        """Bring the rows up to the files: appended lines are applied; after any other change all rows are made
+        again.
+        """
         stored = {each.name: each for each in self._read_table("")}
         found = {self._folder.name(Path(each.path)): each.stat() for each in self._folder.journals()}
         try:
@@ -159,14 +161,14 @@ class Journals:
         self._folder.end_write()
 
     def raise_if_lost(self, owner: Owner) -> None:
-        """Raise DamagedRecordError for a journal of which nothing could be read."""
+        """Raise DamagedRecordError for a journal that is completely unreadable."""
         path = self._folder.path(owner)
         for note in self.notes if path.exists() else ():
             if not note.scope and note.path == str(path.parent) and note.what.endswith(f" of {path.name}"):
                 raise DamagedRecordError(str(path), f"The journal of {owner.scope}", note.reason)
 
     def find_faults(self) -> Iterator[str]:
-        """Yield a sentence for each journal whose file is not what was written: every line is read again."""
+        """Yield a sentence for each journal whose file differs from the written one: every line is read again."""
         for journal in self._read_table(""):
             path = self._folder.root / journal.name
             with path.open("rb") as file:
@@ -196,7 +198,7 @@ class Journals:
         )
 
     def _read_appended(self, journal: _Journal, stat: os.stat_result) -> None:
-        """Apply what was appended to a journal; _BrokenError if something else happened to it."""
+        """Apply the appended lines of a journal; _BrokenError if something else happened to it."""
         path = self._folder.root / journal.name
         if journal.inode != stat.st_ino or stat.st_size <= journal.size or journal.notes != b"[]":
             raise _BrokenError
@@ -222,7 +224,7 @@ class Journals:
         self._store(journal, stat)
 
     def _read_whole(self, name: str) -> None:
-        """Apply all lines of a journal; what is damaged is noted and passed by."""
+        """Apply all lines of a journal; damaged ones are noted and skipped."""
         path = self._folder.root / name
         with path.open("rb") as file:
             stat = os.fstat(file.fileno())
@@ -281,8 +283,8 @@ class Journals:
         )
 
     def _apply_in_order(self, lines: Sequence[tuple[int, int, Line]], reading: _Reading) -> int:
-        """Apply lines, given with their numbers as writes and in the file; note what is missing, twice or out of order. Return the
-        number of the last write.
+        """Apply lines, given with their numbers as writes and in the file; note missing, repeated and misplaced ones.
+        Return the number of the last write.
         """
         last = 0
         for place, (count, number, line) in enumerate(sorted(lines, key=lambda each: each[:2])):
@@ -352,14 +354,14 @@ class Journals:
         self._store(journal, path.stat())
 
     def _write_snapshot(self, owner: Owner) -> _Journal:
-        """Write all current rows of a journal beside its file."""
+        """Write all current rows of a journal next to its file."""
         rows = self._tables.read_all(owner)
         return self._write_new(owner, (("snapshot", batch) for batch in _batches(rows)))
 
     def _write_new(
         self, owner: Owner, writes: Iterable[tuple[str, Sequence[RowChange]]], kept: int | None = None
     ) -> _Journal:
-        """Write a journal beside its file, complete and on the disk."""
+        """Write a journal next to its file, complete and on the disk."""
         path = self._folder.path(owner)
         new, mode, place = path.with_name(path.name + NEW), private_mode(path), owner.place
         lines = [write_line(number, name, rows, place) for number, (name, rows) in enumerate(writes, start=1)]
@@ -398,7 +400,7 @@ class _Reading:
     notes: list[DamageNote]
 
     def note(self, number: int, reason: str, effect: str) -> None:
-        """Note what is wrong with a line."""
+        """Note the fault of a line."""
         what = f"Line {number} of {self.path.name}"
         self.notes.append(
             DamageNote(scope=self.scope, what=what, reason=reason, path=str(self.path.parent), effect=effect)
@@ -419,7 +421,7 @@ def _read_header(line: bytes, path: Path) -> Header:
 
 
 def _guess_owner(lines: Sequence[bytes]) -> Owner | None:
-    """Return the journal to which lines belong whose header is lost."""
+    """Return the journal of lines whose header is lost."""
     for line in lines:
         try:
             owner = find_owner(_changes_of(decode(line, Line)))

@@ -49,7 +49,7 @@ class Line:
     n: int
     did: str
     rows: tuple[tuple[str, str, dict[str, JsonText]], ...]
-    """Table, what happened to the row (`put`: it is so now, `set`: some columns are, `drop`), and its columns, the key first."""
+    """Table, change of the row (`put`: all columns, `set`: some columns, `drop`), and its columns, the key first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,9 @@ _BREAK = "\x1f"
 _PUT, _SET, _DROP = "put", "set", "drop"
 _OF_A_SESSION = (*(each.table for each in OF_A_SESSION), "archives", "archive_parts")
 _LARGE = ("papers",)
-"""The tables of whose rows only the changed columns are written; of others a row is whole, so that a lost line loses less."""
+"""Tables of which only the changed columns are written; rows of others are written whole, so that a lost line loses
+less.
+"""
 _WITHOUT_ROWID = frozenset(each.split()[2] for each in TABLES if each.endswith("{lean}"))
 _SESSION_OF_TURN = "(SELECT session FROM main.turns WHERE number = {row}.turn)"
 
@@ -35,7 +37,7 @@ class Owner:
 
     @property
     def place(self) -> str:
-        """The part of the checksum of a line that says where it belongs."""
+        """Return the place of the journal, which is part of the checksum of a line."""
         return f"{self.tenant}{_BREAK}{self.scope}"
 
 
@@ -88,7 +90,9 @@ class RowTables:
             self._driver.execute("DELETE FROM temp.written")
 
     def take_written(self) -> WrittenRows:
-        """Return the rows that this transaction wrote, each once as it is now, in the order in which they were written first."""
+        """Return the rows that this transaction wrote, each once in its present form, in the order in which they were
+        written first.
+        """
         noted: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
         for table, did, *key, owner, mask in self._driver.execute("SELECT * FROM temp.written ORDER BY rowid"):
             known = noted.setdefault((table, tuple(key[: len(self._keys[table])])), [did, owner, 0])
@@ -121,7 +125,7 @@ class RowTables:
         return owners[named]
 
     def _change_of(self, table: str, key: tuple[Any, ...], did: str, mask: int) -> RowChange | None:
-        """Return a row as it is now; None if its columns are unchanged."""
+        """Return the present form of a row; None if its columns are unchanged."""
         if did == _SET and not mask:
             return None
         names = dict(zip(self._keys[table], key, strict=True))
@@ -162,7 +166,7 @@ class RowTables:
             yield RowChange(table=table, did=_PUT, columns=dict(zip(columns, row, strict=True)))
 
     def apply(self, changes: Sequence[RowChange]) -> Iterator[tuple[RowChange, str]]:
-        """Write changes that were read from a line; yield those that cannot be, each with the reason."""
+        """Write changes read from a line; yield those that cannot be written, each with the reason."""
         for did in (_DROP, _SET, _PUT):
             for change in changes:
                 if change.did == did and (reason := self._apply(change)):

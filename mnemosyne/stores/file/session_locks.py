@@ -1,8 +1,7 @@
-"""Session locks that hold across processes (spec 4, E1): one file per session, locked by the operating system while it
-is open.
+"""Session locks that hold across processes: one file per session, locked by the operating system while it is open.
 
-A turn is longer than a transaction: a process that prepares a turn must not overwrite what another has just committed.
-The operating system releases a lock when its holder ends, so locks need no expiry. It must not import a store.
+A turn is longer than a transaction: a process that prepares a turn must not overwrite the commit of another. The
+operating system releases a lock when its holder ends, so locks need no expiry. It must not import a store.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _THREADS = 4
 
 
 class FileSessionLocks:
-    """Locks of the sessions of one tenant of a store on this machine, in a folder beside it.
+    """Locks of the sessions of one tenant of a store on this machine, in a folder next to it.
 
     A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms. `wait_seconds` bounds the
     wait.

@@ -45,11 +45,15 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 class FileStore(SqliteStore):
     """A Store in a folder of JSON files.
 
-    Nothing is opened before the first call; the first write creates the folder (unless `create` is false). With
-    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
-    `busy_seconds` bounds the wait for another process (StoreBusyError). A journal of more than `compact_bytes` that has
-    doubled in size is rewritten without outdated rows. For what a method does and raises, see `mnemosyne.protocols.Store`;
-    notes on damage name file and line.
+    Nothing is opened before the first call; the first write creates the folder. See `mnemosyne.protocols.Store` for the
+    methods; notes on damage name file and line.
+
+    Args:
+        synchronous: With `FULL` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of
+            the process.
+        busy_seconds: Maximum wait for another process (StoreBusyError).
+        create: If false, a missing folder is not created.
+        compact_bytes: A larger journal that has doubled in size is rewritten without outdated rows.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class FileStore(SqliteStore):
         )
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return what is wrong with the lines of the journals."""
+        """Return the faults of the lines of the journals."""
         return await self._reads.run(lambda _: self._database.find_faults())
 
 
@@ -95,13 +99,13 @@ class _Run(Protocol):
 
 
 class _Runner:
-    """Runs transactions, each on the database as it is to be used then."""
+    """Runs transactions, each on the present database."""
 
     def __init__(self, worker: SqliteWorker, run: _Run) -> None:
         self._worker, self._run = worker, run
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, everything is rolled back."""
+        """Return the result of `work`, from one transaction; when it raises, everything is rolled back."""
         while True:
             try:
                 return await self._worker.run_outside_transaction(lambda db: self._run(db, work))
@@ -179,7 +183,7 @@ class _Database:
         return self._journals
 
     def read(self, connection: SqliteConnection, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, from one transaction that reads."""
+        """Return the result of `work`, from one transaction that reads."""
         self._folder.check()
         if not self._inode:
             if self._folder.exists() and self._folder.is_writable():
@@ -190,7 +194,7 @@ class _Database:
         return self._guard(connection, "BEGIN", work)
 
     def write(self, connection: SqliteConnection, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, when the lines of the rows that it wrote are on the disk."""
+        """Return the result of `work`, when the lines of its written rows are on the disk."""
         self._will_write = True
         self._folder.check()
         if self._folder.exists() and not self._folder.is_writable():
@@ -219,7 +223,7 @@ class _Database:
         return result
 
     def _guard(self, connection: SqliteConnection, begin: str, work: Callable[[Connection], T]) -> T:
-        """Run a transaction; a damaged cache is made again, and what is damaged in the journals is noted."""
+        """Run a transaction; a damaged cache is made again, and damage in the journals is noted."""
         journals = self._opened()
         try:
             return run_transaction(connection, begin, work, connection.shown)
@@ -242,7 +246,7 @@ class _Database:
             return True
 
     def find_faults(self) -> tuple[str, ...]:
-        """Return what is wrong with the lines of the journals."""
+        """Return the faults of the lines of the journals."""
         return tuple(self._opened().find_faults())
 
 

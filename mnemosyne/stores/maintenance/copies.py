@@ -1,9 +1,9 @@
-"""Backup and restore of a whole store, or of one tenant: one file, written and checked in full before it has its name.
+"""Backup and restore of a whole store, or of one tenant: one file, written and checked in full before it gets its name.
 
-The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from SQLite to
-PostgreSQL and back. Behind its pages stands its SHA-256, which a restore compares before it writes anything. The backup of a
-file store is a zip file with a digest for each of its files. Both hold the originals of redacted texts that lie on this host.
-Indexes are left out: the next turn builds them.
+The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from
+SQLite to PostgreSQL and back. Its SHA-256 follows its pages; a restore compares it before it writes anything. The
+backup of a file store is a zip file with a digest for each of its files. Both contain the originals of redacted texts
+that are on this host. Indexes are left out: the next turn builds them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyResult:
-    """What was copied from or to a `store`: rows by table, or files and their bytes."""
+    """Copied rows by table, or files and their bytes, from or to a `store`."""
 
     store: str
     counts: Mapping[str, int]
@@ -73,8 +73,9 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
 def restore_store(file: Path, address: str) -> CopyResult:
     """Write a backup into an empty store, which is created if there is none; blocks.
 
-    StoreUnavailableError, before anything is written, where the backup is damaged or of another kind, and where the store is not
-    empty.
+    Raises:
+        StoreUnavailableError: before anything is written, if the backup is damaged or of another kind, or the store is
+            not empty.
     """
     location = locate_store(address)
     if not file.is_file():
@@ -102,13 +103,13 @@ def _check(file: Path) -> None:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as connection:
             found: list[tuple[Any, ...]] = connection.execute("PRAGMA integrity_check(1)").fetchall()
     except sqlite3.DatabaseError as error:
-        raise StoreUnavailableError(str(file), f"it is no backup, or it is damaged ({error})") from None
+        raise StoreUnavailableError(str(file), f"it is not a backup, or it is damaged ({error})") from None
     if found != [("ok",)]:
         raise StoreUnavailableError(str(file), f"it is damaged ({found[0][0]}); take another backup")
 
 
 def seal_backup(file: Path) -> None:
-    """Make one file of it, with nothing in a log beside it, and write its digest."""
+    """Make one file of it, without a log next to it, and write its digest."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -121,7 +122,7 @@ def _sqlite(file: Path) -> StoreLocation:
 
 def _folder(location: StoreLocation) -> Path:
     if location.database is None or location.kind != "file":
-        raise StoreUnavailableError(location.shown, "it is no folder of files")
+        raise StoreUnavailableError(location.shown, "it is not a folder of files")
     return location.database
 
 

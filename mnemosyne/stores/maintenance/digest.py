@@ -1,7 +1,7 @@
-"""The SHA-256 of a backup, in the backup itself.
+"""SHA-256 of a backup, in the backup itself.
 
-It stands behind the last page of the SQLite file, where SQLite does not look: a file is one thing to copy, and a part of it that
-was lost or changed on the way is noticed before anything is restored.
+It follows the last page of the SQLite file, a place that SQLite ignores: a file is one thing to copy, and a part of it
+that was lost or changed on the way is noticed before anything is restored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLOCK = 1 << 20
 
 
 def write_digest(file: Path) -> None:
-    """Write the digest of a sealed SQLite file behind its pages, in place of one that is there."""
+    """Write the digest of a sealed SQLite file after its pages, in place of a former one."""
     size = _size_of_pages(file)
     digest = _digest(file, size)
     with file.open("r+b") as written:

@@ -18,12 +18,14 @@ from mnemosyne.stores.maintenance.originals import place_original
 
 LOCK_SECONDS = 60.0
 _BESIDE = ".beside/"
-"""What begins the names of files that lie beside the store's own; an older release writes them into a folder that it ignores."""
+"""Prefix of the names of files from next to the store's folder; an older release writes them into a folder that it
+ignores.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Digests:
-    """What is in a backup of files: the sha256 of each file, by its path below the folder."""
+    """Contents of a backup of files: the sha256 of each file, by its path below the folder."""
 
     program: str
     format: int
@@ -107,7 +109,7 @@ def _read_digests(archive: zipfile.ZipFile, source: Path) -> Digests:
     try:
         digests: Digests = decode(archive.read(DIGESTS), Digests)
     except (KeyError, CodecError, zipfile.BadZipFile) as error:
-        raise StoreUnavailableError(str(source), f"it is no backup of a file store ({error})") from None
+        raise StoreUnavailableError(str(source), f"it is not a backup of a file store ({error})") from None
     if digests.program != PROGRAM or digests.format > FORMAT:
         raise StoreUnavailableError(str(source), "it was made by another program or by a newer release")
     if any(

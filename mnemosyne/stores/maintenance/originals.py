@@ -1,6 +1,7 @@
-"""The originals of redacted texts (`dual_store`) in a backup: they lie in folders beside the index of a store, one for each tenant.
+"""Originals of redacted texts (`dual_store`) in a backup: they are in folders next to the index of a store, one for
+each tenant.
 
-Those of a store in PostgreSQL lie on the host that took the text in; a backup holds what this host has.
+Originals of a store in PostgreSQL are on the host that received the text; a backup contains those of this host.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _TABLE = "CREATE TABLE backup_files (name TEXT NOT NULL PRIMARY KEY, sha256 TEXT
 
 
 def originals_folder(location: StoreLocation) -> Path | None:
-    """Return the folder of the default tenant's originals; those of another have its name with the tenant's number behind it."""
+    """Return the folder of the default tenant's originals; other folders have its name followed by the tenant's
+    number.
+    """
     return None if location.index is None else _beside(location.index)
 
 
@@ -51,7 +54,9 @@ def pack_originals(location: StoreLocation, target: Connection, tenant: str | No
 
 
 def unpack_originals(source: Connection, location: StoreLocation) -> dict[str, int]:
-    """Write the originals of a backup beside the store; return how many. StoreUnavailableError where another original is there."""
+    """Write the originals of a backup next to the store; return how many. StoreUnavailableError if there is a different
+    original.
+    """
     if source.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup_files'").fetchone() is None:
         return {FOLDER: 0}
     first, number = originals_folder(location), 0

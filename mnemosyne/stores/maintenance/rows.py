@@ -1,7 +1,8 @@
-"""Opens whole SQL stores in one transaction, and copies the rows of one into another: SQLite or PostgreSQL, all tenants or one.
+"""Opens whole SQL stores in one transaction, and copies the rows of one into another: SQLite or PostgreSQL, all tenants
+or one.
 
-Both have the same tables with the same three types (text, integer, bytes), so a row is copied as it is: numbers, versions and
-checksums stay what they are.
+Both have the same tables with the same three types (text, integer, bytes), so a row is copied unchanged, with its
+numbers, versions and checksums.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class OpenRows:
 
 @contextmanager
 def reading(location: StoreLocation) -> Iterator[OpenRows]:
-    """Give a store as it is at this moment, while others may write to it. StoreUnavailableError if there is none."""
+    """Open a snapshot of a store, while others may write to it. StoreUnavailableError if there is none."""
     with _opened(location, create=False) as rows:
         begin = "BEGIN" if rows.dialect == "sqlite" else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         with _transaction(rows, begin):
@@ -68,7 +69,7 @@ def writing(location: StoreLocation) -> Iterator[OpenRows]:
 
 @contextmanager
 def converting(location: StoreLocation) -> Iterator[OpenRows]:
-    """Give a store of any revision while nobody else reads or writes it; an error leaves it as it was."""
+    """Open a store of any revision while nobody else reads or writes it; an error leaves it unchanged."""
     with (
         _opened(location, create=False, any_revision=True) as rows,
         _transaction(rows, "BEGIN IMMEDIATE" if rows.dialect == "sqlite" else "BEGIN"),
@@ -121,7 +122,7 @@ def _last_number(rows: OpenRows, table: str) -> int:
 
 
 def _count_on(rows: OpenRows, table: str, last: int) -> None:
-    """Let the next number of a table come behind `last`: what was drawn once is not drawn again."""
+    """Continue the numbers of a table after `last`: a number that was drawn once is not drawn again."""
     if rows.dialect == "sqlite":
         rows.connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
         rows.connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last))
@@ -189,7 +190,7 @@ def postgres_errors(options: Any) -> Iterator[None]:
 @contextmanager
 def _opened(location: StoreLocation, *, create: bool, any_revision: bool = False) -> Iterator[OpenRows]:
     if location.postgres is not None:
-        # psycopg is loaded for an address of PostgreSQL alone.
+        # psycopg is loaded only for an address of PostgreSQL.
         database = import_module("mnemosyne.stores.postgres.database")
         connection = import_module("mnemosyne.stores.postgres.connection")
         options = database.PostgresOptions(address=location.postgres, create=create, any_revision=any_revision)

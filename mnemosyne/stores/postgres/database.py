@@ -29,12 +29,12 @@ _IDLE_SECONDS = 300
 _MAKING_SECONDS = 60
 _PLANS = """SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"""
-"""The cost of a statement must not depend on how many rows the server believes a session to have.
+"""Settings by which the cost of a statement does not depend on the server's estimate of a session's rows.
 
 Every statement of the store has an index that gives its rows in their order. By default the server plans most of them
 again each time (0.1 to 0.2 ms), because it estimates a generic plan to be more expensive; and if its statistics are
-old, or describe a thousand short sessions beside a long one, it may read a whole session and sort it. These settings
-make it keep generic plans and use the indexes.
+old, or describe a thousand short sessions and a long one, it may read a whole session and sort it. These settings make
+it keep generic plans and use the indexes.
 """
 
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
@@ -50,14 +50,14 @@ _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresOptions:
-    """How to open a database. `busy_seconds` bounds the wait for another's lock. With `any_revision` one of another
-    revision is opened too: to convert it.
-    """
+    """Options for opening a database."""
 
     address: PostgresAddress
     busy_seconds: float = 5.0
+    """Maximum wait for another's lock."""
     create: bool = True
     any_revision: bool = False
+    """Whether to open a database of another revision too, to convert it."""
 
 
 def open_driver(opening: PostgresOptions) -> Driver:
@@ -170,7 +170,7 @@ def _make(driver: Driver, opening: PostgresOptions) -> int:
 def translate_error(error: psycopg.Error | OSError, opening: PostgresOptions) -> StoreError | None:
     """Return the error to raise for one of the driver, or None for a bug in this package."""
     shown = opening.address.shown
-    # Its first line alone: the details quote rows.
+    # Only its first line: the details quote rows.
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     said = " ".join(opening.address.without_secrets(primary or str(error)).split())
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):

@@ -55,11 +55,14 @@ class ConnectionPool:
         self._closed = False
 
     async def run(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
+        """Return the result of `work`, from one transaction; when it raises, all of it is rolled back.
 
-        StoreBusyError when a lock is not available in time, StoreUnavailableError when the server cannot be used or the
-        store is closed, CommitUnknownError when the connection was lost during the commit, DamagedRecordError when a
-        stored record cannot be read, StoreError for an id that cannot be stored.
+        Raises:
+            StoreBusyError: if a lock is not available in time.
+            StoreUnavailableError: if the server cannot be used or the store is closed.
+            CommitUnknownError: if the connection was lost during the commit.
+            DamagedRecordError: if a stored record cannot be read.
+            StoreError: for an id that cannot be stored.
         """
         if self._closed:
             raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")

@@ -1,7 +1,8 @@
-"""The rows of scopes' indexes in PostgreSQL: a chain of segments for each scope, which hosts read and add to.
+"""Rows of scopes' indexes in PostgreSQL: a chain of segments for each scope, which hosts read and add to.
 
-A host adds what it indexed since the segment that it knows. All that have read the same entries have made the same rows, so that
-of two hosts' segments either has what the other lacks; the highest sequences that each has read (`marks`) say which.
+A host adds the rows that it indexed since its last known segment. Hosts that have read the same entries have made the
+same rows, so that a segment of either host has the missing rows of the other; the highest sequences that each has read
+(`marks`) decide.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OF_A_SCOPE = "FROM index_segments WHERE tenant = ? AND scope = ?"
 
 
 class PostgresSegments:
-    """The `SegmentStore` of a `PostgresStore`. For what a method does, see `mnemosyne.protocols.SegmentStore`."""
+    """The `SegmentStore` of a `PostgresStore`; see `mnemosyne.protocols.SegmentStore` for the methods."""
 
     def __init__(self, reads: ConnectionPool, writes: ConnectionPool) -> None:
         self._reads, self._writes = reads, writes
@@ -89,7 +90,7 @@ def _is_current(db: PostgresConnection, scope: str, base: IndexBase) -> bool:
 
 
 def _is_part(base: IndexBase, chain: list[tuple[str, bool]]) -> bool:
-    """Return whether a chain (tokens, and whether each is the mark of a drop) goes on from a base."""
+    """Return whether a chain (tokens, and whether each is the mark of a drop) continues from a base."""
     if base.token:
         return any(token == base.token for token, _ in chain)
     return not (chain and chain[0][1])

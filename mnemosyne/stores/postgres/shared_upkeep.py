@@ -38,7 +38,7 @@ _Row = tuple[str, str, bytes]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Present:
-    """What the store has of some ids: the sequence of each, and the entry where it can be read."""
+    """Stored rows of some ids: the sequence of each, and the entry if it can be read."""
 
     sequences: Mapping[str, int]
     entries: Mapping[str, MemoryEntry]
@@ -46,7 +46,7 @@ class _Present:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SharedRows:
-    """What a scope has: its vectors, those of texts that no entry has, and whether its chain is to go."""
+    """Shared rows of a scope: its vectors, those of texts that no entry has, and whether its chain is to be deleted."""
 
     vectors: Sequence[_Row]
     orphans: Sequence[_Row]
@@ -66,7 +66,7 @@ def list_scopes(db: Connection, after: str, limit: int) -> tuple[str, ...]:
 
 
 def inspect(db: Connection, scope: str, encoder: str) -> SharedScope:
-    """Return what hosts share of a scope; `missing` counts entries without a vector of `encoder` (empty: 0)."""
+    """Return the shared index data of a scope; `missing` counts entries without a vector of `encoder` (empty: 0)."""
     found = _find(db, scope)
     return SharedScope(
         scope=scope,
@@ -80,7 +80,9 @@ def inspect(db: Connection, scope: str, encoder: str) -> SharedScope:
 
 
 def tidy(db: Connection, scope: str, lease: Lease | None) -> SharedScope:
-    """Delete what of a scope belongs to nothing, unless it is being written; return what was deleted. LeaseLostError."""
+    """Delete the ownerless index data of a scope, unless it is being written; return the deleted data.
+    LeaseLostError.
+    """
     leases.check(db, lease)
     if _is_gone(db, scope):
         return SharedScope(
@@ -148,9 +150,9 @@ def _has_text(present: _Present, row: _Row) -> bool:
 
 
 def _is_past(present: _Present, segment: Sequence[tuple[str, int]], scope: str) -> bool:
-    """Return whether index rows, by id and sequence, are of entries that are gone or whose words were erased since, or all of them
-    older than the entries of a session: then it is another session of the same name. (Rows that are written again do not get
-    lower sequences.)
+    """Return whether index rows, by id and sequence, are outdated: of entries that are gone or whose words were erased
+    since, or all of them older than the entries of a session, which is then another session of the same name. (Rows
+    that are written again do not get lower sequences.)
     """
     older = list[str]()
     for entry_id, sequence in segment:
@@ -242,7 +244,9 @@ def _delete_of_nobody(db: Connection, table: str, scope: str) -> int:
 
 
 def _hold_owner(db: Connection, scope: str) -> bool:
-    """Keep everybody from writing to a scope until the transaction ends; return False where somebody does, or it is unknown."""
+    """Keep everybody from writing to a scope until the transaction ends; return False if somebody does, or it is
+    unknown.
+    """
     if not _is_known(scope):
         return False
     table, name = _owner_of(scope)

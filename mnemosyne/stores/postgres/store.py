@@ -24,13 +24,18 @@ from mnemosyne.stores.sql.store import SqlStore
 class PostgresStore(SqlStore):
     """A Store in one schema of a PostgreSQL database (14 or later, UTF-8), opened for one tenant.
 
-    `url` is what libpq reads (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`), and may name the schema by
-    `schema=NAME` (default `mnemosyne`). Nothing is opened before the first call, which creates schema and tables
-    (unless `create` is false). `connections` bounds the connections for writes, and separately those for reads.
-    `busy_seconds` bounds the wait for another writer of the same session (StoreBusyError). `shown` is the address
-    without its password. For what a method does and raises, see `mnemosyne.protocols.Store`; CommitUnknownError when
-    the connection is lost while a write is being committed. docs/stores.md says what an erasure leaves in the server's
-    files.
+    Nothing is opened before the first call, which creates schema and tables. See `mnemosyne.protocols.Store` for the
+    methods; CommitUnknownError if the connection is lost while a write is being committed. docs/stores.md states which
+    texts an erasure leaves in the server's files.
+
+    Args:
+        url: Address for libpq (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`); `schema=NAME` names the schema
+            (default `mnemosyne`).
+        busy_seconds: Maximum wait for another writer of the same session (StoreBusyError).
+        create: If false, nothing is created.
+        connections: Maximum number of connections for writes, and separately for reads.
+
+    `shown` is the address without its password.
     """
 
     def __init__(
@@ -58,11 +63,11 @@ class PostgresStore(SqlStore):
         return await self._reads.run(lambda db: shared_upkeep.list_scopes(db, after, limit))
 
     async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
-        """Return what hosts share of a scope."""
+        """Return the shared index data of a scope."""
         return await self._reads.run(lambda db: shared_upkeep.inspect(db, scope, encoder))
 
     async def tidy_shared(self, scope: str, *, lease: Lease | None = None) -> SharedScope:
-        """Remove what of a scope belongs to nothing."""
+        """Remove the ownerless index data of a scope."""
         return await self._writes.run(lambda db: shared_upkeep.tidy(db, scope, lease))
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The vectors of embedded texts in PostgreSQL, in pgvector's `halfvec` where the table has it, else as bytes.
+"""Vectors of embedded texts in PostgreSQL, in pgvector's `halfvec` if the table has it, else as bytes.
 
-Vectors are kept as float16: on LoCoMo the ten best of a search are the same with it (docs/decisions/0052), and half as much is
-read. A row carries a checksum of its vector, so that a damaged one is noticed and its text embedded again.
+Vectors are kept as float16: on LoCoMo the ten best of a search are the same with it (docs/decisions/0052), and half as
+much is read. A row carries a checksum of its vector, so that a damaged one is noticed and its text embedded again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SESSION = session_scope("")
 
 
 class PostgresVectors:
-    """The `VectorStore` of a `PostgresStore`. For what a method does, see `mnemosyne.protocols.VectorStore`."""
+    """The `VectorStore` of a `PostgresStore`; see `mnemosyne.protocols.VectorStore` for the methods."""
 
     def __init__(self, reads: ConnectionPool, writes: ConnectionPool, locks: PostgresSessionLocks, shown: str) -> None:
         self._reads, self._writes, self._locks, self._shown = reads, writes, locks, shown
@@ -84,7 +84,7 @@ class PostgresVectors:
             yield
 
     async def close(self) -> None:
-        """Release what claims need."""
+        """Release the connections of claims."""
         await self._locks.close()
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
@@ -223,7 +223,9 @@ def _by_width(rows: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _codes_of(vectors: Sequence[bytes], is_half: bool) -> npt.NDArray[Any]:
-    """Return vectors of one length as an array of float16, one row each; of bytes where that length is none of a vector."""
+    """Return vectors of one length as an array of float16, one row each; of bytes if that is not the length of a
+    vector.
+    """
     width = len(vectors[0])
     if width % 2 or (is_half and 0 < width <= _HEAD_BYTES):
         return np.zeros((len(vectors), 1), dtype=np.uint8)

@@ -1,1 +1,1 @@
-"""What the SQL stores share: every statement and every rule."""
+"""Statements and rules that the SQL stores share."""

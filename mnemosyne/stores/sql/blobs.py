@@ -1,8 +1,9 @@
-"""The stored form of a body in a SQL store: JSON with a checksum, and compressed where it is large.
+"""Stored form of a body in a SQL store: JSON with a checksum, compressed if it is large.
 
-The checksum is a CRC-32 of the body and of its place (table, column, session, key and what else places the row), so that
-a changed bit is noticed and so is a body in another row's place. It is written as sixteen blanks after the JSON: a body
-stays JSON for every reader of the database, and one without a checksum, as older releases wrote it, is read as it is.
+The checksum is a CRC-32 of the body and of its place (table, column, session, key and the rest of the row's identity),
+so that a changed bit is noticed and so is a body in another row's place. It is written as sixteen blanks after the
+JSON: a body stays JSON for every reader of the database, and one without a checksum, as older releases wrote it, is
+read unchanged.
 
 The large parts of a turn (receipt, prompt, report) are compressed: about 160 KB of repetitive JSON per turn, a sixth of
 that when compressed. JSON never begins like a compressed blob.
@@ -174,8 +175,8 @@ def _write_sum(number: int) -> bytes:
 
 
 def split_body(data: bytes) -> tuple[bytes | None, str]:
-    """Return the JSON of a stored body, and its form for `join_body`: its checksum, behind `packed` if it is compressed. None if it
-    is not JSON in one line.
+    """Return the JSON of a stored body, and its form for `join_body`: its checksum, after `packed` if it is compressed.
+    None if it is not JSON in one line.
     """
     form, body = "", data
     if data[:1] == _PACKED:
@@ -210,7 +211,9 @@ def pack_body(value: Any, place: str) -> bytes:
 
 
 def keep_blob(connection: Connection, value: Any, place: str) -> bytes:
-    """Return the stored form of a large part of a turn, and keep it as it is when it is read: the next turn does that."""
+    """Return the stored form of a large part of a turn, and cache it as a read value, because the next turn reads
+    it.
+    """
     body = encode(value)
     data = pack_blob(seal(body, place))
     connection.bodies.keep(place, data, len(body), JsonTree(body))
@@ -274,8 +277,8 @@ def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
 
 
 def read_blob(connection: Connection, data: bytes | None, place: str) -> Any:
-    """Return a large part of a turn's record, None for none, whose fields are decoded when they are read; a `LostTree`, and a
-    note, when it cannot be read.
+    """Return a large part of a turn's record, None for none, whose fields are decoded when they are read; a `LostTree`,
+    and a note, if it cannot be read.
     """
     if data is None or type(data) is not bytes:
         return read_tree(connection, data, place)

@@ -1,7 +1,7 @@
-"""What the SQL stores need of a database: running statements and reading their rows.
+"""Database operations that the SQL stores need: running statements and reading their rows.
 
 Every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a connection translates
-the sign where its driver needs another. It knows no driver and nothing of sessions.
+the sign if its driver needs another. It knows no driver and nothing of sessions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Connection(Protocol):
 
     @property
     def log(self) -> DamageLog:
-        """The place where damaged records that a read passes by are noted."""
+        """Return the log for damaged records that a read skips."""
         ...
 
     @property

@@ -111,8 +111,8 @@ def put_session(
     expected_version: int | None,
     limit: SessionLimit | None = None,
 ) -> PutResult:
-    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError, and what the
-    limit raises.
+    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError, and
+    the error of the limit.
     """
     check_document(session_id, document)
     if find_session(connection, session_id) is None:
@@ -132,8 +132,8 @@ def put_session(
 def _write_messages(
     connection: Connection, session: StoredSession, head: SessionHead, diff: MessageDiff
 ) -> tuple[StoredSession, SessionHead]:
-    """Write what a document says beyond the path to the head; a waiting turn is abandoned. Return session and head after
-    it.
+    """Write a document's messages beyond the path to the head; a waiting turn is abandoned. Return session and head
+    after it.
     """
     abandon_pending(connection, session.key, head.branch_id)
     if diff.fork:
@@ -171,7 +171,7 @@ def _append(
 def _put_found(
     connection: Connection, session: StoredSession, heads: Sequence[SessionHead], document: SessionDocument
 ) -> None:
-    """Replace what was found in turns by the document's, except what is not known at all of these heads."""
+    """Replace the finds of turns by the document's, except those that are unknown at all of these heads."""
     found = _read_found(connection, session)
     aside = {name for head in heads for name in find_turns_aside(connection, session.key, head, found.turn_ids())}
     made = found.replaced_by(document, aside)
@@ -181,7 +181,7 @@ def _put_found(
 
 
 def _put_rest(connection: Connection, session: StoredSession, head: SessionHead, document: SessionDocument) -> None:
-    """Replace everything but the messages, and what was found in turns, by the document's."""
+    """Replace everything but the messages, and the finds of turns, by the document's."""
     session_part, meta = document.session, document.meta
     calls = () if session_part.tool_state is None else session_part.tool_state.tool_calls
     check_times(*(call.called_at for call in calls))

@@ -1,11 +1,9 @@
-"""Erasure: deletes and rewrites rows, and writes the audit record (seed 002 section 13; spec 3.6).
+"""Erasure: deletes and rewrites rows, and writes the audit record.
 
-One pass covers every table of a session (`sql.schema` lists them and what their columns contain). It runs inside one write
-transaction that its caller has opened; each session is locked before any of its rows is changed, in the order of their
-numbers.
-
-Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries: they get a new
-number, so that every index that follows the order of writing notices them.
+One pass covers every table of a session (`sql.schema` lists them and the contents of their columns). It runs inside one
+write transaction that its caller has opened; each session is locked before any of its rows is changed, in the order of
+their numbers. Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries:
+they get a new number, so that every index that follows the order of writing notices them.
 """
 
 from __future__ import annotations
@@ -129,7 +127,7 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
 
 
 def preview(connection: Connection, erasure: Erasure) -> ErasurePreview:
-    """Return what an erasure would remove; nothing is changed."""
+    """Return a preview of an erasure; nothing is changed."""
     found = PreviewTally(erasure=erasure)
     for session, owner in _concerned(connection, erasure):
         spoken = [] if erasure.evidence_ids else list(_read_messages(connection, session.key))
@@ -183,7 +181,9 @@ def _drop(connection: Connection, session: StoredSession, tally: _Tally) -> None
 
 
 def _drop_shared(connection: Connection, tally: _Tally) -> None:
-    """Delete the vectors of what was erased, and the index rows of every session concerned: they have words of neighbours."""
+    """Delete the vectors of erased texts, and the index rows of every affected session: they have words of
+    neighbours.
+    """
     for session_id in tally.sessions:
         drop_vectors(connection, session_scope(session_id))
         drop_segments(connection, session_scope(session_id), leave_mark=False)
@@ -199,8 +199,8 @@ def _number(connection: Connection, where: str, values: tuple[Any, ...]) -> int:
 
 
 def _erase_user(connection: Connection, erasure: Erasure, tally: _Tally) -> None:
-    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere, and in those
-    that took memories along.
+    """Delete the sessions of a user, erase the user's texts in all other sessions in which the user wrote, and their
+    copies in further sessions.
     """
     user_id = str(erasure.user_id)
     owned, wrote = _sessions_of_user(connection, user_id, lock=connection.lock)
@@ -232,8 +232,7 @@ def _erase_user(connection: Connection, erasure: Erasure, tally: _Tally) -> None
 
 def _sessions_of_user(connection: Connection, user_id: str, *, lock: str) -> tuple[list[str], list[str]]:
     """Return the sessions of a user, and the others in which the user may have written, in the order of their numbers.
-
-    SessionArchivedError names those that must be opened before.
+    SessionArchivedError names sessions that must be opened before.
     """
     if archived := archived_of_user(connection, user_id):
         raise SessionArchivedError(archived)
@@ -299,7 +298,7 @@ def _find_heirs(connection: Connection, session_ids: Sequence[str]) -> list[str]
 
 
 def _read_copies(connection: Connection, session: StoredSession, sources: frozenset[Source]) -> CopiedParts:
-    """Return what a session has from sources."""
+    """Return the copies of a session from sources."""
     if not sources:
         return CopiedParts()
     items = [decode(body, Evidence) for (body,) in _rows(connection, "body FROM evidences", session.key)]
@@ -313,7 +312,7 @@ def _read_copies(connection: Connection, session: StoredSession, sources: frozen
 def _take_copies(
     connection: Connection, session: StoredSession, sources: frozenset[Source], tally: _Tally
 ) -> CopiedParts:
-    """Return what a session has from sources, its evidence deleted."""
+    """Return the copies of a session from sources, its evidence deleted."""
     copies = _read_copies(connection, session, sources)
     for evidence_id in sorted(copies.evidence_ids):
         connection.execute("DELETE FROM evidences WHERE session = ? AND evidence_id = ?", (session.key, evidence_id))
@@ -324,7 +323,7 @@ def _take_copies(
 def _erase_copies(
     connection: Connection, session_ids: Sequence[str], sources: frozenset[Source], tally: _Tally
 ) -> None:
-    """Erase in sessions what they have from sources, with its text."""
+    """Erase the copies from sources in sessions, with their text."""
     for session_id in session_ids:
         session = load_session(connection, session_id)
         copies = _take_copies(connection, session, sources, tally)
@@ -362,7 +361,7 @@ def _clean(task: _Task, content: str, body: bytes | None, place: str, turn_id: s
 
 
 def _clean_table(connection: Connection, task: _Task, table: TextTable) -> None:
-    """Rewrite the rows of a table that an erasure changes; a block that rests on erased evidence alone is deleted."""
+    """Rewrite the rows of a table that an erasure changes; a block that refers only to erased evidence is deleted."""
     placed = PLACED_BY[table.table]
     listed = ", ".join((*table.row, *placed, *table.bodies))
     where = "".join(f" AND {name} = ?" for name in table.row)

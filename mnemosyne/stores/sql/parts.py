@@ -1,4 +1,4 @@
-"""The lists of a session beside its turns: evidences, blocks, tasks, tool calls and model calls, each in its order.
+"""Lists of a session in addition to its turns: evidences, blocks, tasks, tool calls and model calls, each in its order.
 
 All lists are stored in the same way: an item has an id and a place, and keeps its place when it is rewritten. Each
 function runs inside a transaction that its caller has opened.
@@ -57,7 +57,7 @@ def put_evidence(connection: Connection, session_id: str, evidence: Evidence) ->
 
 
 def _note_times(connection: Connection, key: int, evidences: Sequence[Evidence]) -> None:
-    """Give items that have no time of their own that of their first writing."""
+    """Give items without a time the time of their first writing."""
     names = [each.evidence_id for each in evidences if each.created_at is None]
     for start in range(0, len(names), _AT_ONCE):
         marks, wanted = expand_in(names[start : start + _AT_ONCE])
@@ -204,7 +204,7 @@ def _read_readers(text: str) -> tuple[str, ...]:
 def find_turns_aside(
     connection: Connection, key: int, head: SessionHead, turn_ids: Collection[str | None]
 ) -> frozenset[str]:
-    """Return those of some turns that the session has, but not on the path to a head, nor as a copy on it."""
+    """Return the given turns that the session has, but not on the path to a head, nor as a copy on it."""
     wanted = sorted(name for name in turn_ids if name)
     found, known = set[str](), set[str]()
     for start in range(0, len(wanted), _AT_ONCE):
@@ -224,8 +224,8 @@ def find_turns_aside(
 def list_newest_evidences(
     connection: Connection, session: StoredSession, where: EvidenceFilter, window: SessionWindow
 ) -> tuple[Evidence, ...]:
-    """Return what `read_evidences` does, if it is kept for this version of the session without reading it again. A filter with
-    an empty branch is for that of the window.
+    """Return the result of `read_evidences`, if it is cached for this version of the session. A filter with an empty
+    branch is for the window's branch.
     """
     where = where.on_branch(window.head.branch_id)
     head = None if where.branch_id is None else window.head
@@ -334,14 +334,14 @@ def upsert_tasks(
 def _upsert(
     connection: Connection, session_id: str, kind: Kind, items: Mapping[str, Any], expected_version: int | None
 ) -> PutResult:
-    """Write what is new or changed; only then the version grows."""
+    """Write new and changed items; only then the version grows."""
     session = load_session(connection, session_id, expected_version)
     changed = _write_parts(connection, session.key, kind, items)
     return PutResult(version=bump(connection, session) if changed else session.version)
 
 
 def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[str, Any]) -> bool:
-    """Write what is new or changed; return whether something was."""
+    """Write new and changed items; return whether there were any."""
     if not items:
         return False
     marks, wanted = expand_in(list(items))
@@ -373,8 +373,9 @@ def hold_prompt_parts(
     blocks: Sequence[ContextBlock],
     usages: Sequence[ModelUsage],
 ) -> tuple[list[Evidence], frozenset[str]]:
-    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own. Return the
-    evidence items that are new or changed, and the ids of those that took the place of others.
+    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own.
+
+    Return the evidence items that are new or changed, and the ids of replaced ones.
     """
     written = _write_evidences(connection, session.key, evidences)
     _write_parts(connection, session.key, "block", {block.block_id: block for block in blocks})
@@ -385,7 +386,7 @@ def hold_prompt_parts(
 def _write_evidences(
     connection: Connection, key: int, evidences: Sequence[Evidence]
 ) -> tuple[list[Evidence], frozenset[str]]:
-    """Write evidence items where they are new or changed; return these, and the ids of the changed ones."""
+    """Write new and changed evidence items; return these, and the ids of the changed ones."""
     if not evidences:
         return [], frozenset()
     for evidence in evidences:

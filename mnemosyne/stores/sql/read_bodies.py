@@ -1,8 +1,8 @@
-"""What was read from a database before, so that a turn does not read the same messages, records and evidence again.
+"""Cache of values read from a database, so that a turn does not read the same messages, records and evidence again.
 
-A body is known by its place and by all of its bytes, a list of evidence and a rebuilt state by the version of their session: what
-another process has written since is never overlooked, and a damaged body is never taken for a sound one. Callers share the values
-and do not change them.
+A body is identified by its place and by all of its bytes, a list of evidence and a rebuilt state by the version of
+their session: a later write of another process is never overlooked, and a damaged body is never taken for a sound one.
+Callers share the values and do not change them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.query import EvidenceFilter
 
 MOST_BYTES = 8_000_000
-"""How much JSON the kept values of a store may have been: the records of some fifty turns."""
+"""Maximum JSON size of the cached values of a store: the records of some fifty turns."""
 
 _LARGEST_SHARE = 4
 
 MOST_BYTES_OF_SESSIONS = 24_000_000
-"""How many bytes of memory the evidence and states that a store keeps may take, as `_bytes_of` estimates them."""
+"""Maximum memory of the cached evidence and states of a store, in bytes, as `_bytes_of` estimates them."""
 
 _EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
-"""What a piece of evidence takes whatever it says, a character of its content, and a character of a state as JSON."""
+"""Bytes of a piece of evidence without its content, of a character of its content, and of a character of a state as
+JSON.
+"""
 
 MOST_SESSIONS = 256
-"""Of how many sessions a store keeps them."""
+"""Maximum number of sessions with cached evidence and states."""
 
 MOST_STATES = 32
-"""How many states of former turns are kept of a session."""
+"""Maximum number of cached states of former turns of a session."""
 
 
 class ReadBodies:
@@ -79,12 +81,12 @@ class _ReadOfSession:
 
 
 class SessionReads:
-    """The newest evidence, by filter, and the states after turns of the sessions that were read last, each as of one version of its
-    session.
+    """Newest evidence, by filter, and states after turns of the sessions that were read last, each at one version of
+    its session.
 
-    A turn that this store writes moves what is kept of its session on to the version that it made (`follow`); any other write
-    leaves it behind, and it is read again. Sessions are known by their number, which is never used again. It may be used from
-    several threads.
+    A turn that this store writes moves the cache of its session to the new version (`follow`); after any other write it
+    is read again. Sessions are identified by their number, which is never used again. It may be used from several
+    threads.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES_OF_SESSIONS) -> None:
@@ -93,7 +95,7 @@ class SessionReads:
         self._lock = threading.Lock()
 
     def find_evidences(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
-        """Return a list as it is at a version of its session, or None."""
+        """Return a list at a version of its session, or None."""
         with self._lock:
             held = self._find(key, version)
             return None if held is None else held.lists.get(where)
@@ -146,7 +148,7 @@ class SessionReads:
         return held
 
     def _enter(self, key: int, version: int) -> _ReadOfSession | None:
-        """Return what is kept of a session at a version, new if need be; None if a later version is kept."""
+        """Return the cache of a session at a version, new if need be; None if a later version is cached."""
         held = self._held.get(key)
         if held is not None and held.version > version:
             return None
@@ -160,8 +162,10 @@ class SessionReads:
     def follow(
         self, key: int, before: int, after: int, written: Sequence[Evidence], replaced: Collection[str] = ()
     ) -> None:
-        """Move what is kept of a session on by a turn that this store wrote: from version `before` to `after`, with the evidence
-        that it wrote, those items of the ids `replaced` in the places of others. It changes no state of a former turn.
+        """Move the cache of a session from version `before` to `after` by a turn that this store wrote.
+
+        The turn's evidence is added, items of the ids `replaced` in the places of the old ones. It changes no state of
+        a former turn.
         """
         with self._lock:
             held = self._held.get(key)
@@ -182,7 +186,7 @@ class SessionReads:
             self._held.clear()
 
     def _bound(self, key: int, held: _ReadOfSession) -> None:
-        """Count the bytes of what is kept of a session, and forget what is too much."""
+        """Count the cached bytes of a session, and drop the excess."""
         size = _bytes_of(held)
         self._bytes += size - held.bytes
         held.bytes = size
@@ -206,7 +210,7 @@ def _bytes_of(held: _ReadOfSession) -> int:
 def _with_written(
     where: EvidenceFilter, found: tuple[Evidence, ...], written: Sequence[Evidence], replaced: Collection[str]
 ) -> tuple[Evidence, ...] | None:
-    """Return a list of the newest items after a write; None if only the database can tell what it is now."""
+    """Return a list of the newest items after a write; None if only the database knows it now."""
     if not written:
         return found
     by_id = {each.evidence_id: each for each in found}
@@ -221,14 +225,14 @@ def _with_written(
 
 
 class BodyCache:
-    """The `ReadBodies` of a store: each transaction uses those that were `current` when it began, so that one that began before
-    an erasure leaves nothing behind it.
+    """The `ReadBodies` of a store: each transaction uses those that were `current` when it began, so that one that
+    began before an erasure leaves nothing in the new ones.
     """
 
     def __init__(self) -> None:
         self.current = ReadBodies()
 
     def clear(self) -> None:
-        """Forget everything, and let what has begun keep nothing."""
+        """Forget everything, and let running transactions keep nothing."""
         former, self.current = self.current, ReadBodies()
         former.close()

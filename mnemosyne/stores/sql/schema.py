@@ -1,7 +1,7 @@
-"""The tables of the SQL stores as they are now, for SQLite and for PostgreSQL.
+"""Tables of the SQL stores, for SQLite and for PostgreSQL.
 
 A new database is created in one transaction from these statements. One of another revision is refused: `jacquard operate migrate`
-converts it (`jacquard.migrate`, where each change of these tables is one function). It knows no driver.
+converts it (in `jacquard.migrate` each change of these tables is one function). It knows no driver.
 
 The tables:
 - `sessions` gives each session of a tenant a number (`key`), which is never reused; all its rows refer to that number.
@@ -22,8 +22,8 @@ The tables:
 - a row of `summaries` without a body says that the path has no summary from there on.
 - `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
   digest.
-- `vectors` and `index_segments`, of PostgreSQL alone (SHARED), hold what can be made again: the vector of each embedded text, and
-  the rows of each scope's index, so that a host need not make them. Both are partitioned by scope.
+- `vectors` and `index_segments`, only of PostgreSQL (SHARED), contain data that can be made again: the vector of each
+  embedded text, and the rows of each scope's index, so that a host need not make them. Both are partitioned by scope.
 - a session whose `active_branch` is empty is archived: its rows are in `archive_parts`, compressed, and `archives` says when
   and what of it is shown without opening it.
 - `leases` says which process does a kind of work for the whole store, and until when.
@@ -174,8 +174,9 @@ SHARED = (
         END LOOP;
     END $$""",
 )
-"""What only PostgreSQL has: vectors in pgvector's type where the server has it, else as bytes. A server that has it but does not
-let this user create it keeps bytes."""
+"""Tables that only PostgreSQL has: vectors in pgvector's type if the server has it, else as bytes. A server that has it
+but does not let this user create it keeps bytes.
+"""
 OF_THE_DATABASE = ("leases", "store_revision")
 """The tables that hold nothing of any tenant, and belong to one database: they are not copied into another."""
 
@@ -185,18 +186,19 @@ MARK_STATEMENT = f"COMMENT ON TABLE store_revision IS '{MARK}'"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextTable:
-    """The columns of a table that may contain text; every such column of every table is in one of these (a test).
-
-    `key` names a row to a reader. `words` are text: ids and names, which an erasure keeps in rows that stay. `bodies` are
-    JSON, each with its content (`mnemosyne.privacy.places`; PART: as the column `kind` says), which says how an erasure
-    treats it. `row` are the columns that identify a row within its session.
-    """
+    """Columns of a table that may contain text; every such column of every table is in one of these (a test)."""
 
     table: str
     key: str
+    """Name of a row for a reader."""
     words: tuple[str, ...]
+    """Text columns with ids and names, which an erasure keeps in rows that stay."""
     bodies: Mapping[str, str] = field(default_factory=dict)
+    """JSON columns, each with its content (`mnemosyne.privacy.places`; PART: named by the column `kind`), which decides
+    its treatment by an erasure.
+    """
     row: tuple[str, ...] = ()
+    """Columns that identify a row within its session."""
 
 
 PART = "part"
@@ -308,7 +310,9 @@ def statements(dialect: Dialect) -> tuple[str, ...]:
 
 
 def check_revision(revision: int, shown: str, address: str) -> None:
-    """Raise StoreUnavailableError for a store of any revision but the present one; `address` is what a command takes."""
+    """Raise StoreUnavailableError for a store of any revision but the present one; `address` is the form for
+    commands.
+    """
     if revision > REVISION:
         raise StoreUnavailableError(
             shown, f"it was written by a newer release (revision {revision}, this one reads {REVISION}); update"

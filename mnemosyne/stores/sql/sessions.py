@@ -156,7 +156,7 @@ def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead,
 
 
 def read_committed(connection: Connection, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of these ids that are ids of committed turns; SessionNotFoundError."""
+    """Return the given ids that belong to committed turns; SessionNotFoundError."""
     key, found = load_head(connection, session_id)[0].key, set[str]()
     for start in range(0, len(turn_ids), _AT_ONCE):
         signs, values = expand_in(turn_ids[start : start + _AT_ONCE])
@@ -192,7 +192,7 @@ def count_up_to(connection: Connection, what: str, most: int) -> int:
 
 
 def check_session_limit(connection: Connection, limit: SessionLimit) -> None:
-    """Raise what the limit raises if the tenant has more sessions than it may, that of this transaction among them."""
+    """Raise the error of the limit if the tenant has more sessions than it may, including that of this transaction."""
     if connection.lock:
         # Those who create sessions wait here for one another, so that each counts what the others have written.
         connection.execute(

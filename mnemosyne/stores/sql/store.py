@@ -54,7 +54,7 @@ from mnemosyne.stores.sql.writing import worlds as sql_worlds
 
 
 class SqlStore(SqlUpkeep, Store):
-    """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""
+    """A Store on two runners; see `mnemosyne.protocols.Store` for the methods."""
 
     def __init__(self, reads: Runner, writes: Runner, log: DamageLog, cache: BodyCache) -> None:
         self._reads = OpeningRunner(reads, writes)
@@ -171,8 +171,8 @@ class SqlStore(SqlUpkeep, Store):
         *,
         is_copy: bool = False,
     ) -> SessionHead:
-        """Write a turn with the parts of its prompt; what is kept of the session goes along with it, unless it is a copy of another
-        turn, with which that is known which the other found.
+        """Write a turn with the parts of its prompt. The cache of the session follows, unless the turn is a copy of
+        another one, whose finds become known with it.
         """
 
         def work(db: Connection) -> tuple[SessionHead, Callable[[], None]]:

@@ -26,17 +26,18 @@ APPLICATION_ID = 0x4A435144
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SqliteOptions:
-    """How to open a file. `busy_seconds` bounds the wait for another process; `page_limit` the size (4096 bytes per
-    page). With `any_revision` a file of another revision is opened too: to convert it.
-    """
+    """Options for opening a file."""
 
     path: Path
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
     busy_seconds: float = 5.0
+    """Maximum wait for another process."""
     create: bool = True
     page_limit: int | None = None
+    """Maximum size, in pages of 4096 bytes."""
     read_only: bool = False
     any_revision: bool = False
+    """Whether to open a file of another revision too, to convert it."""
 
 
 class SqliteConnection:
@@ -132,7 +133,7 @@ def open_memory() -> sqlite3.Connection:
 
 
 def _connect(opening: SqliteOptions) -> sqlite3.Connection:
-    """Return a connection; one for reading where the file, or the folder of its log, may only be read."""
+    """Return a connection; one for reading if the file, or the folder of its log, may only be read."""
     path = opening.path
     if not path.exists():
         make_private_file(path)
@@ -140,7 +141,7 @@ def _connect(opening: SqliteOptions) -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
     log = path.with_name(f"{path.name}-wal")
     has_log = log.exists() and log.stat().st_size > 0
-    # Without a log, and where none can be made, SQLite reads the file alone once it knows that nobody writes it.
+    # Without a log, and if none can be made, SQLite reads only the file once it knows that nobody writes it.
     way = "mode=ro" if has_log else "immutable=1"
     address = f"{path.absolute().as_uri()}?{way}"
     return sqlite3.connect(address, timeout=opening.busy_seconds, isolation_level=None, uri=True)

@@ -24,7 +24,7 @@ _SHOWN = "memory:"
 class MemoryStore(SqlStore):
     """A Store whose sessions exist as long as this instance and the views of other tenants on it.
 
-    For what a method does and raises, see `mnemosyne.protocols.Store`. Rule 1 cannot hold; all others do.
+    It keeps all rules of `mnemosyne.protocols.Store` except rule 1.
     """
 
     def __init__(self, tenant: str = "default") -> None:

@@ -29,7 +29,7 @@ class SqliteStore(SqlStore):
     `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the
     process. `busy_seconds` bounds the wait for another process (StoreBusyError). `page_limit` bounds the file (4096
     bytes per page; StoreUnavailableError when it is reached). After an erasure the file is rewritten (VACUUM), so that
-    nothing erased is left in the file or beside it; if that must wait for another process, it is done with the next
+    nothing erased is left in the file or next to it; if that must wait for another process, it is done with the next
     erasure or by `close` (a repeated `erase` with the same request changes nothing else). For what a method does and
     raises, see `mnemosyne.protocols.Store`.
     """
@@ -82,7 +82,9 @@ class SqliteStore(SqlStore):
         return outcome
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return what SQLite's own check of the file finds: damaged pages, and indexes that do not fit their tables."""
+        """Return the finds of SQLite's own check of the file: damaged pages, and indexes that do not fit their
+        tables.
+        """
         found = await self._reads.run(lambda db: db.execute("PRAGMA integrity_check(100)").fetchall())
         return tuple(str(fault) for (fault,) in found if fault != "ok")
 

@@ -59,17 +59,20 @@ class SqliteWorker:
         self._closed = False
 
     async def run(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, everything is rolled back.
+        """Return the result of `work`, from one transaction; when it raises, everything is rolled back.
 
-        StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed,
-        DamagedRecordError when a stored record cannot be read, StoreError for an id that cannot be stored.
+        Raises:
+            StoreBusyError: if the database stays locked.
+            StoreUnavailableError: if it cannot be used or is closed.
+            DamagedRecordError: if a stored record cannot be read.
+            StoreError: for an id that cannot be stored.
         """
         return await self._run_in_thread(
             lambda connection: run_transaction(connection, self._begin, work, str(self._path))
         )
 
     async def run_outside_transaction(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return what `work` returns, run in order with the others but in no transaction; errors as for `run`."""
+        """Return the result of `work`, run in order with the others but in no transaction; errors as for `run`."""
         return await self._run_in_thread(work)
 
     async def _run_in_thread(self, work: Callable[[SqliteConnection], T]) -> T:
@@ -125,7 +128,9 @@ class SqliteWorker:
 
 
 def run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
-    """Return what `work` returns, from one transaction; when it raises, everything is rolled back. DamagedRecordError."""
+    """Return the result of `work`, from one transaction; when it raises, everything is rolled back.
+    DamagedRecordError.
+    """
     driver = connection.driver
     connection.begin(begin)
     try:

@@ -87,7 +87,7 @@ class StoreDocuments(StoreTests):
                 await store.get_session(SESSION, branch_id="nowhere")
 
     async def test_rule_9_a_document_reads_as_a_session(self, tmp_path: Path) -> None:
-        """All of it comes back as it was, every part in its order, and its messages are a turn like any other."""
+        """All of it is returned unchanged, every part in its order, and its messages are a turn like any other."""
         async with self.open_empty(tmp_path) as store:
             given = full_document()
             done = await store.put_session(SESSION, given)
@@ -110,7 +110,9 @@ class StoreDocuments(StoreTests):
             assert replace(grown, session=replace(grown.session, messages=given.session.messages)) == given
 
     async def test_a_window_has_the_meta_of_the_document_and_a_document_the_version(self, tmp_path: Path) -> None:
-        """What a turn must know of the document (locale, user) costs no read of the whole; a write can name its version."""
+        """The facts of the document that a turn needs (locale, user) cost no read of the whole; a write can name its
+        version.
+        """
         async with self.open_session(tmp_path) as store:
             assert (await store.window(SESSION, message_limit=1)).meta is None
             await store.append_messages(SESSION, (Message(role=Role.USER, content="hello"),))
@@ -179,7 +181,7 @@ class StoreDocuments(StoreTests):
             assert len(await branch_texts(store, "main")) == 6
 
     async def test_a_document_replaces_all_but_messages(self, tmp_path: Path) -> None:
-        """What it no longer holds is gone, and what it holds is in its order."""
+        """Missing items are gone, and the others are in its order."""
         async with self.open_empty(tmp_path) as store:
             given = full_document()
             await store.put_session(SESSION, given)
@@ -218,7 +220,7 @@ class StoreDocuments(StoreTests):
             assert (await store.window(SESSION, message_limit=0)).pending is None
 
     async def test_refs_that_lead_nowhere_are_refused(self, tmp_path: Path) -> None:
-        """What the check of a document refuses is not stored, whatever writes it; remote refs are not checked."""
+        """Refs that the check of a document refuses are not stored by any write; remote refs are not checked."""
         nowhere, remote = Ref(evidence_id="e9"), Ref(evidence_id="e9", remote=True)
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("e1"))

@@ -172,7 +172,7 @@ class StoreErasure(StoreTests):
             assert "lin" not in str(audit)
 
     async def test_the_sessions_of_a_user_go_whole(self, tmp_path: Path) -> None:
-        """Those whose document names the user as its actor."""
+        """Sessions whose document names the user as its actor."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             meta = Meta(actor=Actor(user_id="lin"))
             await store.put_session("mine", document_of(user_message(SECRET), session_id="mine", meta=meta))
@@ -188,7 +188,9 @@ class StoreErasure(StoreTests):
             assert after[:-2] == before[:-2]
 
     async def test_evidence_is_forgotten_with_all_that_rests_on_it(self, tmp_path: Path) -> None:
-        """The item itself, blocks of it alone, refs to it, and its text wherever it occurs; the rest stays."""
+        """The item itself, blocks that refer only to it, refs to it, and its text wherever it occurs; the rest
+        stays.
+        """
         async with self.open_session(tmp_path) as store:
             cited, kept = Ref(evidence_id="e1", selector="char:0-5"), Ref(evidence_id="e2")
             for each in (evidence("e1", SECRET), evidence("e2", OTHER)):
@@ -313,7 +315,7 @@ class StoreErasure(StoreTests):
                 await store.preview_erasure(Erasure(at=AT))
 
     async def test_a_walk_visits_the_rows_that_are_asked_for(self, tmp_path: Path) -> None:
-        """All of them, those of some sessions, those of all but some; it ends when the visitor has seen enough."""
+        """All of them, rows of some sessions, rows of all but some; it ends when the visitor has seen enough."""
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             await store.create_session(start(imported_turn("p001", "kept"), session_id="s2"))

@@ -43,7 +43,9 @@ class StoreLineage(StoreTests):
     """Evidence of a turn is known where the turn is: on its branch, while it waits, and in its copies; not elsewhere."""
 
     async def test_evidence_goes_with_its_turn(self, tmp_path: Path) -> None:
-        """A fork has that of its ancestors; going back hides that of what follows; evidence of no turn is everywhere."""
+        """A fork has the evidence of its ancestors; going back hides that of later turns; evidence of no turn is
+        everywhere.
+        """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             for each in (
                 evidence("all"),
@@ -136,7 +138,7 @@ class StoreLineage(StoreTests):
                 await play(store, f"s{number}")
 
     async def test_rule_9_a_document_has_what_its_branch_found(self, tmp_path: Path) -> None:
-        """Evidence, calls and blocks of other branches are not in it, and writing it leaves them as they are."""
+        """Evidence, calls and blocks of other branches are not in it, and writing it does not change them."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             calls = [ToolCall(tool_call_id=f"c-{turn}", extra={"turn_id": turn}) for turn in ("p001", "p002")]
             await store.append_tool_calls(SESSION, (*calls, ToolCall(tool_call_id="c-all")))

@@ -40,7 +40,7 @@ from mnemosyne.testing.stores.samples import (
 
 
 class StoreMemory(StoreTests):
-    """What recall reads."""
+    """Reads of recall."""
 
     async def test_exchanges_are_found_in_all_sessions(self, tmp_path: Path) -> None:
         """A reply, and a message of the user with its reply, by digests of their words; on all branches, until they are erased."""
@@ -197,7 +197,7 @@ class StoreMemory(StoreTests):
             assert await store.entries(WORLD_SCOPE, ("a",)) == ()
 
     async def test_restricted_entries_are_listed(self, tmp_path: Path) -> None:
-        """Those with viewers or conditions, of all scopes asked for, by id."""
+        """Entries with viewers or conditions, of all requested scopes, by id."""
         async with self.open_session(tmp_path) as store:
             gate = Condition(path="hero.gold", op=Comparison.GT, value=3)
             await store.replace_world("w1", "d", (lore("b", viewers=("npc",)), lore("a"), lore("z", when=(gate,))))

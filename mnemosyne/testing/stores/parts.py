@@ -47,7 +47,7 @@ class StoreParts(StoreTests):
     """Each list keeps its order, is filtered as requested, and counts what is new."""
 
     async def test_evidence_is_kept_by_its_id(self, tmp_path: Path) -> None:
-        """Written again it keeps its place; the same again is no write; unknown ids are None."""
+        """Written again it keeps its place; the same again is not a write; unknown ids are None."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             first, second = evidence("e1", "a <rope>", created_at=AT), evidence("e2")
@@ -145,7 +145,7 @@ class StoreParts(StoreTests):
             assert await evidence_ids(store, EvidenceFilter(since=between)) == ["e2", "e3"]
 
     async def test_memories_can_be_left_out(self, tmp_path: Path) -> None:
-        """What turns recalled does not take the places of other evidence, however much of it there is."""
+        """Memories that turns recalled do not take the places of other evidence, however many there are."""
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("page"))
             await store.put_evidence(SESSION, evidence("m0", source=MEMORY_SOURCE))

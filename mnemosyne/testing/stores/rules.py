@@ -116,7 +116,9 @@ class StoreRules(StoreTests):
             assert await read_everything(store) == before
 
     async def test_rule_4_the_same_turn_twice_is_written_once(self, tmp_path: Path) -> None:
-        """Rule 4, for each method that writes a turn: the second call has the version of the first and is no error."""
+        """Rule 4, for each method that writes a turn: the second call has the version of the first and is not an
+        error.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             old = await store.head(SESSION)
             record = prepared_turn(old, "t1")

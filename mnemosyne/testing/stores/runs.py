@@ -110,7 +110,7 @@ class StoreRuns(StoreTests):
             assert (await store.window(SESSION, message_limit=1, branch_id="main")).state == gold_state(119)
 
     async def test_a_state_that_the_ops_do_not_lead_to_is_kept_all_the_same(self, tmp_path: Path) -> None:
-        """The state of a commit counts; ops of an unknown form are stored beside it."""
+        """The state of a commit counts; ops of an unknown form are stored with it."""
         async with self.open_session(tmp_path) as store:
             for turn_id, amount in (("t1", 1), ("t2", 2)):
                 head = await store.head(SESSION)

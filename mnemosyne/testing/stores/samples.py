@@ -219,7 +219,7 @@ async def play(store: Store, turn_id: str, amount: int | None = None, text: str 
 
 
 class StoreTests:
-    """What the groups of tests share: creating and opening a store."""
+    """Shared parts of the groups of tests: creating and opening a store."""
 
     persistent = True
 

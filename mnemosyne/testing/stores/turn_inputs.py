@@ -49,7 +49,7 @@ async def read_inputs(store: Store, branch_id: str | None = None) -> TurnInputs:
 
 
 class StoreTurnInputs(StoreTests):
-    """What a turn reads when it begins, and once its memories are chosen."""
+    """Reads of a turn when it begins, and once its memories are chosen."""
 
     async def test_turn_inputs_are_what_the_single_methods_return(self, tmp_path: Path) -> None:
         """On every branch: the window, filtered evidence and blocks, and the entries with viewers or conditions of session and

@@ -115,7 +115,7 @@ class StoreWorlds(StoreTests):
             assert [entry.entry_id for entry in await store.entries(WORLD_SCOPE, ("a", "b", "z"))] == ["b"]
 
     async def test_a_pack_is_searched_and_outlives_an_erasure(self, tmp_path: Path) -> None:
-        """What an author wrote stays when a user who said the same is erased, and does not count as left over."""
+        """An author's text stays when a user with the same words is erased, and does not count as left over."""
         own = "my own words, which no author of a world ever wrote"
         lin = Author(kind=AuthorKind.USER, id="lin")
         said = ImportedTurn(turn_id="p001", messages=(user_message(LINE, author=lin), user_message(own, author=lin)))

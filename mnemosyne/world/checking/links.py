@@ -86,7 +86,7 @@ def _calculated_ops(
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         known = f"the numbers {', '.join(numbers)}, or a path to a whole number"
-        raise ValueError(f"{name!r} is no number of this action and no whole number of the state; use {known}")
+        raise ValueError(f"{name!r} is not a number of this action or a whole number of the state; use {known}")
 
     def check(value: Any, where: SourceLocation) -> Any:
         if not numbers or not is_expression(value):

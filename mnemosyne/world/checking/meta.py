@@ -1,7 +1,7 @@
 """Checks `$meta` in a pack: the form of each key, each field that it names, and templates at every depth.
 
 `docs/filament.md` section 6 explains the keys. Rules are checked twice: as written (`check_meta`, also inside
-templates), and against the entities that follow them (`check_follows`); hence a module beside `state`.
+templates), and against the entities that follow them (`check_follows`); hence a module of its own.
 """
 
 from __future__ import annotations

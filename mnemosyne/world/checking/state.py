@@ -123,7 +123,7 @@ def with_types(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(node: Any) -> Any:
-    """Return the value of a pair `[scalar, description]`, and any other node as it is."""
+    """Return the value of a pair `[scalar, description]`, and any other node unchanged."""
     return node[0] if is_pair(node) else node
 
 

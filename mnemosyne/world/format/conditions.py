@@ -1,6 +1,6 @@
 """Conditions in their short text form, parsed by a small grammar and never run as code.
 
-`path op value`, where value is a number, true, false, null, a quoted text, a list in brackets, or bare words.
+The form is `path op value`: value is a number, true, false, null, a quoted text, a list in brackets, or bare words.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def identifier() -> Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Described(Shape):
-    """A single value, alone or as `[value, description]`."""
+    """A single value, or one with a description: `[value, description]`."""
 
     def find_fault(self, value: Any, wording: Wording) -> Trouble | None:
         pair = isinstance(value, list) and len(value) == 2 and isinstance(value[1], str)
@@ -56,7 +56,7 @@ class Tree(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShortCondition(Shape):
-    """A condition as a mapping, or, where `short`, also as text (`hero.health > 20`)."""
+    """A condition as a mapping, or, if `short`, also as text (`hero.health > 20`)."""
 
     record: Record
     short: bool = True

@@ -201,5 +201,5 @@ def test_a_lorebook_of_its_own(tmp_path):
     assert book.entries[0].fields["content"] == "@@depth 1\nx"
     assert any(fate.field == "data.entries.*.content: @@depth" for fate in read.fates)
     file.write_text('{"spec": "lorebook_v3", "data": 7}', encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"deep.json: is no lorebook"):
+    with pytest.raises(CorpusError, match=r"deep.json: is not a lorebook"):
         read_lorebook(file)

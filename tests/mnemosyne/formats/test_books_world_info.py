@@ -202,9 +202,9 @@ def test_decorators_and_macros_are_counted_and_stay_in_the_text():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ([], "is no world info"),
-        ({"entries": 7}, "is no world info"),
-        ({"lorebookVersion": 4, "entries": []}, "is no world info"),
+        ([], "is not world info"),
+        ({"entries": 7}, "is not world info"),
+        ({"lorebookVersion": 4, "entries": []}, "is not world info"),
     ],
 )
 def test_another_file_is_refused_with_a_sentence(tmp_path, value, said):
@@ -213,7 +213,7 @@ def test_another_file_is_refused_with_a_sentence(tmp_path, value, said):
 
 
 def test_parsing_says_what_the_value_is():
-    with pytest.raises(CorpusError, match="w: is no world info: its `entries` are text"):
+    with pytest.raises(CorpusError, match="w: is not world info: its `entries` are text"):
         parse_world_info({"entries": "all"}, "w", FieldCounter())
 
 

@@ -137,7 +137,7 @@ def test_a_member_without_a_name_is_counted(tmp_path):
 def test_a_file_that_is_not_there_and_a_folder(tmp_path):
     with pytest.raises(CorpusError, match="there is no such file"):
         read_charx(tmp_path / "none.charx")
-    with pytest.raises(CorpusError, match="is no regular file"):
+    with pytest.raises(CorpusError, match="is not a regular file"):
         read_charx(tmp_path)
     assert not is_charx(tmp_path)
 

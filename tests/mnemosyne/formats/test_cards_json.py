@@ -313,7 +313,7 @@ def test_what_is_no_card(tmp_path, value):
 
 @pytest.mark.parametrize("value", [[], "Mara", 4, {}, {"name": "Book", "entries": {}}, {"data": {}}])
 def test_what_is_no_card_is_refused_with_its_file(tmp_path, value):
-    with pytest.raises(CorpusError, match=r"mara\.json: is no character card"):
+    with pytest.raises(CorpusError, match=r"mara\.json: is not a character card"):
         read(tmp_path, value)
 
 

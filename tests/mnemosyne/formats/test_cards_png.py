@@ -95,7 +95,7 @@ def test_a_damaged_card_is_replaced_by_the_other(tmp_path):
 
 
 def test_text_that_is_no_base64_says_what_to_do(tmp_path):
-    with pytest.raises(CorpusError, match=r"mara\.png: chunk 'chara': is no base64 text.*ask for the original file"):
+    with pytest.raises(CorpusError, match=r"mara\.png: chunk 'chara': is not base64 text.*ask for the original file"):
         read(tmp_path, png(text("chara", b"%%%")))
 
 
@@ -184,9 +184,9 @@ def test_a_text_that_unpacks_without_end_is_refused(tmp_path):
 
 @pytest.mark.parametrize("data", [b"", b"\x89PNG", b"GIF89a", json.dumps(v2_card()).encode()])
 def test_what_is_no_png(tmp_path, data):
-    with pytest.raises(CorpusError, match=r"mara\.png: is no PNG"):
+    with pytest.raises(CorpusError, match=r"mara\.png: is not a PNG"):
         read(tmp_path, data)
-    with pytest.raises(CorpusError, match="is no PNG"):
+    with pytest.raises(CorpusError, match="is not a PNG"):
         find_text_chunks(data)
 
 

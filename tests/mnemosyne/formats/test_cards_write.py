@@ -244,7 +244,7 @@ def test_a_picture_in_pieces_is_made_whole(tmp_path):
 
 @pytest.mark.parametrize("picture", [b"\xff\xd8\xff\xe0", b"GIF89a"])
 def test_a_picture_that_is_no_png_is_refused(picture):
-    with pytest.raises(CorpusError, match="is no PNG"):
+    with pytest.raises(CorpusError, match="is not a PNG"):
         card_png_bytes(parse(v2_card()), picture=picture)
 
 

@@ -197,7 +197,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_what_is_wrong_inside_is_no_message(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(CorpusError, match=r"holds no message of a chat|is no chat of Chub"):
+    with pytest.raises(CorpusError, match=r"holds no message of a chat|is not a chat of Chub"):
         read_foreign_chat(save(tmp_path, value))
 
 
@@ -377,7 +377,7 @@ def test_users_of_a_transcript_are_named(tmp_path: Path) -> None:
     path = save(tmp_path, TRANSCRIPT, "talk.txt")
     chat = read_transcript(path, ImportRequest(users=("Mara",))).chats[0]
     assert (chat.user_name, chat.character_names) == ("Mara", ("Lin",))
-    with pytest.raises(CorpusError, match=r"'Bo' is no speaker in it. Its speakers: Lin, Mara"):
+    with pytest.raises(CorpusError, match=r"'Bo' is not a speaker in it. Its speakers: Lin, Mara"):
         read_transcript(path, ImportRequest(users=("Bo",)))
 
 

@@ -164,7 +164,7 @@ def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
 def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     path.write_bytes(json.dumps(said("很久以前有一座山，山上有一座庙。"), ensure_ascii=False).encode("gb18030"))
-    with pytest.raises(CorpusError, match=r"Line 1 is no UTF-8 text.*GB18030"):
+    with pytest.raises(CorpusError, match=r"Line 1 is not UTF-8 text.*GB18030"):
         read_chat(path)
     path.write_bytes(json.dumps(said("很久以前"), ensure_ascii=False).encode("utf-16"))
     assert turns_of(path)[0].messages[0].content == "很久以前"

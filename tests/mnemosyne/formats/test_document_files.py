@@ -54,7 +54,7 @@ async def test_a_pdf_is_read(tmp_path):
     ("name", "content", "told"),
     [
         ("a.exe", b"x", "are not read; there are"),
-        ("a.txt", b"one\n\xff", "line 2 is no UTF-8"),
+        ("a.txt", b"one\n\xff", "line 2 is not UTF-8"),
         ("a.txt", b"a\0b", "NUL"),
         ("a.txt", b"  \n", "holds no text"),
         ("a.txt", b"x" * 101, "more than 100 bytes"),

@@ -116,7 +116,7 @@ def history(folder):
 
 
 @given(st.lists(st.tuples(st.integers(16, 12_000), st.binary(min_size=1, max_size=40)), min_size=1, max_size=6))
-@example([(4042, b"\x80")])  # in the text of the schema, so that the message of SQLite is no UTF-8
+@example([(4042, b"\x80")])  # in the text of the schema, so that the message of SQLite is not UTF-8
 def test_damaged_databases(places):
     with TemporaryDirectory() as name:
         path = Path(name) / "chats.db"

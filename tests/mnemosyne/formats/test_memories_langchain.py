@@ -165,5 +165,5 @@ def test_what_is_none_of_langchain_is_refused(tmp_path):
         read_langchain(write_json(tmp_path / "a.json", [{"role": "user", "content": "hi"}]))
     with pytest.raises(CorpusError, match="its messages have no text"):
         read_langchain(write_json(tmp_path / "b.json", [langchain_message("human", "")]))
-    with pytest.raises(CorpusError, match="is no database of LangChain"):
+    with pytest.raises(CorpusError, match="is not a database of LangChain"):
         read_langchain(database(tmp_path / "c.db", "CREATE TABLE store (x)"))

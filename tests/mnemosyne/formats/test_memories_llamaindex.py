@@ -103,9 +103,9 @@ def test_other_values_are_not_of_llamaindex(value):
 
 
 def test_what_is_none_of_llamaindex_is_refused(tmp_path):
-    with pytest.raises(CorpusError, match="is no folder of LlamaIndex"):
+    with pytest.raises(CorpusError, match="is not a folder of LlamaIndex"):
         read_llamaindex(tmp_path)
-    with pytest.raises(CorpusError, match="is no file of LlamaIndex"):
+    with pytest.raises(CorpusError, match="is not a file of LlamaIndex"):
         read_llamaindex(write_json(tmp_path / "a.json", {"entries": []}))
     write_json(tmp_path / "docstore.json", {})
     assert read_llamaindex(tmp_path).memories == ()

@@ -186,11 +186,11 @@ def test_other_values_are_not_of_mem0(value):
 
 
 def test_what_is_none_of_mem0_is_refused(tmp_path):
-    with pytest.raises(CorpusError, match="is no list of memories"):
+    with pytest.raises(CorpusError, match="is not a list of memories"):
         read_mem0(write_json(tmp_path / "a.json", {"entries": {}}))
     with pytest.raises(CorpusError, match="no table `history`"):
         read_mem0(database(tmp_path / "a.db", "CREATE TABLE other (x)"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match="is no folder of mem0"):
+    with pytest.raises(CorpusError, match="is not a folder of mem0"):
         read_mem0(tmp_path / "empty")
     assert read_mem0(write_json(tmp_path / "none.json", {"results": []})).memories == ()

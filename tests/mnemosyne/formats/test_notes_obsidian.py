@@ -245,7 +245,7 @@ def test_what_is_passed_by_is_named_with_its_reason(tmp_path):
     assert "linked" in told
     assert "they are hidden (2): " in told
     assert ".trash" in told
-    assert "old.md:1: is no UTF-8 text" in told
+    assert "old.md:1: is not UTF-8 text" in told
     assert "big.md" in told
     assert "they are no notes (1): 1 with .canvas" in told
     assert "secret" not in repr(file.books)

@@ -31,11 +31,13 @@ _PARTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertFolder:
-    """What the folder holds. `max_tokens`: longer texts are cut. `prompts`: what stands before a text, by purpose."""
+    """Contents of a model's folder."""
 
     weights: BertWeights
     max_tokens: int
+    """Longer texts are cut."""
     prompts: Mapping[str, str]
+    """Prefix of a text, by purpose."""
 
 
 def is_bert_folder(folder: Path) -> bool:
@@ -48,9 +50,8 @@ def is_bert_folder(folder: Path) -> bool:
 
 
 def read_bert_folder(folder: Path) -> BertFolder:
-    """Read a BERT whose sentence vector is the mean over its tokens.
-
-    EmbedderUnavailableError when the folder holds another kind of model, or its files cannot be read.
+    """Read a BERT whose sentence vector is the mean over its tokens. EmbedderUnavailableError if the folder has another
+    kind of model, or its files cannot be read.
     """
     try:
         config = _read_json(folder / _CONFIG_FILE)

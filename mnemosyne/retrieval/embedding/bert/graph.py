@@ -1,6 +1,6 @@
 """Writes a BERT as an ONNX graph: token ids and mask in, the mean over the tokens out. The only file that imports onnx.
 
-The graph has standard operators alone, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8 with one
+The graph has only standard operators, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8 with one
 scale per output (of the vocabulary: per row), and the input of a linear layer is rounded to 8 bits with one scale per token.
 `onnxruntime.quantization` has one scale per forward pass: a text's vector then depends on the texts that share its pass, and its
 cosine to the float32 one is 0.996, if it is 0.999 here. Processors without VNNI add two products in 16 bits, which overflow only

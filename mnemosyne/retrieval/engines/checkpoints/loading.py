@@ -1,6 +1,6 @@
 """Reads a scope whole on a thread of its own, while a part of it serves.
 
-The thread has an event loop and a durable index of its own, so it can end whenever it likes, and its caller may be cancelled.
+The thread has an event loop and a durable index of its own, so it can end at any time, and its caller may be cancelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mnemosyne.schema.memory import Chain
 
 
 class ScopeReader(Protocol):
-    """What a scope is read from: the methods of `DurableIndex` that this takes."""
+    """Source of a scope: the used methods of `DurableIndex`."""
 
     async def load(self, scope: str) -> StoredScope | None:
         """Return a stored table in the order of writing; None when nothing is stored."""
@@ -36,11 +36,11 @@ class ScopeReader(Protocol):
 
 
 class ScopeLoad:
-    """The reading of one scope, which also makes its checkpoint. `mark` says which generation of it is read.
+    """The reading of one scope, which also makes its checkpoint.
 
-    At its end `table` is the scope, `lost` how many of its rows are damaged and `stamp` the state of its checkpoint; or `error`
-    says why there is none. `added` is what was written to the part meanwhile. `head_start_seconds`: how long the turn that opened
-    the scope has the processor for itself.
+    At its end `table` is the scope, `lost` the number of its damaged rows and `stamp` the state of its checkpoint; or
+    `error` is the reason why there is none. `mark` is the generation that is read. `added` are the writes to the part
+    meanwhile. `head_start_seconds`: time that the turn that opened the scope has the processor for itself.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ScopeLoad:
         self.added = merge_batches(self.added, batch)
 
     def give_up(self) -> None:
-        """Let it end soon; what it has read is not wanted."""
+        """Let it end soon; its result is not wanted."""
         self._given_up.set()
 
     async def wait(self) -> None:
@@ -91,7 +91,7 @@ class ScopeLoad:
             self._done.set()
 
     async def _load(self) -> tuple[StoredScope | None, str]:
-        """Return what is stored, and the state that it is in; the latter is empty where another process has written since."""
+        """Return the stored scope and its state; the state is empty if another process has written since."""
         reader = self._open_reader(self.folder)
         try:
             stored = await reader.load(self.scope)

@@ -1,4 +1,4 @@
-"""The scopes of an index that were opened from its files: what has changed since their checkpoints, and what is still read.
+"""Scopes of an index that were opened from its files: their changes since their checkpoints, and the running reads.
 
 Must not import an engine.
 """
@@ -24,22 +24,23 @@ _SAVED_SHARE = 16
 
 @dataclass(kw_only=True, slots=True)
 class OpenedScope:
-    """From what a scope was opened, and its checkpoint since.
-
-    `mark`: the generation of the scope. `version`: that of its table, where it was read without the durable index (0: it was not).
-    `has_checkpoint`: a checkpoint was read. `stamp` and `rows` are those of the checkpoint that there is (empty: none). `writes`
-    counts the writes to the table since, `saved_writes` is how many of them the checkpoint has. `removals` counts how often words
-    have left the table, so that no file may keep them.
-    """
+    """Sources of an opened scope, and its checkpoint since."""
 
     mark: str
+    """Generation of the scope."""
     version: int = 0
+    """Version of its table, if it was read without the durable index (0: it was not)."""
     has_checkpoint: bool = False
+    """Whether a checkpoint was read."""
     stamp: str = ""
+    """State of the present checkpoint (empty: none); `rows` is its number of rows."""
     rows: int = 0
     writes: int = 0
+    """Number of writes to the table since."""
     saved_writes: int = -1
+    """Number of those that the checkpoint has."""
     removals: int = 0
+    """Number of times that words have left the table, so that no file may keep them."""
 
 
 class WholeScope(NamedTuple):
@@ -64,7 +65,7 @@ class CheckpointedScopes:
         self._loads: dict[str, ScopeLoad] = {}
 
     def get(self, scope: str) -> OpenedScope | None:
-        """Return from what a scope was opened; None where that was not a folder."""
+        """Return the sources of an opened scope; None if it was not opened from a folder."""
         return self._opened.get(scope)
 
     def is_partial(self, scope: str) -> bool:
@@ -72,13 +73,14 @@ class CheckpointedScopes:
         return scope in self._loads
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return `index_loading` where only a part of one of the scopes is searched."""
+        """Return `index_loading` if only a part of one of the scopes is searched."""
         return () if self._loads.keys().isdisjoint(scopes) else ("index_loading",)
 
     async def open(self, scope: str, other_tables: Sequence[str], *, memory_rows: int) -> ScopeTable | None:
-        """Return what a scope's files hold without the durable engine; None where they cannot be read without it, or hold more
-        than `memory_rows` rows. A checkpoint that is not whole serves while the scope is read. `other_tables`: see
-        `read_scope_files`.
+        """Return the content of a scope's files without the durable engine; None if they cannot be read without it, or
+        have more than `memory_rows` rows.
+
+        A checkpoint that is not whole serves while the scope is read. `other_tables`: see `read_scope_files`.
         """
         files = await to_thread.run_sync(read_scope_files, self._folder, scope, other_tables)
         opened = self._opened[scope] = OpenedScope(mark=files.mark)
@@ -114,8 +116,8 @@ class CheckpointedScopes:
         return (load := self._loads.get(scope)) is not None and load.is_done
 
     async def take_whole(self, scope: str) -> WholeScope | None:
-        """Return a scope that was read whole, with what was added to its part meanwhile; None where it was taken already.
-        IndexUnavailableError; ScopeDroppedError where it has to be read again.
+        """Return a scope that was read whole, with the additions to its part meanwhile; None if it was taken already.
+        IndexUnavailableError; ScopeDroppedError if it has to be read again.
         """
         if (load := self._loads.get(scope)) is None:
             return None
@@ -162,8 +164,9 @@ class CheckpointedScopes:
         return has_grown and opened.saved_writes != opened.writes
 
     async def save(self, scope: str, stamp: str, table: ScopeTable) -> None:
-        """Write the checkpoint of a scope whose table in the folder is in the state `stamp`, unless there is one of it.
-        IndexUnavailableError where one cannot be removed whose words were removed while it was written.
+        """Write the checkpoint of a scope whose table in the folder is in the state `stamp`, unless it has one already.
+
+        IndexUnavailableError if a checkpoint with words that were removed meanwhile cannot be deleted.
         """
         if (opened := self._opened.get(scope)) is None:
             return
@@ -188,7 +191,7 @@ class CheckpointedScopes:
             raise IndexUnavailableError(self._folder, scope, str(error)) from error
 
     def forget(self, scope: str) -> None:
-        """Forget from what a scope was opened; what is read of it is not wanted."""
+        """Forget the sources of a scope; a running read is not wanted."""
         self._opened.pop(scope, None)
         if (load := self._loads.pop(scope, None)) is not None:
             load.give_up()

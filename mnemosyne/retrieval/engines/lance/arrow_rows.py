@@ -51,7 +51,7 @@ def literal(text: str) -> str:
 
 
 def chains_condition(chains: Collection[Chain] | None) -> str:
-    """Return the filter for the rows of some chains; empty for those of all."""
+    """Return the filter for the rows of some chains; empty for all chains."""
     return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"
 
 
@@ -157,9 +157,11 @@ def surplus_rows(rows: Any) -> list[int]:
 def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
     """Return the part of a batch that is newer than a table to which another process has written meanwhile.
 
-    `known`: the table's rows with ids of the batch. `batch.watermarks` say how far the batch's writer has read, `behind`
-    in which chains the table is ahead of that: there the writer's rows are older, and a row that is missing from the
-    table was removed; then only a vector that no other process has computed is new.
+    Args:
+        known: The table's rows with ids of the batch.
+        behind: Chains in which the table is ahead of `batch.watermarks`, up to which the batch's writer has read: its
+            rows are older there, and a row
+        that is missing from the table was removed; then only a vector that no other process has computed is new.
     """
     columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
     held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
@@ -278,7 +280,7 @@ def _vectors(column: Any) -> Vectors:
 
 
 def graph_partitions(vectors: int) -> int:
-    """Return the number of partitions of a graph of this many vectors; 0 where a scan is as fast (docs/decisions/0007).
+    """Return the number of partitions of a graph of this many vectors; 0 if a scan is as fast (docs/decisions/0007).
 
     Below 100,000 vectors there is no graph: a scan is exact, and the scope is searched in memory anyway. Above that,
     IVF_HNSW_SQ with one partition per million rows, because filters halve the recall of finer partitions.

@@ -1,4 +1,4 @@
-"""The tables of a folder, each opened once, and what it means when one cannot be used."""
+"""Tables of a folder, each opened once, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mnemosyne.retrieval.engines.lance.arrow_rows import SCHEMA
 from mnemosyne.retrieval.engines.lance.files import SharedFolder, has_files, remove_files, table_name
 
 _METADATA_BYTES = 8 << 20
-"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: 60 KB for the table of a session."""
+"""Limit of LanceDB's cache of table metadata, by default up to a gigabyte: 60 KB for the table of a session."""
 
 
 class LanceConnection:
@@ -32,7 +32,7 @@ class LanceConnection:
 
     @asynccontextmanager
     async def guard(self, scope: str) -> AsyncIterator[None]:
-        """Raise whatever goes wrong with a scope inside the block as IndexUnavailableError, or as ScopeDroppedError where another
+        """Raise any error inside the block as IndexUnavailableError of a scope, or as ScopeDroppedError if another
         process has dropped it.
         """
         try:
@@ -67,7 +67,7 @@ class LanceConnection:
         return table
 
     async def drop(self, scope: str) -> None:
-        """Remove the table of a scope, whatever state its files are in; this process holds the folder's lock."""
+        """Remove the table of a scope, whatever the state of its files; this process holds the folder's lock."""
         table = self._tables.pop(scope, None)
         if table is not None:
             table.close()
@@ -81,7 +81,7 @@ class LanceConnection:
         await to_thread.run_sync(remove_files, self.folder, scope)
 
     def release(self, scope: str) -> None:
-        """Let the table of a scope be opened again, of whatever generation it is then."""
+        """Let the table of a scope be opened again, in its generation of that time."""
         self._tables.pop(scope, None)
         self.shared.forget(scope)
 

@@ -1,8 +1,9 @@
-"""The files of the durable index: the folder of a table, the lock of the folder, and a mark for each scope that was
+"""Files of the durable index: the folder of a table, the lock of the folder, and a mark for each scope that was
 dropped.
 
-Their names are fixed, so that a table can be found and removed without its engine, whatever state its files are in.
-Several processes may use one folder: each writes while it holds the lock, and none restores what another dropped.
+Their names are fixed, so that a table can be found and removed without its engine, whatever the state of its files.
+Several processes may use one folder: each writes while it holds the lock, and none restores a scope that another
+dropped.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class SharedFolder:
             await to_thread.run_sync(work, limiter=self._thread)
 
     async def make_folder(self) -> None:
-        """Create the folder for its owner alone, where it is a local one that can be created; LanceDB would open it to others."""
+        """Create a private folder, if it is a local one that can be created; LanceDB would open it to others."""
         with suppress(OSError):
             await self._run(lambda: make_private_folder(Path(self._folder)))
 
@@ -144,10 +145,11 @@ def checkpoint_file(folder: str, scope: str) -> Path:
 
 
 def read_stamp(folder: str, scope: str) -> tuple[int, str]:
-    """Return the version of a scope's table, and a text that no other state of it has or had; (0, "") where it has no files, or
-    where they are not on this machine.
+    """Return the version of a scope's table, and a text that is unique to its state; (0, "") if it has no files, or
+    they are not on this machine.
 
-    Each version has a manifest, which names the transaction that made it; newer ones count down from the greatest number.
+    Each version has a manifest, which names the transaction that made it; newer ones count down from the greatest
+    number.
     """
     if not has_files(folder, scope):
         return 0, ""
@@ -169,7 +171,7 @@ def remove_files(folder: str, scope: str) -> None:
 
 
 def copy_files(folder: str, target: Path, names: Sequence[str]) -> None:
-    """Copy the files of the tables `names`, those that there are, into another folder; the caller keeps others from writing."""
+    """Copy the files of the existing tables among `names` into another folder; the caller keeps others from writing."""
     make_private_folder(target)
     for name in names:
         if has_files(folder, name):
@@ -200,8 +202,8 @@ async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> N
 
 
 def list_tables(folder: str) -> tuple[str, ...]:
-    """Return the names of the tables in a folder, and of those of which only a checkpoint is left, sorted; none for a folder that
-    is not there.
+    """Return the names of the tables in a folder, and of tables of which only a checkpoint is left, sorted; none for a
+    missing folder.
     """
     try:
         return tuple(sorted({each.stem for each in Path(folder).iterdir() if each.suffix in (_END, _CHECKPOINT_END)}))

@@ -1,8 +1,8 @@
-"""The durable index: one LanceDB table per scope, with words as tokens, and vectors where there are any.
+"""Durable index: one LanceDB table per scope, with words as tokens, and vectors if there are any.
 
-Of this package `files` alone imports neither lancedb nor pyarrow; the others are imported when a configuration names them.
-There is one table per scope, because document counts and mean lengths are then the scope's, so scores equal those of
-the index in memory.
+Of this package only `files` imports neither lancedb nor pyarrow; the others are imported when a configuration names
+them. There is one table per scope, because document counts and mean lengths are then the scope's, so scores equal those
+of the index in memory.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ from mnemosyne.schema.record import SequencedEntry
 class LanceIndex(DurableIndex):
     """The `Index` of scopes too large for memory, and the durable copy of smaller ones.
 
-    Every failure of LanceDB is raised as IndexUnavailableError. `tidy_writes`: `maintain` compacts a table after that
-    many writes. `exact_rows`: up to this many rows each term is searched with its own weight. Scores are LanceDB's BM25
-    (k1 1.2, b 0.75), whose document counts are corrected for deletions at the next compaction.
+    Scores are LanceDB's BM25 (k1 1.2, b 0.75), whose document counts are corrected for deletions at the next
+    compaction. Several processes may use one folder: each writes while it holds the folder's lock, and never overwrites
+    newer rows of another with older ones. Once another process has dropped a scope, every method that uses it raises
+    ScopeDroppedError, until `release`. Every other failure of LanceDB is raised as IndexUnavailableError.
 
-    Several processes may use one folder: each writes while it holds the folder's lock, and never overwrites newer rows
-    of another with older ones. Once another process has dropped a scope, every method that uses it raises
-    ScopeDroppedError, until `release`.
+    Args:
+        tidy_writes: Number of writes after which `maintain` compacts a table.
+        exact_rows: Maximum number of rows for which each term is searched with its own weight.
     """
 
     def __init__(self, folder: str, *, tidy_writes: int = 32, exact_rows: int = 100_000) -> None:
@@ -85,10 +86,10 @@ class LanceIndex(DurableIndex):
         await self.append(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
 
     async def append(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch that was made of what follows the watermarks that this index has returned.
+        """Write a batch of the rows after the watermarks that this index has returned.
 
-        Where another process has written to a chain since, the batch's rows of it are passed over, except for vectors
-        that are missing, and `watermark` returns the table's own: the caller reads on from there. IndexUnavailableError,
+        If another process has written to a chain since, the batch's rows of it are skipped, except for missing vectors,
+        and `watermark` returns the table's own: the caller reads on from there. IndexUnavailableError,
         ScopeDroppedError.
         """
         asked = {chain: self._watermarks.get((scope, chain), reached) for chain, reached in batch.watermarks.items()}
@@ -109,7 +110,7 @@ class LanceIndex(DurableIndex):
                 self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
 
     async def _put(self, scope: str, batch: RowBatch, read: Mapping[Chain, int]) -> dict[Chain, int]:
-        """Write what is news of a batch; return the table's watermarks of the chains where it is ahead of `read`."""
+        """Write the news of a batch; return the table's watermarks of the chains in which it is ahead of `read`."""
         ahead: dict[Chain, int] = {}
 
         async def work() -> None:
@@ -161,8 +162,9 @@ class LanceIndex(DurableIndex):
             return await to_thread.run_sync(scope_from_table, stored)
 
     async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
-        """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
-        many rows, with sequences up to `marks` and the vectors of `model`; else an empty one. IndexUnavailableError,
+        """Return a text for the state of a scope's table, if its content is known to this process; else an empty one.
+
+        The known content: so many rows, with sequences up to `marks` and the vectors of `model`. IndexUnavailableError,
         ScopeDroppedError.
         """
         async with self._connection.guard(scope):
@@ -225,7 +227,7 @@ class LanceIndex(DurableIndex):
             return 0 if table is None else int(await table.count_rows())
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of the chain that were written last, oldest first, without those that
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first, without entries that
         another process has written above the watermark.
         """
         mark = await self.watermark(scope, chain)
@@ -239,7 +241,7 @@ class LanceIndex(DurableIndex):
         return () if rows is None else ids_in_order(rows)[:limit]
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of an embedder whose vectors the scope has; empty where it has none."""
+        """Return the name of an embedder whose vectors the scope has; empty if it has none."""
         async with self._connection.guard(scope):
             table = await self._connection.open(scope)
             if table is None:
@@ -299,8 +301,8 @@ class LanceIndex(DurableIndex):
         return ()
 
     async def drop(self, scope: str) -> None:
-        """Remove the table of a scope, whatever state its files are in; other processes write to the scope only after
-        they have read it again. IndexUnavailableError when files cannot be removed.
+        """Remove the table of a scope, whatever the state of its files; other processes write to the scope only after
+        they have read it again. IndexUnavailableError if files cannot be removed.
         """
         async with self._connection.guard(scope), self._connection.shared.hold_lock():
             await self._connection.shared.leave_mark(scope)
@@ -309,7 +311,7 @@ class LanceIndex(DurableIndex):
         self._upkeep.forget(scope)
 
     def release(self, scope: str) -> None:
-        """Forget what is cached of a scope, so that it is read again."""
+        """Forget the caches of a scope, so that it is read again."""
         self._connection.release(scope)
         self._forget(scope)
 
@@ -336,10 +338,12 @@ class LanceIndex(DurableIndex):
         await self._upkeep.absorb(scope, other, graph=graph)
 
     async def finish(self, scope: str, *, words: bool, rebuild: bool) -> None:
-        """Give a table that nobody writes to any more its indexes, and leave of its files those of its last version alone; takes
-        long. IndexUnavailableError.
+        """Give a table that is not written any more its indexes, and delete the files of all but its last version;
+        takes long. IndexUnavailableError.
 
-        `words`: include the index for searching by words. `rebuild`: rows were written since the graph was built.
+        Args:
+            words: Include the index for searching by words.
+            rebuild: Rows were written since the graph was built.
         """
         await self._upkeep.finish(scope, words=words, rebuild=rebuild)
 

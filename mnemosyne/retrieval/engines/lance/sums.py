@@ -1,6 +1,6 @@
-"""Checksums of the rows of the durable index: a CRC-32 of what a row is found by, and one of its vector.
+"""Checksums of the rows of the durable index: a CRC-32 of the searchable part of a row, and one of its vector.
 
-They guard against faults of disks and files. A row without them was written by an earlier release and is taken as it is.
+They guard against faults of disks and files. A row without them was written by an earlier release and is accepted.
 Calculation only; like `arrow_rows` it imports pyarrow and is imported only when a configuration names the engine.
 """
 
@@ -53,7 +53,9 @@ def text_sums(table: Any) -> npt.NDArray[np.int64]:
 
 
 def vector_sums(table: Any) -> npt.NDArray[np.int64]:
-    """Return the checksum of vector and embedder of each row; a row without a vector has that of the embedder alone."""
+    """Return the checksum of vector and embedder of each row; of a row without a vector, the checksum of the embedder
+    only.
+    """
     parts = [_vector_sums_of(batch) for batch in table.to_batches()]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 

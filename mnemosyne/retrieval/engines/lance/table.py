@@ -88,7 +88,7 @@ async def index_vectors(table: Any, *, force: bool = False) -> None:
 
 
 async def width_of(table: Any) -> int | None:
-    """Return the dimensions of the vectors; None where there is no column for them."""
+    """Return the dimensions of the vectors; None if there is no column for them."""
     schema = await table.schema()
     return int(schema.field(VECTOR).type.list_size) if VECTOR in schema.names else None
 
@@ -135,10 +135,10 @@ async def declare_sums(table: Any) -> None:
 
 
 async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, int], *, vectors: bool) -> bool:
-    """Delete the rows whose checksums do not fit, among those that a filter (empty: none) passes, and return True; return
-    False where the table is ahead of the watermarks `read`, so that they may not have been made again.
+    """Delete the rows whose checksums do not fit, among those that a filter (empty: none) passes, and return True.
 
-    `vectors`: check those of the vectors too. The caller holds the lock of the folder.
+    Return False if the table is ahead of the watermarks `read`, so that the rows may not have been made again.
+    `vectors`: check the checksums of the vectors too. The caller holds the lock of the folder.
     """
     names = [name for name in (await table.schema()).names if vectors or name != VECTOR]
     query = table.query().where(condition) if condition else table.query()
@@ -178,7 +178,7 @@ async def declare_key(table: Any) -> None:
 
 async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict[Chain, int]]:
     """Return the part of a batch that is newer than a table to which another process has written, and the table's
-    highest sequence of each chain where it is above the batch's watermark.
+    highest sequence of each chain in which it is above the batch's watermark.
     """
     newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]
@@ -199,7 +199,7 @@ async def upsert(table: Any, rows: Any) -> None:
 def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
     """Return the query for the nearest rows by cosine; the caller adds filter and columns.
 
-    A graph alone gives twice the distance (LanceDB 0.40), of rounded vectors: `refine_factor` has that of what it finds calculated
+    A graph by itself gives twice the distance (LanceDB 0.40), of rounded vectors: with `refine_factor` it is calculated
     from the vectors, so that hits can be compared with those from memory.
     """
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")

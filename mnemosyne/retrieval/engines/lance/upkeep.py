@@ -47,7 +47,7 @@ class TableUpkeep:
         self._writes[scope] += 1
 
     def release(self, scope: str) -> None:
-        """Forget what is known of a table, so that it is looked at again."""
+        """Forget a table, so that it is looked at again."""
         self._searched.discard(scope)
         self._keyed.discard(scope)
 

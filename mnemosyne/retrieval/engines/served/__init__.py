@@ -1,1 +1,1 @@
-"""Scopes that are searched in a published snapshot: its table is only read, and what has changed since is in memory."""
+"""Scopes that are searched in a published snapshot: its table is only read, and later changes are in memory."""

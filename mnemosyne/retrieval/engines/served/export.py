@@ -20,9 +20,13 @@ async def export_scope(
     base: str, scope: str, target: Path, changes: RowBatch, *, word_rows: int, is_shared: bool
 ) -> None:
     """Write the table of a scope in the index folder `base`, with its deltas and `changes`, into an empty folder.
+    IndexUnavailableError.
 
-    The graph is kept where nothing has changed, else built: that takes long. `word_rows`: above it the table also gets the
-    index for searching by words. `is_shared`: other processes may write to `base` meanwhile. IndexUnavailableError.
+    The graph is kept if nothing has changed, else built: that takes long.
+
+    Args:
+        word_rows: Number of rows above which the table also gets the index for searching by words.
+        is_shared: Whether other processes may write to `base` meanwhile.
     """
     names = (scope, *delta_names(scope))
     if is_shared:

@@ -1,4 +1,6 @@
-"""Which scopes of an index are searched in published snapshots, and what has changed since. It must not import an engine."""
+"""Scopes of an index that are searched in published snapshots, and their changes since. It must not import an
+engine.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ _TRIES = 3
 
 
 class OpenedSnapshot(NamedTuple):
-    """A snapshot with what searches it: all of it in memory, or its words."""
+    """A snapshot with its search engine: all of it in memory, or its words."""
 
     snapshot: ServedSnapshot
     table: ScopeTable | LargeScope
 
 
 class ServedScopes:
-    """Which scopes of an index are searched in snapshots. `source` None: none is. For the numbers of rows see `TieredIndex`."""
+    """Scopes of an index that are searched in snapshots. `source` None: there are none. See `TieredIndex` for the
+    numbers of rows.
+    """
 
     def __init__(self, source: SnapshotSource | None, *, memory_rows: int, delta_rows: int, held_rows: int) -> None:
         self._source = source
@@ -45,14 +49,14 @@ class ServedScopes:
         return snapshot is not None and bool(snapshot.delta.rows or snapshot.delta.removed)
 
     def note(self, scope: str, batch: RowBatch) -> bool:
-        """Add to what was written since the snapshot of a scope was opened; return whether the scope is searched in one."""
+        """Add to the writes since the snapshot of a scope was opened; return whether the scope is searched in one."""
         if (snapshot := self._served.get(scope)) is None:
             return False
         snapshot.note(batch)
         return True
 
     async def open(self, scope: str) -> OpenedSnapshot | None:
-        """Return the newest usable snapshot of a scope, not searched yet; None where there is none, or the scope was dropped
+        """Return the newest usable snapshot of a scope, not searched yet; None if there is none, or the scope was dropped
         here.
         """
         if self._source is None or scope in self._refused:
@@ -114,8 +118,8 @@ class ServedScopes:
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes that apply when these scopes are searched.
 
-        `snapshot_old`: a snapshot is searched with what has changed since; `index_behind`: some of that is not in yet; and those
-        of the source.
+        `snapshot_old`: a snapshot is searched with its later changes; `index_behind`: some of them are not in yet; and
+        those of the source.
         """
         wanted = list(scopes)
         found = [self._served[scope] for scope in wanted if scope in self._served]

@@ -1,4 +1,4 @@
-"""A published snapshot that a host searches, and where it comes from. Values and a protocol only."""
+"""A published snapshot that a host searches, and its source. Values and a protocol only."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mnemosyne.schema.memory import Chain
 
 @dataclass(kw_only=True, slots=True)
 class ServedSnapshot:
-    """A snapshot that a host searches in place of an index of its own.
-
-    `folder` holds its table. `stale`: the ids of its rows that are not those of the store any more. `sequences`: by id, those of
-    the other rows in this store, where they are not those of the publisher's (empty: they are). `watermarks`: up to which
-    sequence of the store, by chain, the rows that are not stale are complete, except where the snapshot is `incomplete`: then
-    it lacks entries that the store has. `delta`: what was written since it was opened.
-    """
+    """A snapshot that a host searches in place of an index of its own."""
 
     snapshot_id: str
     folder: Path
+    """Folder of its table."""
     stale: tuple[str, ...] = ()
+    """Ids of rows that the store no longer has."""
     sequences: Mapping[str, int] = field(default_factory=dict)
+    """Sequences of the other rows in this store by id, if they differ from the publisher's (empty: they do not)."""
     watermarks: Mapping[Chain, int] = field(default_factory=dict)
+    """Sequence of the store, by chain, up to which the fresh rows are complete."""
     incomplete: bool = False
+    """Whether it lacks entries of the store all the same."""
     delta: RowBatch = NO_ROWS
+    """Writes since it was opened."""
 
     def note(self, batch: RowBatch) -> None:
-        """Add to what was written since the snapshot was opened."""
+        """Add to the writes since the snapshot was opened."""
         self.delta = merge_batches(self.delta, batch)
 
     @property
@@ -40,7 +40,7 @@ class ServedSnapshot:
 
     @property
     def changes(self) -> RowBatch:
-        """All that makes the snapshot's table what is searched now."""
+        """Return the changes that turn the snapshot's table into the searched one."""
         return merge_batches(RowBatch(rows=(), removed=self.stale, watermarks={}), self.delta)
 
 
@@ -48,7 +48,7 @@ class SnapshotSource(Protocol):
     """Finds the snapshots of scopes. No method raises for a storage that is away or a snapshot that is damaged."""
 
     async def open(self, scope: str) -> ServedSnapshot | None:
-        """Return the newest usable snapshot of a scope; None where the scope has none."""
+        """Return the newest usable snapshot of a scope; None if the scope has none."""
         ...
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:

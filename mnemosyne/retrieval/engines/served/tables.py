@@ -1,6 +1,6 @@
-"""Reads the table of a snapshot as memory and graph do: rows that are not those of the store any more are hidden.
+"""Reads the table of a snapshot like memory and graph do: rows that the store no longer has are hidden.
 
-The durable engine is imported by name, as in `tiered`.
+The durable engine is imported by name, as in `tiered_index`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _EXCLUDED = 1_000
 async def open_table(
     scope: str, snapshot: ServedSnapshot, *, memory_rows: int, delta_rows: int, held_rows: int
 ) -> ScopeTable | LargeScope:
-    """Return what searches a scope in a snapshot: all of it in memory up to `memory_rows`, else its words. IndexUnavailableError
-    or ScopeDroppedError where the table cannot be read or has damaged rows.
+    """Return the search engine of a scope in a snapshot: all of it in memory up to `memory_rows`, else its words.
+    IndexUnavailableError or ScopeDroppedError if the table cannot be read or has damaged rows.
     """
     module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")
     reader: DurableIndex = module.LanceIndex(str(snapshot.folder))

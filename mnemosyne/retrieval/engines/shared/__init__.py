@@ -1,1 +1,1 @@
-"""What several hosts share of an index: its rows as bytes, and each host's part in them."""
+"""Index rows that several hosts share, as bytes, and each host's part in them."""

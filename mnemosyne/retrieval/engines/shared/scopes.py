@@ -1,7 +1,8 @@
-"""The scopes of an index that several hosts share in a `SegmentStore`: what this host has read of each, and what it has to add.
+"""Scopes of an index that several hosts share in a `SegmentStore`: the rows that this host has read of each, and those
+that it has to add.
 
-A scope's rows are added by 64 once they have their vectors, and a chain of 16 segments becomes one. Smaller scopes are not kept
-there at all: their words are made in some ms. Must not import an engine.
+A scope's rows are added by 64 once they have their vectors, and a chain of 16 segments becomes one. Smaller scopes are
+not kept there at all: their words are made in some ms. Must not import an engine.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NEVER = IndexBase(owner=-1, token="")
 
 @dataclass(kw_only=True, slots=True)
 class _Scope:
-    """What is known of a shared scope. `base` is None while the chain cannot be read: then nothing is added."""
+    """State of a shared scope. `base` is None while the chain cannot be read: then nothing is added."""
 
     base: IndexBase | None
     marks: Mapping[Chain, int]
@@ -75,13 +76,13 @@ class SharedScopes:
         return tuple(dict.fromkeys(self._faults.values()))
 
     async def read(self, scope: str) -> StoredScope | None:
-        """Return the rows of a scope's chain; None where it has none. A damaged chain is dropped and made again."""
+        """Return the rows of a scope's chain; None if it has none. A damaged chain is dropped and made again."""
         known, stored = await self._read(scope)
         self._scopes[scope] = known
         return stored
 
     async def read_table(self, scope: str) -> ScopeTable:
-        """Return what searches the rows of a scope's chain in memory."""
+        """Return a table that searches the rows of a scope's chain in memory."""
         known, stored = await self._read(scope)
         table = ScopeTable()
         if stored is not None:
@@ -115,18 +116,18 @@ class SharedScopes:
         known.held = merge_batches(known.held, batch)
 
     def is_due(self, scope: str, rows: int) -> bool:
-        """Return whether what is held of a scope of so many rows is to be added."""
+        """Return whether the waiting rows of a scope of so many rows are to be added."""
         held = self._scopes[scope].held.rows
         if rows < LEAST_ROWS or len(held) < SEGMENT_ROWS or scope.startswith(_STAGED):
             return False
         return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
 
     async def add_due(self, scope: str, rows: int) -> bool:
-        """Add what is held of a scope of so many rows, where it is due; for the result see `add`."""
+        """Add the waiting rows of a scope of so many rows, if it is due; for the result see `add`."""
         return not self.is_due(scope, rows) or await self.add(scope)
 
     async def add(self, scope: str) -> bool:
-        """Add what is held; return False where the scope has to be read again, because its chain was dropped."""
+        """Add the waiting rows; return False if the scope has to be read again, because its chain was dropped."""
         known = self._scopes[scope]
         async with known.adding:
             batch, known.held = known.held, NO_ROWS
@@ -156,8 +157,8 @@ class SharedScopes:
         return True
 
     async def is_current(self, scope: str) -> bool:
-        """Return whether what was read of a scope still counts: an erasure on another host ends it, and so does the end of a time
-        in which the store could not be read.
+        """Return whether the read rows of a scope still count: an erasure on another host ends that, and so does the
+        end of a time in which the store could not be read.
         """
         known = self._scopes.get(scope)
         if known is None:
@@ -174,7 +175,7 @@ class SharedScopes:
             await self._store.drop(scope)
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Put the rows of a staged scope, all of which are held, in the place of a scope's chain. StoreError."""
+        """Put the rows of a staged scope, all of which are waiting, in the place of a scope's chain. StoreError."""
         held = self._scopes[staged].held if staged in self._scopes else NO_ROWS
         await self.drop(scope)
         self.forget(staged)

@@ -29,7 +29,7 @@ _CHAINS = {chain: code for code, chain in enumerate(Chain)}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Names:
-    """What a segment has of words: each once, and referred to by its place."""
+    """Words of a segment: each once, and referred to by its place."""
 
     ids: tuple[str, ...]
     removed: tuple[str, ...]
@@ -123,7 +123,7 @@ def _pack(names: _Names, numbers: Any, codes: Any, placed: Any, vectors: Any) ->
 
 
 def decode_segments(bodies: Sequence[bytes]) -> StoredScope | None:
-    """Return a chain of segments as one scope, in the order in which its rows were added; None where it has no rows.
+    """Return a chain of segments as one scope, in the order in which its rows were added; None if it has no rows.
     UnreadableError for a damaged segment.
     """
     parts = [_decode(body) for body in bodies]
@@ -202,7 +202,7 @@ def _renumber(known: dict[Any, int], names: Sequence[Any]) -> npt.NDArray[np.int
 
 
 def _vectors_of(parts: Sequence[_Columns], own: Sequence[npt.NDArray[np.bool_]]) -> Vectors | None:
-    """Return the vectors of the kept rows, NaN where there is none or one of another width; None without any."""
+    """Return the vectors of the kept rows, NaN if there is none or one of another width; None without any."""
     width = next((part.names.width for part in reversed(parts) if part.names.width), 0)
     if not width:
         return None

@@ -1,4 +1,4 @@
-"""What a table in memory knows of each row beside its words and its vector, as parallel arrays. Calculation only."""
+"""Columns of a table in memory, except its words and vectors, as parallel arrays. Calculation only."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class RowColumns:
         sequence: npt.NDArray[np.int64],
         seen: Mask,
     ) -> None:
-        """Take copies of whole columns in place of what is there; no row has a vector."""
+        """Replace all columns by copies; no row has a vector."""
         self.chain, self.branch, self.depth = chain.copy(), branch.copy(), depth.copy()
         self.placed, self.sequence, self.seen = placed.copy(), sequence.copy(), seen.copy()
         self.alive, self.has_vector = np.ones(len(chain), dtype=np.bool_), np.zeros(len(chain), dtype=np.bool_)

@@ -81,7 +81,7 @@ class MemoryIndex(Index):
         return await to_thread.run_sync(self.table(scope).unembedded_ids, model, limit)
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
         return self.table(scope).model
 
     async def adopt(self, scope: str, staged: str) -> None:
@@ -89,7 +89,7 @@ class MemoryIndex(Index):
         self._tables[scope] = self._tables.pop(staged, ScopeTable())
 
     async def drop(self, scope: str) -> None:
-        """Remove everything of a scope, and what is staged for it."""
+        """Remove everything of a scope, and its staged replacement."""
         self.forget(scope)
         self.forget(staged_scope(scope))
 
@@ -100,8 +100,9 @@ class MemoryIndex(Index):
     async def search_texts(
         self, searches: Sequence[TextSearch], others: Mapping[str, ScopeTable] = EMPTY
     ) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each, from one switch of threads. `others` are the words of scopes that are not
-        in memory, by scope; they only count beside those that are.
+        """Return the hits of each search, from one switch of threads.
+
+        `others` are the words of scopes that are not in memory, by scope; they count only with scopes that are.
         """
         tables = [self.table(each.where.scope) for each in searches]
         if all(table.is_unused(each.where.chains) for table, each in zip(tables, searches, strict=True)):

@@ -47,9 +47,8 @@ class VectorRows:
         return vectors
 
     def freeze(self, rows: int) -> dict[str, npt.NDArray[Any]]:
-        """Return the vectors of the first rows, with their signs where there are so many that these are compared first.
-
-        Rows are only ever added, so the arrays stay as they are.
+        """Return the vectors of the first rows, with their signs if there are so many that these are compared first.
+        Rows are only ever added, so the arrays do not change.
         """
         if self._rows is None:
             return {}
@@ -112,7 +111,7 @@ class VectorRows:
         return slots, _cosines(rows, slots, vector)
 
     def best(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, npt.NDArray[np.float64]]:
-        """Return at least the best `limit` of what `nearest` returns, with cosines that do not depend on where a row lies: hosts
+        """Return at least the best `limit` of `nearest`, with cosines that do not depend on the place of a row: hosts
         have the same rows in another order, and a product of matrices rounds them differently.
         """
         slots, cosines = self.nearest(vector, admitted, limit)

@@ -68,7 +68,7 @@ class ScopeTable:
 
     @property
     def model(self) -> str:
-        """The name of the embedder whose vectors the rows have; empty where they have none."""
+        """The name of the embedder whose vectors the rows have; empty if they have none."""
         return self._model
 
     def put(self, batch: RowBatch) -> None:
@@ -112,7 +112,7 @@ class ScopeTable:
             self._watermarks.update(highest_sequences(stored))
 
     def freeze(self) -> FrozenTable:
-        """Return the content of the table as it is now."""
+        """Return the present content of the table."""
         with self._lock, self._vector_lock:
             rows = len(self._ids)
             words, postings = self._postings.freeze()
@@ -142,7 +142,9 @@ class ScopeTable:
         return table
 
     def select_news(self, batch: RowBatch) -> RowBatch:
-        """Return a batch that was written beside a part of the scope, without rows whose vectors the table has already."""
+        """Return a batch that was written during the reading of the scope, without rows whose vectors the table has
+        already.
+        """
         with self._lock:
             return replace(batch, rows=tuple(row for row in batch.rows if not self._is_ahead_of(row)))
 
@@ -153,7 +155,7 @@ class ScopeTable:
         return bool(self._columns.sequence[slot] == row.sequence)
 
     def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
-        """Take these watermarks in the place of those of the rows, which have the sequences of another store."""
+        """Use these watermarks in place of the rows' ones, which have the sequences of another store."""
         with self._lock:
             self._watermarks = dict(watermarks)
 
@@ -380,7 +382,7 @@ class ScopeTable:
 def _find_threshold(scores: Scores, limit: int) -> float:
     """Return a score that at least `limit` of `scores` reach (0 if there are fewer), found in one pass over blocks.
 
-    The `limit` greatest block maxima are `limit` scores, so the best `limit` of all are no smaller.
+    The `limit` greatest block maxima are `limit` scores, so the best `limit` of all are not smaller.
     """
     blocks = len(scores) // _BLOCK
     if blocks <= limit:

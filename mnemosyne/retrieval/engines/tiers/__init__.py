@@ -1,1 +1,1 @@
-"""The parts of the tiered index: its folder, where each scope is searched, and what is done behind turns."""
+"""Parts of the tiered index: its folder, the place of each scope, and the work after turns."""

@@ -1,7 +1,7 @@
-"""The folder of an index: its engine, rows that wait to be written to it, and what does not work there.
+"""Folder of an index: its engine, rows that wait to be written to it, and its faults.
 
-The engine is imported when it is first needed, by name and off the event loop: it is heavy, and a store without a session should
-not pay for it.
+The engine is imported when it is first needed, by name and off the event loop: it is heavy, and a store without a
+session should not pay for it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from mnemosyne.retrieval.engines.tables.table import ScopeTable
 
 
 class DurableFolder:
-    """The folder `path`. `engine`: what stores rows there; None: LanceDB, once `open` was called. `held_rows`: so many new rows
-    of a scope are collected before they are written, because single rows slow LanceDB down; a quarter of them where the scopes
-    have more than `held_rows_in_all` together. A crash costs only vectors that must be computed again, because the store has the
-    texts.
+    """The folder `path`.
+
+    `engine`: stores rows there; None: LanceDB, once `open` was called. `held_rows`: number of new rows of a scope that
+    are collected before they are written, because single rows slow LanceDB down; a quarter of them if the scopes have
+    more than `held_rows_in_all` together. A crash costs only vectors that must be computed again, because the store has
+    the texts.
     """
 
     def __init__(self, path: str, engine: DurableIndex | None, *, held_rows: int, held_rows_in_all: int) -> None:
@@ -33,7 +35,7 @@ class DurableFolder:
         self.is_alone = False
         """Whether LanceDB is not installed."""
         self.detached = set[str]()
-        """The scopes that are in memory alone."""
+        """Scopes that are only in memory."""
         self.writing = anyio.Lock()
         self._held_rows, self._held_rows_in_all = held_rows, held_rows_in_all
         self._held: dict[str, RowBatch] = {}
@@ -42,7 +44,7 @@ class DurableFolder:
         self._lost: dict[str, str] = {}
 
     async def open(self, scope: str) -> DurableIndex | None:
-        """Return the engine; None if it is not installed. IndexUnavailableError where it cannot be loaded."""
+        """Return the engine; None if it is not installed. IndexUnavailableError if it cannot be loaded."""
         if self.engine is None and not self.is_alone:
             try:
                 self.engine = await to_thread.run_sync(open_engine, self.path)
@@ -71,7 +73,7 @@ class DurableFolder:
         )
 
     def held_scopes(self) -> list[str]:
-        """Return the scopes of which rows wait to be written."""
+        """Return the scopes with rows that wait to be written."""
         return list(self._held)
 
     def is_pending(self, scope: str) -> bool:
@@ -90,7 +92,7 @@ class DurableFolder:
                 self._in_flight.discard(scope)
 
     def sift(self, scope: str, table: ScopeTable) -> None:
-        """Drop of the rows that wait those of which a table that was read meanwhile has more."""
+        """Drop waiting rows of which a table that was read meanwhile has more."""
         if scope in self._held:
             self._held[scope] = table.select_news(self._held[scope])
 
@@ -99,13 +101,13 @@ class DurableFolder:
         self._held.pop(scope, None)
 
     def forget(self, scope: str) -> None:
-        """Forget the rows of a scope that wait, and what did not work with it."""
+        """Forget the waiting rows of a scope, and its faults."""
         self.drop_held(scope)
         self._lost.pop(scope, None)
         self.detached.discard(scope)
 
     def note(self, error: IndexUnavailableError, scope: str) -> None:
-        """Remember what does not work."""
+        """Remember a fault."""
         self._faults[str(error)] = scope or error.scope
 
     def note_lost(self, scope: str, rows: int) -> None:
@@ -118,20 +120,20 @@ class DurableFolder:
             )
 
     def lost_of(self, scope: str) -> str:
-        """Return what is said of the damaged rows of a scope; empty where there are none."""
+        """Return the sentence on the damaged rows of a scope; empty if there are none."""
         return self._lost.get(scope, "")
 
     def keep_lost(self, scope: str, said: str) -> None:
-        """Let what was said of the damaged rows of another scope stand for this one."""
+        """Use the sentence on the damaged rows of another scope for this one."""
         if said:
             self._lost[scope] = said
 
     def faults(self) -> tuple[str, ...]:
-        """Return what does not work, each sentence once, in order."""
+        """Return the faults, each sentence once, in order."""
         return (*self._faults, *self._lost.values())
 
     def clear_faults(self, scopes: Collection[str]) -> None:
-        """Forget the faults of some scopes, and those of none."""
+        """Forget the faults of some scopes, and those without a scope."""
         self._faults = {fault: scope for fault, scope in self._faults.items() if scope and scope not in scopes}
 
 

@@ -1,6 +1,7 @@
-"""Where each scope of an index is searched: in a snapshot, in what hosts share, in memory from its files, or in these.
+"""Place in which each scope of an index is searched: in a snapshot, in rows shared by hosts, in memory from its files,
+or in these.
 
-A scope is opened at first use; from there on `ScopePlaces` knows what searches it, and what has to be forgotten when another
+A scope is opened at first use; from there on `ScopePlaces` knows its search engine, and the data to forget when another
 process drops it or its files fail.
 """
 
@@ -47,9 +48,11 @@ class TierLimits:
 
 
 class ScopePlaces:
-    """What searches each scope: `memory`, `large` (words in memory, vectors in files) or, where it is `direct`, the engine of the
-    `folder`. The rows of a scope come from a snapshot (`served`), from what hosts share (`shared`) or from the folder, there from
-    a checkpoint where it has one (`checkpoints`). `opening` is held while a scope is opened or changes its place.
+    """Search engines of the scopes: `memory`, `large` (words in memory, vectors in files) or, if it is `direct`, the
+    engine of the `folder`.
+
+    The rows of a scope come from a snapshot (`served`), from rows shared by hosts (`shared`) or from the folder, there
+    from a checkpoint if it has one (`checkpoints`). `opening` is held while a scope is opened or changes its place.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class ScopePlaces:
         self.opening = anyio.Lock()
 
     async def query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
-        """Return the answer of what searches a scope; `nothing` where it fails."""
+        """Return the answer of the search engine of a scope; `nothing` if it fails."""
         for _ in range(_TRIES):
             engine = await self.open(scope)
             if engine is None:
@@ -110,7 +113,9 @@ class ScopePlaces:
         return [found[place] for place in range(len(searches))]
 
     async def guard(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
-        """Return the result of some work on a scope (empty: on any), `nothing` where it fails; what failed is detached."""
+        """Return the result of some work on a scope (empty: on any), `nothing` if it fails; the failed part is
+        detached.
+        """
         try:
             return await work()
         except ScopeDroppedError as error:
@@ -122,7 +127,7 @@ class ScopePlaces:
             return nothing
 
     async def open(self, scope: str) -> LargeScope | DurableIndex | None:
-        """Load a scope into memory at first use; return the engine that searches it, None when memory alone does."""
+        """Load a scope into memory at first use; return the engine that searches it, None if memory does."""
         if self.checkpoints.is_read(scope):
             await self._take_whole(scope)
         if self.memory.holds(scope):
@@ -162,7 +167,7 @@ class ScopePlaces:
         self.served.serve(scope, opened.snapshot)
 
     async def open_large(self, scope: str, engine: DurableIndex) -> LargeScope:
-        """Return what searches a scope whose words alone are in memory."""
+        """Return the search engine of a scope of which only the words are in memory."""
         await self.remove_checkpoint(scope)
         large = LargeScope(scope, engine, delta_rows=self.limits.delta_rows, held_rows=self.limits.held_rows)
         await large.open()
@@ -170,7 +175,7 @@ class ScopePlaces:
         return large
 
     async def write_held(self, scope: str) -> None:
-        """Write the new rows of a scope that wait; where that fails, memory continues, and the store still has their texts."""
+        """Write the waiting rows of a scope; if that fails, memory continues, and the store still has their texts."""
         async with self.folder.take_held(scope) as batch:
             if not batch.rows and not batch.removed:
                 return
@@ -210,7 +215,7 @@ class ScopePlaces:
         return self.memory.table(scope).count() > self.limits.memory_rows
 
     def forget(self, scope: str, *, is_shared: bool = False) -> None:
-        """Forget everything of a scope; with `is_shared`, not what is known of the rows that hosts share of it."""
+        """Forget everything of a scope; with `is_shared`, except the rows that hosts share of it."""
         if not is_shared:
             self.shared.forget(scope)
         self._forget_place(scope)
@@ -232,7 +237,7 @@ class ScopePlaces:
         self.folder.release(scope)
 
     def detach(self, scope: str) -> None:
-        """Continue with a scope in memory alone, because its files or its snapshot fail."""
+        """Continue with a scope only in memory, because its files or its snapshot fail."""
         self.folder.detached.add(scope)
         self.served.refuse(scope)
         self.direct.discard(scope)
@@ -248,7 +253,7 @@ class ScopePlaces:
         self.direct.discard(scope)
 
     async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
-        """Load a scope that is not in use; return the engine that searches it, None when memory alone does."""
+        """Load a scope that is not in use; return the engine that searches it, None if memory does."""
         if (opened := await self.served.open(scope)) is not None:
             self.serve(scope, opened)
             return self.large.get(scope)

@@ -1,5 +1,5 @@
-"""What is done with the scopes of an index behind turns: rows and checkpoints are written, grown scopes move to files, those used
-longest ago leave memory, and newer snapshots are taken.
+"""Work on the scopes of an index after turns: rows and checkpoints are written, grown scopes move to files, scopes used
+longest ago leave memory, and newer snapshots are opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mnemosyne.schema.memory import Chain
 
 
 class TierUpkeep:
-    """Keeps the scopes of `places` in order. Every method may take long; searches and writes go on meanwhile."""
+    """Keeps the scopes of `places` in order. Every method may take long; searches and writes continue meanwhile."""
 
     def __init__(self, places: ScopePlaces) -> None:
         self._places = places
@@ -154,7 +154,7 @@ class TierUpkeep:
             places.reread(scope)
 
     async def _save(self, scope: str, *, is_last: bool) -> None:
-        """Write a checkpoint of a scope where one is due."""
+        """Write a checkpoint of a scope if one is due."""
         places, folder = self._places, self._places.folder
         if (
             folder.engine is None
@@ -195,7 +195,7 @@ class TierUpkeep:
         return excess[::-1]
 
     async def _renew_snapshots(self) -> None:
-        """Open newer snapshots in the place of those that are searched; searches go on in these until then."""
+        """Open newer snapshots in the place of the searched ones; searches use these until then."""
         places = self._places
         for scope in [*places.memory.scopes(), *places.large]:
             if (newer := await places.served.open_newer(scope)) is not None:

@@ -1,8 +1,8 @@
-"""Which embedder serves each scope of an index, and the change from one to another.
+"""Chooses the embedder that serves each scope of an index, and changes one for another.
 
-A scope is served by the embedder that made its vectors, whichever is configured, as long as that embedder can be opened. The
-configured one makes the same entries' vectors beside them (`staged_scope`), and then takes over at once. It knows indexes and
-embedders by protocol and must not import a concrete one.
+A scope is served by the embedder that made its vectors, whichever is configured, as long as that embedder can be
+opened. The configured one makes vectors of the same entries in a second scope (`staged_scope`), and then takes over at
+once. It knows indexes and embedders by protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
-from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
+from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
 from mnemosyne.schema.memory import staged_scope
 
 _log = open_log(__name__)
@@ -31,7 +31,7 @@ OpenEncoder = Callable[[str], Embedder | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoder:
-    """An embedder (None: words alone) with the indexer that uses it."""
+    """An embedder (None: only words) with the indexer that uses it."""
 
     embedder: Embedder | None
     indexer: Indexer
@@ -78,11 +78,11 @@ class Encoders:
         return self if self._below is None or scope in self._own_scopes() else self._below
 
     def is_former(self, encoder: Encoder) -> bool:
-        """Return whether what serves has another embedder than the configured one."""
+        """Return whether an encoder has another embedder than the configured one."""
         return encoder is not self.configured and (self._below is None or self._below.is_former(encoder))
 
     async def find_serving(self, scope: str) -> Encoder:
-        """Return what serves a scope: the embedder of its vectors, else the configured one."""
+        """Return the encoder that serves a scope: the embedder of its vectors, else the configured one."""
         if (owner := self._find_owner(scope)) is not self:
             return await owner.find_serving(scope)
         if self._embedder is None or scope in self._settled:
@@ -96,7 +96,7 @@ class Encoders:
         return await self._open(name) or self.configured
 
     async def group_scopes(self, scopes: Iterable[str]) -> list[tuple[Encoder, list[str]]]:
-        """Return the scopes by what serves them, in the order of the first scope of each."""
+        """Return the scopes by their serving encoder, in the order of the first scope of each."""
         found: dict[int, tuple[Encoder, list[str]]] = {}
         for scope in scopes:
             encoder = await self.find_serving(scope)
@@ -137,9 +137,10 @@ class Encoders:
             self._former[encoder.embedder.name] = None
 
     async def change(self, scope: str, progress: Progress | None = None) -> str:
-        """Make the vectors of the configured embedder beside those that serve, and let them take over; return why that could
-        not be finished (empty: it was, or there was nothing to do). May be cancelled; the next call continues.
-        IndexUnavailableError.
+        """Make the vectors of the configured embedder while the present ones serve, and let them take over.
+
+        Return the reason if that could not be finished (empty: it was, or there was nothing to do). May be cancelled;
+        the next call continues. IndexUnavailableError.
         """
         async with self._building[scope]:
             serving = await self.find_serving(scope)
@@ -178,7 +179,7 @@ class Encoders:
             raise EmbedderUnavailableError(result.fault)
 
     def forget(self, scope: str) -> None:
-        """Drop what is cached of a scope, which was dropped from the index or is about to be."""
+        """Drop the caches of a scope, which was dropped from the index or is about to be."""
         self._settled.discard(scope)
         for encoder in (self.configured, *filter(None, self._former.values())):
             encoder.indexer.forget(scope)

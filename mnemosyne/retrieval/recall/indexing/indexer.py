@@ -29,7 +29,7 @@ FIT = 0.5
 _PAGE = 1_000
 _FALLS = 3
 _BATCH = 8
-"""So many texts are embedded at a time behind turns: a query that comes meanwhile waits for one batch at most."""
+"""Number of texts embedded at a time after turns: a query that arrives meanwhile waits for one batch at most."""
 
 _MOST_SCOPES = 4_096
 
@@ -38,24 +38,23 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexResult:
-    """The outcome of an update: the number of new entries, and why vectors are missing (empty when they are not).
-
-    `behind`: there are more entries to index, which were left for another time.
-    """
+    """Outcome of an update."""
 
     entries: int
+    """Number of new entries."""
     fault: str = ""
+    """Reason why vectors are missing (empty: they are not)."""
     behind: bool = False
+    """Whether there are more entries to index, left for another time."""
 
 
 class Indexer:
     """Updates scopes of one index from one source.
 
-    Words are indexed at once; texts are embedded while no lock is held, so that a recall never waits for a model. Entries that
-    were indexed by words alone are remembered, and `embed_waiting` adds their vectors.
-
-    `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector. `vectors` keeps what is
-    embedded for other hosts, and is asked before a text is embedded; all vectors are rounded as it keeps them.
+    Words are indexed at once; texts are embedded while no lock is held, so that a recall never waits for a model.
+    Entries indexed only by words are remembered, and `embed_waiting` adds their vectors. `least_fitness`: a text of
+    which the embedder knows a smaller share (`Embedder.fitness`) gets no vector. `vectors` keeps vectors for other
+    hosts, and is asked before a text is embedded; all vectors are rounded in the same way.
     """
 
     def __init__(
@@ -79,8 +78,8 @@ class Indexer:
     ) -> dict[str, tuple[Chain, ...]]:
         """Return, by scope, the chains with entries that are not indexed yet; scopes without any are left out.
 
-        It queries the source once for all chains, so that a recall without new entries pays one round trip; none where `written`
-        says of all of them which sequence their newest entries have.
+        It queries the source once for all chains, so that a recall without new entries pays one round trip; and not at
+        all if `written` has the newest sequence of each.
         """
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
@@ -106,8 +105,8 @@ class Indexer:
         entry_limit: int | None = None,
         progress: Progress | None = None,
     ) -> IndexResult:
-        """Index what was written to `chains` (None: all) since the watermark, at most about `entry_limit` entries
-        (None: all). IndexUnavailableError from the index.
+        """Index the entries written to `chains` (None: all) since the watermark, at most about `entry_limit` (None:
+        all). IndexUnavailableError from the index.
 
         `vector_limit`: if more entries than that are new, they get no vectors now (None: all do). If the model fails,
         entries stay without vectors until `fill_vectors` adds them.
@@ -146,14 +145,14 @@ class Indexer:
         return IndexResult(entries=done, fault=fault)
 
     async def feed(self, scope: str) -> IndexResult:
-        """Index what is new in a scope that was searched or indexed here before: by words at once, then with vectors.
+        """Index the new entries of a scope that was searched or indexed here before: first by words, then with vectors.
 
         Vectors that an earlier run left out are added too. May be cancelled at any time; the next call continues.
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
         if await self._index.wait_until_whole(scope):
-            # Of what was indexed beside the part, the whole may have the vectors.
+            # The whole may have the vectors of entries that were indexed while only the part was there.
             await self._missing.recheck(scope)
         new = (await self.find_unindexed((scope,))).get(scope, ())
         result = await self.index_new(scope, chains=new, vector_limit=0)
@@ -165,7 +164,7 @@ class Indexer:
         return replace(result, fault=fault)
 
     async def embed_waiting(self, scope: str) -> str:
-        """Add the vectors of entries that were indexed by words alone; return why some are missing (empty: none are)."""
+        """Add the vectors of entries that were indexed only by words; return why some are missing (empty: none are)."""
         while linked := list(self._missing.waiting(scope).values())[:_BATCH]:
             if fault := await self._vectors.embed(scope, _entries_of(linked)):
                 return fault
@@ -188,7 +187,7 @@ class Indexer:
         done = set[str]()
         for chain in _chains(scope):
             mark = await self._index.watermark(scope, chain)
-            # What was embedded beside a neighbour that was not is embedded again, with it.
+            # An entry embedded with a neighbour that was not is embedded again, with it.
             is_wanted = partial(_concerns, unseen)
             async for linked in read_linked(self._source, scope, chain, is_wanted, is_done=lambda: done == unseen):
                 fault = await self._vectors.embed(scope, _entries_of(linked), batch)
@@ -238,10 +237,11 @@ class Indexer:
                     pass
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make a scope's index match the source, whatever state it is in; an interrupted run is resumed.
+        """Make a scope's index match the source, whatever its state; an interrupted run is resumed.
+        IndexUnavailableError if the folder cannot be written.
 
-        Damaged rows are made again. An index that cannot be read, holds other entries than the source, or lacks one before
-        its watermark is dropped and rebuilt; `force` always rebuilds. IndexUnavailableError when the folder cannot be written.
+        Damaged rows are made again. An index that cannot be read, has other entries than the source, or lacks one
+        before its watermark is dropped and rebuilt; `force` always rebuilds.
         """
         if not force:
             await self.mend(scope)
@@ -301,7 +301,7 @@ class Indexer:
         return total
 
     async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry]) -> int:
-        """Index a page that follows the watermark; return the watermark then, which is not the page's last sequence where
+        """Index a page that follows the watermark; return the new watermark, which is not the page's last sequence if
         another process has written meanwhile.
         """
         goes_on = any(has_neighbours(item.entry) for item in page)
@@ -334,7 +334,7 @@ class Indexer:
         await self._write(scope, kept)
 
     async def _write(self, scope: str, linked: Sequence[LinkedEntry]) -> None:
-        """Index entries under their keys, with those vectors that are made; what lacks one waits for `embed_waiting`."""
+        """Index entries under their keys, with the finished vectors; the others wait for `embed_waiting`."""
         gone = [each for each in linked if each.item.deleted]
         ready = [each for each in linked if not each.item.deleted and self._vectors.is_made(scope, each.item.entry)]
         bare = [each for each in linked if not each.item.deleted and not self._vectors.is_made(scope, each.item.entry)]

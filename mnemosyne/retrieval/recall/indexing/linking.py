@@ -12,18 +12,18 @@ from mnemosyne.schema.record import SequencedEntry
 _RESUMED = 16
 _PAGE = 128
 _MOST_TAILS = 512
-"""Ends of chains that are kept; those of another are read again, by one query, when something is written to it."""
+"""Number of cached ends of chains; others are read again, by one query, when something is written to them."""
 
 
 class TailCache:
-    """What was written last in each chain of an index, so that the next entry finds its neighbours."""
+    """Last entries of each chain of an index, so that the next entry finds its neighbours."""
 
     def __init__(self, source: EntrySource, index: Index) -> None:
         self._source, self._index = source, index
         self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
 
     async def take(self, scope: str, chain: Chain) -> ConversationTail:
-        """Return what the index has last of a chain, until `keep`."""
+        """Return the last entries of a chain in the index, until `keep`."""
         # It belongs to the state of the index; an index that was read again may hold fewer entries.
         known, tail = self._tails.pop((scope, chain), (-1, ConversationTail()))
         if known == await self._index.watermark(scope, chain):
@@ -31,13 +31,13 @@ class TailCache:
         return await self._resume(scope, chain)
 
     def keep(self, scope: str, chain: Chain, mark: int, tail: ConversationTail) -> None:
-        """Remember what an index has last of a chain whose watermark is `mark`."""
+        """Remember the last entries of a chain whose watermark is `mark`."""
         self._tails[scope, chain] = (mark, tail)
         if len(self._tails) > _MOST_TAILS:
             del self._tails[next(iter(self._tails))]
 
     def forget(self, scope: str) -> None:
-        """Forget what a scope has last."""
+        """Forget the last entries of a scope."""
         self._tails = {key: known for key, known in self._tails.items() if key[0] != scope}
 
     async def _resume(self, scope: str, chain: Chain) -> ConversationTail:
@@ -74,7 +74,7 @@ async def read_linked(
 
 
 def link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
-    """Return the entries of a page with their neighbours, where they have any; older ones that gained one come first."""
+    """Return the entries of a page with their neighbours, if they have any; older ones that gained one come first."""
     if chain is Chain.HISTORY:
         return tail.follow(page)
     rows = [item for item in page if has_neighbours(item.entry)]

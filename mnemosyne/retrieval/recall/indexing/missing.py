@@ -1,4 +1,4 @@
-"""Which entries of an index have no vectors yet, as far as an indexer knows."""
+"""Entries of an index without vectors, as far as an indexer knows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _LACKING = 64
 
 
 class MissingVectors:
-    """Which entries of `index` the embedder `model` has not processed (empty: there is no embedder, and none are missing).
+    """Entries of `index` that the embedder `model` has not processed (empty: there is no embedder, and none are
+    missing).
 
-    Entries that were indexed by words alone wait, with their neighbours, for their vectors. Of more than 1,000 of them in a scope
+    Entries indexed only by words wait, with their neighbours, for their vectors. If more than 1,000 of a scope wait,
     the index is asked instead.
     """
 
@@ -29,7 +30,7 @@ class MissingVectors:
         return self._waiting.get(scope, {})
 
     def note(self, scope: str, linked: Sequence[LinkedEntry], embedded: Collection[str], *, by_model: bool) -> None:
-        """Remember entries that were indexed, `by_model` or by words alone; those `embedded` wait for nothing any more."""
+        """Remember indexed entries, `by_model` or only by words; `embedded` ones no longer wait."""
         if not self._model:
             return
         waiting, lacking = self._waiting.setdefault(scope, {}), self._lacking.get(scope)
@@ -49,7 +50,7 @@ class MissingVectors:
             self._complete.discard(scope)
 
     async def recheck(self, scope: str) -> None:
-        """Let those entries wait no longer of which the index has the vectors."""
+        """Remove waiting entries of which the index has the vectors."""
         if self._model:
             lacking = set(await self._index.unembedded_ids(scope, self._model, 2**31 - 1))
             waiting = self._waiting.pop(scope, {})
@@ -78,6 +79,6 @@ class MissingVectors:
         self._complete.discard(scope)
 
     def forget(self, scope: str) -> None:
-        """Forget what is known of a scope, also what waits."""
+        """Forget a scope, also its waiting entries."""
         self._waiting.pop(scope, None)
         self.doubt(scope)

@@ -18,19 +18,18 @@ _ALL = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RebuildResult:
-    """The outcome for one scope: the numbers of entries that were `kept` and `added`.
-
-    `rebuilt`: the index was damaged or held something else, and was rebuilt. `former_encoder`: the embedder whose vectors it
-    had, where another has taken its place now (else empty). `fault`: what could not be done (no model,
-    no folder); empty without faults.
-    """
+    """Outcome for one scope."""
 
     scope: str
     kept: int
+    """Number of kept entries; `added` is the number of new ones."""
     added: int
     rebuilt: bool
+    """Whether the index was damaged or had other content, and was rebuilt."""
     fault: str = ""
+    """Work that could not be done (no model, no folder); empty without faults."""
     former_encoder: str = ""
+    """Embedder whose vectors it had, if another has taken its place now (else empty)."""
 
 
 async def compare_index(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:

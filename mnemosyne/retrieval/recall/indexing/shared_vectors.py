@@ -13,7 +13,9 @@ _MOST_LEFT = 4_096
 
 
 class SharedVectors:
-    """What hosts share of the vectors of `encoder`. Those that could not be kept are kept later, the newest 4,096 of them."""
+    """Vectors of `encoder` that hosts share. Vectors that could not be stored are stored later, the newest 4,096 of
+    them.
+    """
 
     def __init__(self, vectors: VectorStore, encoder: str) -> None:
         self._vectors, self._encoder = vectors, encoder
@@ -40,7 +42,7 @@ class SharedVectors:
             del self._left[next(iter(self._left))]
 
     async def keep_left(self, scope: str) -> None:
-        """Keep what is left of a scope, because the store could not be reached or a call was cancelled."""
+        """Store the remaining vectors of a scope, because the store could not be reached or a call was cancelled."""
         left = {text.entry_id: text for (place, _), text in self._left.items() if place == scope}
         if left:
             # A call that failed may have been finished by the store.
@@ -61,5 +63,5 @@ class SharedVectors:
                 del self._left[scope, text.entry_id]
 
     def forget(self, scope: str) -> None:
-        """Forget what is left of a scope."""
+        """Forget the remaining vectors of a scope."""
         self._left = {key: text for key, text in self._left.items() if key[0] != scope}

@@ -1,4 +1,4 @@
-"""The vectors of the texts that an indexer writes: each is made once, or taken from what hosts share."""
+"""Vectors of the texts that an indexer writes: each is made once, or taken from the shared ones."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _CACHED = 4_096
 
 
 class TextVectors:
-    """The vectors of `embedder` (None: there are none), for the texts that were embedded last.
+    """Vectors of `embedder` (None: there are none), for the texts that were embedded last.
 
-    A text of which the embedder knows a smaller share than `least_fitness` has none. `shared` keeps what is embedded for other
-    hosts, and is asked before a text is embedded; all vectors are rounded as it keeps them.
+    A text of which the embedder knows a smaller share than `least_fitness` has none. `shared` keeps vectors for other
+    hosts, and is asked before a text is embedded; all vectors are rounded in the same way.
     """
 
     def __init__(self, embedder: Embedder | None, *, least_fitness: float, shared: VectorStore | None) -> None:
         self._embedder, self._least_fitness = embedder, least_fitness
         self._shared = None if embedder is None or shared is None else SharedVectors(shared, embedder.name)
         self.lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
-        """How many calls of the embedder are worth making at a time."""
+        """Number of `embed` calls that are worth making at a time."""
         self._known: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._elsewhere: OrderedDict[bytes, tuple[str, Vectors]] = OrderedDict()
         """By the hash of a text, the scope for which it was embedded and its vector; those used last are at the end."""
@@ -53,8 +53,9 @@ class TextVectors:
         return await self._embed_parts(scope, [entries], batch)
 
     async def embed_page(self, scope: str, entries: Sequence[MemoryEntry | None]) -> str:
-        """Embed the texts of a page (None: deleted), as many at a time as is worth it; for the result see `embed`. Each call has
-        the texts that it would have if it were alone: a model's vector of a text may depend on those beside it.
+        """Embed the texts of a page (None: deleted), as many at a time as is worth it; for the result see `embed`.
+
+        Each call has a fixed set of texts: a model's vector of a text may depend on the others in the call.
         """
         parts = [entries[start : start + PAGE_TEXTS] for start in range(0, len(entries), PAGE_TEXTS)]
         present = [[entry for entry in part if entry is not None] for part in parts]
@@ -74,7 +75,7 @@ class TextVectors:
                 self._known[scope, entry_id] = (lacking[entry_id].text, vector)
 
     async def share(self, scope: str) -> None:
-        """Keep for other hosts what could not be kept when it was embedded."""
+        """Store vectors for other hosts that could not be stored when they were made."""
         if self._shared is not None:
             await self._shared.keep_left(scope)
 
@@ -86,7 +87,7 @@ class TextVectors:
         self._elsewhere = OrderedDict((text, kept) for text, kept in self._elsewhere.items() if kept[0] != scope)
 
     async def _embed_parts(self, scope: str, parts: Iterable[Iterable[MemoryEntry]], batch: int) -> str:
-        """Embed what is not yet of several parts, side by side; for the result see `embed`."""
+        """Embed the missing texts of several parts, side by side; for the result see `embed`."""
         if (embedder := self._embedder) is None:
             return ""
         if len(self._known) > _CACHED:
@@ -118,7 +119,7 @@ class TextVectors:
         found = list[tuple[MemoryEntry, Vectors]]()
         for entry in entries:
             kept = None if self.is_made(scope, entry) else self._elsewhere.get(text := text_hash(entry))
-            # Within a scope each text is embedded beside those of its page, however the pages are divided among workers.
+            # Within a scope each text is embedded with those of its page, however the pages are divided among workers.
             if kept is not None and kept[0] != scope:
                 self._elsewhere.move_to_end(text)
                 found.append((entry, kept[1]))

@@ -1,8 +1,9 @@
-"""The form of an archived session: all its rows, in parts, each a compressed JSON document.
+"""Form of an archived session: all its rows, in parts, each a compressed JSON document.
 
-A part holds rows of several tables with the names of their columns, so that columns which a later release adds do not matter.
-A body is text inside it, decompressed where it was compressed: the prompts of one session repeat each other, and LZMA finds that
-over a megabyte, where zlib sees 32 KB. Each part carries its session and its place, and LZMA's own checksum.
+A part has rows of several tables with the names of their columns, so that columns which a later release adds do not
+matter. A body is text inside it, decompressed if it was compressed: the prompts of one session repeat each other, and
+LZMA finds that over a megabyte, zlib only over 32 KB. Each part carries its session and its place, and LZMA's own
+checksum.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TableRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArchivePart:
-    """One part of an archive: of which session and which part, counted from 0."""
+    """One part of an archive: its session and its number, counted from 0."""
 
     session_id: str
     key: int
@@ -84,7 +85,7 @@ def _archived_heads(connection: Connection, session_id: str) -> tuple[SessionHea
 
 
 def find_archived(connection: Connection, keys: Collection[int]) -> frozenset[int]:
-    """Return those of some sessions' numbers that are archived."""
+    """Return the numbers of archived sessions among these."""
     marks, values = expand_in(list(keys))
     rows = connection.execute(f"SELECT session FROM archives WHERE session IN ({marks})", values)
     return frozenset(key for (key,) in rows)
@@ -154,7 +155,7 @@ def _pack(session_id: str, key: int, part: int, tables: Mapping[str, TableRows])
 
 
 def read_parts(connection: Connection, key: int, session_id: str) -> Iterator[ArchivePart]:
-    """Yield the parts of a session's archive in order; DamagedRecordError, which names it, where one cannot be read."""
+    """Yield the parts of a session's archive in order; DamagedRecordError names one that cannot be read."""
     what = f"The archive of session {session_id!r}"
     numbers = connection.execute("SELECT part FROM archive_parts WHERE session = ? ORDER BY part", (key,)).fetchall()
     if [number for (number,) in numbers] != list(range(len(numbers))) or not numbers:
@@ -190,7 +191,7 @@ def _size(cell: Any) -> int:
 
 
 def _to_json(cell: Any) -> Any:
-    """Return a cell as JSON: numbers as they are, text and bytes with a letter before them that says what they were."""
+    """Return a cell as JSON: numbers unchanged, text and bytes with a letter for their type before them."""
     if cell is None or isinstance(cell, int):
         return cell
     if isinstance(cell, str):

@@ -146,9 +146,7 @@ def _sequenced(
 def read_chains_written_after(
     connection: Connection, after: Mapping[tuple[str, Chain], int]
 ) -> frozenset[tuple[str, Chain]]:
-    """Return those of the given (scope, chain) in which something was written after the sequence given with each, by
-    one query.
-    """
+    """Return the given (scope, chain) pairs in which something was written after their sequence, by one query."""
     if not after:
         return frozenset()
     tests: list[str] = []

@@ -1,7 +1,4 @@
-"""Finds the sessions in which the same was said, by the digests of exchanges.
-
-It runs inside a transaction that its caller has opened.
-"""
+"""Finds sessions with the same exchanges, by their digests. It runs inside a transaction that its caller has opened."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from mnemosyne.stores.sql.connection import Connection, expand_in
 
 
 def find_exchanges(connection: Connection, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """Return each of these digests with the sessions that have it: those in which it was written last, where many have it."""
+    """Return each of these digests with the sessions that have it; of many, those in which it was written last."""
     if not digests:
         return frozenset()
     _, values = expand_in(sorted({*digests}))

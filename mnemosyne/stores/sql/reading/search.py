@@ -1,8 +1,8 @@
-"""Walks everything that is stored, row by row, and reads the records of erasures.
+"""Walks all stored data, row by row, and reads the records of erasures.
 
-The walk is what searches and proves an erasure. It covers every column that can contain text (`sql.schema` lists them);
-compressed columns are decompressed. Sessions are read some at a time, so that a search that has found enough reads no more.
-Each function runs inside a transaction; none of them writes.
+The walk searches for an erasure and proves it. It covers every column that can contain text (`sql.schema` lists them);
+compressed columns are decompressed. Sessions are read some at a time, so that a search that has found enough reads no
+more. Each function runs inside a transaction; none of them writes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def walk_rows(
 
 
 def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
-    """Return those of the texts that a world pack contains."""
+    """Return the given texts that a world pack contains."""
     matcher = TextMatcher(texts, least=1)
     trees = [
         decode(body, object) for row in ([] if matcher.seeks_nothing else _packs(connection)) for body in row.bodies
@@ -84,7 +84,7 @@ def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str
 
 
 def find_left(connection: Connection, texts: Sequence[str], session_ids: Collection[str]) -> frozenset[str]:
-    """Return those of some short texts that sessions contain."""
+    """Return the given short texts that sessions contain."""
     sought = {text: TextMatcher([text], least=1) for text in texts}
     found = set[str]()
     for row in _rows(connection, session_ids, ()) if sought else ():
@@ -140,7 +140,7 @@ def _of_sessions(connection: Connection, names: dict[int, str]) -> Iterator[Stor
 
 
 def _of_archive(connection: Connection, key: int, session_id: str) -> Iterator[StoredRow]:
-    """Yield the rows of an archived session as they would be if it were open."""
+    """Yield the rows of an archived session in their open form."""
     tables = {table.table: table for table in (*OF_A_SESSION, *OF_A_TENANT, OF_A_TURN)}
     turns: dict[int, str] = {}
     for name, cells in read_archived_rows(connection, key, session_id):

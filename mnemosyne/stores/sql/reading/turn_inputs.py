@@ -1,4 +1,4 @@
-"""Reads what a turn needs in one transaction: when it begins, and once its memories are chosen.
+"""Reads the data of a turn in one transaction: when it begins, and once its memories are chosen.
 
 Each function runs inside a transaction that its caller has opened; none of them writes.
 """

@@ -93,8 +93,8 @@ def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ..
 
 
 def path_summary(connection: Connection, key: int, row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
-    """Return a summary from a row of `body, turn_id, branch_id, depth`; None if the row says that there is none any
-    more, or cannot be read.
+    """Return a summary from a row of `body, turn_id, branch_id, depth`; None if the row marks the end of summaries, or
+    cannot be read.
     """
     body, turn_id, branch_id, depth = row
     if body is None:
@@ -223,9 +223,7 @@ def _turn_of(
 
 
 def read_state(connection: Connection, session_id: str, turn_id: str | None) -> dict[str, Any]:
-    """Return the state as it was after a committed turn (None = before the first); SessionNotFoundError,
-    TurnNotFoundError.
-    """
+    """Return the state after a committed turn (None: before the first); SessionNotFoundError, TurnNotFoundError."""
     return rebuild_state(connection, load_session(connection, session_id), turn_id)[0]
 
 
@@ -260,15 +258,15 @@ def _find_head_state(connection: Connection, session: StoredSession, turn_id: st
 
 
 def rebuild_head_state(connection: Connection, session: StoredSession, head: SessionHead) -> dict[str, Any]:
-    """Return the state at a head from snapshots and ops, where the row that holds it is damaged."""
+    """Return the state at a head from snapshots and ops, because its row is damaged."""
     return _replay(connection, session, head.lineage)[0]
 
 
 def _replay(
     connection: Connection, session: StoredSession, lineage: Sequence[BranchSpan]
 ) -> tuple[dict[str, Any], int]:
-    """Replay the changes of a lineage on its newest snapshot that can be read. DamagedRecordError where a change, or the
-    state before the first turn, cannot be read.
+    """Replay the changes of a lineage on its newest readable snapshot. DamagedRecordError if a change, or the state
+    before the first turn, cannot be read.
     """
     logs: list[Sequence[Mapping[str, Any]]] = []
     base: dict[str, Any] | None = None

@@ -155,7 +155,7 @@ def _items(connection: Connection, key: int, kind: str, rows: list[tuple[Any, ..
 def _state(
     connection: Connection, session: StoredSession, head: SessionHead, rows: list[tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """Return the state at the head; where its row is damaged or missing, rebuilt from snapshots and ops."""
+    """Return the state at the head; if its row is damaged or missing, rebuilt from snapshots and ops."""
     place = state_place(session.key, head.branch_id)
     state = read_body(connection, rows[0][_BODY] if rows else None, dict, place, REBUILT)
     return rebuild_head_state(connection, session, head) if state is None else state

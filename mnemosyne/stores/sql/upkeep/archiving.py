@@ -121,7 +121,7 @@ def check_archive(connection: Connection, session_id: str) -> None:
 def read_archived(
     connection: Connection, before: datetime | None, after: str, limit: int, session_id: str | None = None
 ) -> tuple[ArchivedSession, ...]:
-    """Return archived sessions by id, from behind the id `after`; or the one with an id."""
+    """Return archived sessions by id, after the id `after`; or the one with an id."""
     aged = "" if before is None else " AND a.archived_at < ?"
     named = "" if session_id is None else " AND s.session_id = ?"
     rows = connection.execute(

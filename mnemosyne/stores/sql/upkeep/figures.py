@@ -1,4 +1,6 @@
-"""What a SQL store holds and how long nobody has used it. Each function runs inside a transaction; only `drop_abandoned` writes."""
+"""Usage figures of a SQL store, and its idle sessions. Each function runs inside a transaction; only `drop_abandoned`
+writes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _LAST = """SELECT t.session, t.created_at FROM branches AS b
 
 
 def read_tenants(connection: Connection) -> tuple[str, ...]:
-    """Return the names of all tenants, sorted: each is found from the one before, whatever number of rows it has."""
+    """Return the names of all tenants, sorted: each is found from the one before, whatever its number of rows."""
     found: list[str] = []
     while True:
         above = (found[-1] if found else "",) * 3

@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def acquire(connection: Connection, name: str, holder: str, seconds: float) -> Lease | None:
-    """Return the lease of a kind of work, new or renewed; None where another holder has it."""
+    """Return the lease of a kind of work, new or renewed; None if another holder has it."""
     now = connection.now_us()
     until = now + round(seconds * 1e6)
     connection.post(

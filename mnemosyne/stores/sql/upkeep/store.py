@@ -19,7 +19,7 @@ class Runner(Protocol):
     """Runs whole transactions off the event loop."""
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, everything is rolled back."""
+        """Return the result of `work`, from one transaction; when it raises, everything is rolled back."""
         ...
 
     async def close(self) -> None:
@@ -34,7 +34,7 @@ class OpeningRunner:
         self._runner, self._writes = runner, writes
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, from one transaction."""
+        """Return the result of `work`, from one transaction."""
         while True:
             try:
                 return await self._runner.run(work)

@@ -1,4 +1,4 @@
-"""Commits the turn that waits for a reply without one, because the session goes on after it.
+"""Commits a turn that waits for a reply without one, because the session continues after it.
 
 It runs inside a write transaction that its caller has opened, with the session loaded.
 """

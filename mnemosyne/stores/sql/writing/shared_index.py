@@ -1,6 +1,7 @@
-"""What a database for several hosts keeps of their indexes: deleting it with what was erased (`sql.schema.SHARED`).
+"""Deletes the shared index data of erased texts from a database for several hosts (`sql.schema.SHARED`).
 
-It only deletes; `mnemosyne.stores.postgres` writes and reads. Each function runs inside a transaction that its caller has opened.
+`mnemosyne.stores.postgres` writes and reads the data. Each function runs inside a transaction that its caller has
+opened.
 """
 
 from __future__ import annotations

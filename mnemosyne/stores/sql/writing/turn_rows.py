@@ -25,7 +25,7 @@ _AT_ONCE = 512
 
 
 def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
-    """Write a turn; the messages of a pending turn are its draft, those of a committed one are rows of their own."""
+    """Write a turn; the messages of a pending turn are its draft, messages of a committed one are rows of their own."""
     row = _row(key, record)
     if record.receipt is None and record.prompt is None:
         connection.insert("turns", _TURN_COLUMNS, [row])

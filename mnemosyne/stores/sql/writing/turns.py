@@ -81,7 +81,7 @@ from mnemosyne.stores.sql.writing.turn_rows import (
 
 
 def create_session(connection: Connection, start: SessionStart, limit: SessionLimit | None) -> SessionHead:
-    """Create a session with all that it starts with; SessionExistsError, and what the limit raises."""
+    """Create a session with all its initial data; SessionExistsError, and the error of the limit."""
     if not begin_session(connection, start, limit, version=1):
         raise SessionExistsError(start.session_id)
     session = load_session(connection, start.session_id)
@@ -103,7 +103,7 @@ def create_session(connection: Connection, start: SessionStart, limit: SessionLi
 
 
 def begin_session(connection: Connection, start: SessionStart, limit: SessionLimit | None, *, version: int) -> bool:
-    """Write a session without turns; return whether it is new. Raises what the limit raises."""
+    """Write a session without turns; return whether it is new. Raises the error of the limit."""
     state = encode_tree(start.state)
     connection.post(
         """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
@@ -176,7 +176,7 @@ def append_turns(
     entries: Sequence[MemoryEntry],
     branch_id: str | None = None,
 ) -> SessionHead:
-    """Commit finished turns after the head of a branch (None: the active one); those that are committed already are skipped."""
+    """Commit finished turns after the head of a branch (None: the active one); committed ones are skipped."""
     session = load_session(connection, session_id)
     before = head_of(connection, session, branch_id)
     refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
@@ -206,7 +206,7 @@ def add_branches(connection: Connection, session_id: str, branches: Sequence[Imp
 
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
     """Write a prepared turn as the pending one of its head; an older pending one is abandoned, or committed without a
-    reply where the turn follows it.
+    reply if the turn follows it.
 
     A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
     """
@@ -261,7 +261,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
 def commit_numerical(
     connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; the pending turn is abandoned, or committed without a reply where the
+    """Write and commit a numerical turn at once; the pending turn is abandoned, or committed without a reply if the
     turn follows it.
     """
     session = load_session(connection, record.session_id)
@@ -357,7 +357,9 @@ def append_entries(connection: Connection, session_id: str, entries: Sequence[Me
 
 
 def save_summary(connection: Connection, session_id: str, summary: PathSummary) -> None:
-    """Store a rolling summary of a committed turn's path, replacing that of its turn. The version does not change."""
+    """Store a rolling summary of a committed turn's path in place of the turn's former one. The version does not
+    change.
+    """
     session = load_session(connection, session_id)
     branch_id, depth = committed_place(connection, session, summary.turn_id)
     check_times(summary.summary.updated_at)

@@ -51,18 +51,18 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedModel:
-    """A model in a Python package.
-
-    `package`: its import name, which also selects the model. `name`: the name under which vectors are stored; it differs
-    for different weights, precision or prefixes. `is_multilingual`: False for a model that knows English alone.
-    `is_installed` returns whether the package is there; `convert` returns the folder of its ONNX form.
-    """
+    """A model in a Python package."""
 
     package: str
+    """Import name, which also selects the model."""
     name: str
+    """Name under which vectors are stored; it differs for different weights, precision or prefixes."""
     is_multilingual: bool
+    """False for a model that knows only English."""
     is_installed: Callable[[], bool]
+    """Returns whether the package is installed."""
     convert: Callable[[], Path]
+    """Returns the folder of its ONNX form."""
 
     def is_usable(self) -> bool:
         """Return whether the package and all that converts and runs its model are installed."""

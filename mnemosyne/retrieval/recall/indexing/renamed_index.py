@@ -1,4 +1,4 @@
-"""An index under other names: what one name is asked for is answered from the scope of another."""
+"""Index under other names: calls for one scope are answered from another."""
 
 from __future__ import annotations
 

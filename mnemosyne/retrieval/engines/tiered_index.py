@@ -1,9 +1,9 @@
-"""The index of a store: LanceDB stores the rows, memory searches them.
+"""Index of a store: LanceDB stores the rows, memory searches them.
 
 Scopes up to a limit are read into memory at first use and kept up to date there. Of larger ones only the words are
-(`large_scope`), and beyond a second limit everything is searched on disk. `tiers` opens scopes (`places`), keeps what they need
-on disk (`durable`) and works behind turns (`upkeep`); scopes come from checkpoints (`checkpoints`), published snapshots
-(`served`), or rows that hosts share (`shared`).
+(`large_scope`), and beyond a second limit everything is searched on disk. `tiers` opens scopes (`places`), keeps their
+rows on disk (`durable`) and works after turns (`upkeep`); scopes come from checkpoints (`checkpoints`), published
+snapshots (`served`), or rows that hosts share (`shared`).
 """
 
 from __future__ import annotations
@@ -34,35 +34,39 @@ from mnemosyne.schema.record import SequencedEntry
 
 _LARGE_ROWS = 2_000
 WORD_ROWS = 2_000_000
-"""The largest scope whose words are searched in memory, unless it is said otherwise."""
+"""Default for the largest scope whose words are searched in memory."""
 
 
 class TieredIndex(Index):
     """An `Index` over a folder.
 
-    `memory_rows`: the largest scope that is searched in memory. `word_rows`: the largest scope whose words are searched
-    in memory, and the total of all such scopes after a `maintain`. `delta_rows`: the limit of new rows of such a scope,
-    and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows of a
-    scope that are collected before they are written (`maintain` and `close` write all), a quarter of it where those of all scopes
-    are more than `held_rows_in_all`. `open_scopes` and `open_rows`: the number of scopes that stay in memory after an `evict` or
-    a `maintain`, and of their rows (the scope used last stays in any case).
+    A scope opens from a checkpoint next to its table, if there is one. While a table is read because its checkpoint is
+    of an earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows
+    written last do. A scope whose table cannot be used continues in memory, starts empty there, and is named by
+    `faults`. If LanceDB is not installed, all scopes are in memory only; that is not a fault, and `degradations_for`
+    reports it. Several processes may use one folder: each finds the writes of the others when it reads a scope, and a
+    scope that another drops is read again.
 
-    A scope opens from a checkpoint beside its table, where there is one. While a table is read because its checkpoint is of an
-    earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows written last do.
-    Reading begins after `head_start_seconds`, so that the turn that opens the scope has the processor for itself.
-
-    With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
-    memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
-    once an embedder has processed them.
-
-    A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
-    not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
-
-    `snapshots`: where it has one of a scope, the scope is searched in that, and what is added stays in memory until there is a
-    newer one (`maintain` looks for it); nothing is written to the folder.
-
-    Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope
-    that another drops is read again.
+    Args:
+        memory_rows: The largest scope that is searched in memory.
+        word_rows: The largest scope whose words are searched in memory, and the total of all such scopes after a
+            `maintain`.
+        delta_rows: Limit of new rows of such a scope, and of rows of its rare chains, that are in memory with their
+            vectors.
+        held_rows: Number of new rows of a scope that are collected before they are written (`maintain` and `close`
+            write all); a quarter of it if those of all
+        scopes are more than `held_rows_in_all`.
+        open_scopes: Number of scopes that stay in memory after an `evict` or a `maintain`; `open_rows` limits their
+            rows (the scope used last stays in any case).
+        head_start_seconds: Delay before the reading of a scope begins, so that the turn that opens it has the processor
+            for itself.
+        segments: Rows shared by hosts: a scope without files in the folder is kept there until it is too large for
+            memory; small ones are kept nowhere and made
+        again when they are opened.
+        has_vectors: Whether rows are given to other hosts only once an embedder has processed them.
+        snapshots: Source of published snapshots: a scope with one is searched in it, and additions stay in memory until
+            there is a newer one (`maintain` looks for
+        it); nothing is written to the folder.
     """
 
     def __init__(
@@ -159,7 +163,7 @@ class TieredIndex(Index):
         return await self._places.query(scope, lambda index: index.unembedded_ids(scope, model, limit), ())
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
         return await self._places.query(scope, lambda index: index.encoder_of(scope), "")
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
@@ -167,8 +171,8 @@ class TieredIndex(Index):
         return await self._places.query(where.scope, lambda index: index.search_text(text, where, limit), ())
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each: all scopes in memory together, the others side by side. A scope whose words
-        are not in memory counts beside no other.
+        """Return the hits of each search: all scopes in memory together, the others side by side. A scope whose words
+        are not in memory counts with no other.
         """
         return await self._places.search_texts(searches)
 
@@ -181,7 +185,7 @@ class TieredIndex(Index):
         )
 
     async def engine_of(self, scope: str) -> str:
-        """Return where a scope is searched: `memory` or `disk`."""
+        """Return the place in which a scope is searched: `memory` or `disk`."""
         return "memory" if await self._places.open(scope) is None else "disk"
 
     def faults(self) -> tuple[str, ...]:
@@ -197,7 +201,7 @@ class TieredIndex(Index):
         return bool(self._files.lost_of(scope)) or (served is not None and served.incomplete)
 
     def snapshot_of(self, scope: str) -> str:
-        """Return the id of the snapshot in which a scope is searched; empty where it is in none."""
+        """Return the id of the snapshot in which a scope is searched; empty if it is in none."""
         served = self._served.get(scope)
         return "" if served is None else served.snapshot_id
 
@@ -336,7 +340,7 @@ class TieredIndex(Index):
 
     @contextmanager
     def _index_errors(self, scope: str) -> Iterator[None]:
-        """Raise what goes wrong with the rows that hosts share as IndexUnavailableError."""
+        """Raise errors of the rows that hosts share as IndexUnavailableError."""
         try:
             yield
         except StoreError as error:

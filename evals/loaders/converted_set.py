@@ -23,7 +23,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvertedSet:
-    """What a loader made: lines by corpus file, lines of queries, and what was left out, by reason."""
+    """Result of a loader: lines by corpus file, lines of queries, and the number of omissions by reason."""
 
     name: str
     source: str

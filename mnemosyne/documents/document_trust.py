@@ -1,8 +1,9 @@
-"""The trust of what a document brings into a store.
+"""Trust of the texts that a document brings into a store.
 
-A document may claim any label for its texts, so its claims only lower what the rules say (`mnemosyne.schema.evidence`). Nothing
-that it brings is `authored`: whoever hands a document in is a user. A memory that a turn recalled keeps its label, because no
-prompt shows it for itself; where a block refers to one, `verify_trust` looks whether it is the entry that it says it is.
+A document may claim any label for its texts, so its claims can only lower the trust that the rules give
+(`mnemosyne.schema.evidence`). No text of it is `authored`: a person who hands a document in is a user. A memory that a
+turn recalled keeps its label, because no prompt shows it for itself; if a block refers to one, `verify_trust` checks
+whether it is the entry that it claims to be.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mnemosyne.schema.evidence import OWN_SCHEME, ContextBlock, Evidence, Source
 from mnemosyne.schema.memory import Trust
 
 TRUST = "trust"
-"""The field of a block (in `extra`) in which a host says how far its text may be trusted."""
+"""Field of a block (in `extra`) with the host's trust label for its text."""
 
 
 def lower_claims(document: SessionDocument) -> SessionDocument:
@@ -28,7 +29,7 @@ def lower_claims(document: SessionDocument) -> SessionDocument:
 
 
 async def verify_trust(store: Store, evidence: Evidence) -> Trust:
-    """Return the trust of an item as a prompt may show it: `authored` only if it is what it says, or the host wrote it."""
+    """Return the trust of an item for a prompt: `authored` only if it is the claimed memory, or the host wrote it."""
     if evidence.trust is not Trust.AUTHORED or not evidence.source.uri.startswith(OWN_SCHEME):
         return evidence.trust
     try:

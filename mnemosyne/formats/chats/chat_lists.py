@@ -1,4 +1,4 @@
-"""Chats that are read as a whole: what files with one JSON value have in common."""
+"""Shared parts of the readers of chats in files with one JSON value."""
 
 from __future__ import annotations
 
