@@ -30,7 +30,8 @@ SATELLITES = {SATELLITES!r}
 def is_hidden(name): return any(name == each or name.startswith(each + '.') for each in SATELLITES)
 class Hider:
     def find_spec(self, name, path=None, target=None):
-        if is_hidden(name): raise ModuleNotFoundError(f'{{name}} is hidden', name=name)
+        if is_hidden(name) or name in ('torch', 'sentence_transformers', 'ray', 'litellm'):
+            raise ModuleNotFoundError(f'{{name}} is hidden', name=name)
 sys.meta_path.insert(0, Hider())
 """
 

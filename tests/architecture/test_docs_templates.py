@@ -30,9 +30,9 @@ def test_the_worked_example_of_the_guide_works(tmp_path, monkeypatch):
             done = CliRunner().invoke(app, shlex.split(line))
             assert done.exit_code == 0, f"$ jacquard {line}\n{done.output}"
             told[line] = done.output
-    assert "0 errors, 0 warnings" in told["template lint harbour"]
-    preview = told['template preview night --world harbour --input "What do I hear?"']
+    assert "0 errors, 0 warnings" in told["author template lint harbour"]
+    preview = told['author template preview night --world harbour --input "What do I hear?"']
     assert "hour: It is night." in preview
     assert "Oil lamp" not in preview
-    assert "turns change" in told["template diff chat night --session demo --turns 3"]
-    assert "passed" in told["template test harbour"]
+    assert "turns change" in told["author template diff chat night --session demo --turns 3"]
+    assert "passed" in told["author template test harbour"]
