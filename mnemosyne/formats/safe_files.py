@@ -50,7 +50,7 @@ def decode_text(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CorpusError(
-            f"{name}:{line}: is not a {encoding.upper().removesuffix('-SIG')} text at byte {error.start + 1}; "
+            f"{name}:{line}: is not {encoding.upper().removesuffix('-SIG')} text at byte {error.start + 1}; "
             f"save it as UTF-8{encoding_hint(data)}."
         ) from None
 
