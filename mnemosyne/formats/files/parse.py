@@ -90,7 +90,7 @@ def parse(data: bytes, end: str, most_chars: int) -> dict[str, str]:
         return {"fault": error.reason}
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return {"fault": f"line {line} is no UTF-8 text; save it as UTF-8"}
+        return {"fault": f"line {line} is not UTF-8 text; save it as UTF-8"}
     except (MemoryError, RecursionError):
         return {"fault": "reading it needs too much memory; split it"}
     return {"text": text[: most_chars + 1], "title": title}

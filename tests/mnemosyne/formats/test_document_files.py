@@ -46,7 +46,7 @@ async def test_a_pdf_is_read(tmp_path):
     read = await read_document_file(file)
     assert (read.text, read.title) == ("The ferry leaves pier nine at dawn.", "ferry.pdf")
     file.write_text("%PDF-1.4 broken", encoding="ascii")
-    with pytest.raises(MnemosyneError, match="no PDF that can be read"):
+    with pytest.raises(MnemosyneError, match="not a PDF that can be read"):
         await read_document_file(file)
 
 
