@@ -8,7 +8,7 @@ record and is erased, exported and stored with it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -22,7 +22,7 @@ from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.quests import drop_quests
 from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
-from jacquard.pipeline.weaving.pieces import fill_blocks, point_at_pieces
+from jacquard.pipeline.weaving.pieces import fill_block, point_at_pieces
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
@@ -105,7 +105,7 @@ def snapshot_to_json(
         **plain["source"],
         "variables": {key: value for key, value in variables.items() if key != _STATUS},
     }
-    point_at_pieces([*plain["blocks"], *plain["history"], plain["user_input"]], messages, places)
+    point_at_pieces(list(_list_blocks(plain)), messages, places)
     return plain
 
 
@@ -115,15 +115,20 @@ def snapshot_from_json(plain: Mapping[str, Any], messages: Sequence[Mapping[str,
     Raises CodecError, TypeError or LookupError for any other value.
     """
     filled = {
-        **plain,
-        "blocks": fill_blocks(plain["blocks"], messages),
-        "history": fill_blocks(plain["history"], messages),
-        "user_input": fill_blocks([plain["user_input"]], messages)[0],
+        name: [fill_block(each, messages) for each in value] if isinstance(value, list) else fill_block(value, messages)
+        for name, value in plain.items()
     }
     snapshot = codec.from_plain(filled, PromptSnapshot)
     state = snapshot.source.variables.get("state") or {}
     variables = {**_LATER, **snapshot.source.variables, _STATUS: drop_quests(state)}
     return replace(snapshot, source=replace(snapshot.source, variables=variables))
+
+
+def _list_blocks(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for value in plain.values():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict) and "block_id" in each:
+                yield each
 
 
 def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:

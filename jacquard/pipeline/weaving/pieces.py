@@ -50,12 +50,9 @@ def point_at_pieces(
             block[PIECE] = place
 
 
-def fill_blocks(blocks: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return recorded blocks with their content. Raises TypeError or LookupError for any other value."""
-    filled = []
-    for block in blocks:
-        whole = dict(block)
-        if (place := whole.pop(PIECE, None)) is not None:
-            whole[CONTENT] = stored[place[0]][CONTENT][place[1]]
-        filled.append(whole)
-    return filled
+def fill_block(value: Any, stored: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a recorded block with its content; any other value unchanged. Raises TypeError or LookupError for a wrong piece."""
+    if not isinstance(value, Mapping) or PIECE not in value:
+        return value
+    (message, piece), block = value[PIECE], {name: each for name, each in value.items() if name != PIECE}
+    return {**block, CONTENT: stored[message][CONTENT][piece]}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from filament import split_content
 from jacquard.core.blocks import BlockKind, Position, PromptBlock, SkeinTemplate
-from jacquard.pipeline.weaving.pieces import fill_blocks, join_messages
+from jacquard.pipeline.weaving.pieces import fill_block, join_messages
 from mnemosyne.chains.audience import audience_of_entry
 from mnemosyne.chains.uris import EntryAddress, parse_uri
 from mnemosyne.core import codec
@@ -39,7 +39,7 @@ def read_shown_blocks(previous: TurnRecord) -> tuple[PromptBlock, ...]:
     said = next((each.message_id for each in previous.messages if each.role is Role.USER), "")
     with suppress(CodecError, LookupError, TypeError, AttributeError):
         plain = [each for each in prompt["tape"]["blocks"] if each.get("kind") in _KINDS and each.get("uri")]
-        blocks = codec.from_plain(fill_blocks(plain, prompt["messages"]), tuple[PromptBlock, ...])
+        blocks = codec.from_plain([fill_block(each, prompt["messages"]) for each in plain], tuple[PromptBlock, ...])
         texts = "\0".join(message.content for message in join_messages(prompt["messages"]))
         return tuple(replace(each, anchor=each.anchor or said, refs=()) for each in blocks if each.content in texts)
     return ()
