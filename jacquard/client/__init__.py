@@ -6,7 +6,7 @@ try:
     from jacquard.client.engine import RemoteEngine, RemoteIngestor
     from jacquard.client.errors import ServiceError, ServiceUnreachableError
     from jacquard.client.verbs import RemoteVerbs
-    from jacquard.client.wire import RemoteTurn, ShortReport
+    from jacquard.remote.wire import RemoteTurn, ShortReport
 except ModuleNotFoundError as error:
     sentence = explain_missing_package("jacquard.client", error.name or "a package", "client")
     raise ModuleNotFoundError(sentence, name=error.name) from error

@@ -1,12 +1,16 @@
-"""Connection to a service: sends calls, reads answers, and repeats a call if that is safe."""
+"""Connection to a service: sends calls, reads answers, repeats a call if that is safe; methods made of the table of operations."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import update_wrapper
+from inspect import signature
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -15,6 +19,8 @@ import httpx
 
 from jacquard.client.affinity import rank_nodes
 from jacquard.client.errors import ServiceUnreachableError, error_of, read_error
+from jacquard.remote.operation import Operation
+from jacquard.remote.operations import BY_PYTHON
 from mnemosyne.core import codec
 
 KEY_HEADER = "Idempotency-Key"
@@ -157,3 +163,69 @@ def _session_header(owner: str) -> dict[str, str]:
 def _pause(answer: httpx.Response, attempt: int) -> float:
     told = answer.headers.get("retry-after", "")
     return min(float(told), 30.0) if told.isdigit() else FIRST_PAUSE_SECONDS * 2**attempt
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """An object whose methods call a service."""
+
+    @property
+    def _connection(self) -> Connection: ...
+
+    @property
+    def _caller(self) -> Mapping[str, str]:
+        """Parameters that every call has whose operation knows them, such as the viewer."""
+
+
+def remote(like: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a method with the parameters and the result of `like`, which calls the operation that does the same."""
+    operation, parameters = BY_PYTHON[like.__qualname__], signature(like)
+
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound = parameters.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        _, *given = bound.arguments.items()
+        result: T = await call_operation(self, operation, dict(given))
+        return result
+
+    update_wrapper(call, like)
+    return call
+
+
+async def call_operation(caller: Caller, operation: Operation, given: Mapping[str, Any], **how: Any) -> Any:
+    """Call an operation with its ids, its parameters and the fields of its body, by their names, and return its answer.
+
+    An answer of one field is returned as the value of that field. `how` is passed on to `Connection.call`.
+    """
+    names = {each.name for each in fields(operation.body)} if operation.body is not None else set()
+    body = {name: value for name, value in given.items() if name in names}
+    known = {each.name for each in operation.query}
+    query = {
+        name: _write(value)
+        for name, value in {**caller._caller, **given}.items()
+        if name in known and value is not None
+    }
+    how = {"once": operation.once, **how}
+    data = await caller._connection.call(
+        operation.method, address_of(operation, given), body if names else None, query=query, **how
+    )
+    if operation.answer is None:
+        return None
+    answer = codec.decode(data, operation.answer)
+    if is_dataclass(answer) and len(parts := fields(answer)) == 1:
+        return getattr(answer, parts[0].name)
+    return answer
+
+
+def address_of(operation: Operation, ids: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parts of an operation's address below `/api/v1`."""
+    return tuple(str(ids[each[1:-1]]) if each[0] == "{" else each for each in operation.below[1:].split("/"))
+
+
+def _write(value: Any) -> str | int:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, int) else str(value)

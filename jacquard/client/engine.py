@@ -13,28 +13,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 
-from jacquard import ChatMessage, CommitResult, ConsolidationResult, RepairResult, RuntimeConfig
-from jacquard.client.connection import Connection
+from jacquard import ChatMessage, CommitResult, ConsolidationResult, ContextEngine, RuntimeConfig
+from jacquard.client.connection import Connection, address_of, call_operation, remote
 from jacquard.client.verbs import RemoteVerbs
-from jacquard.client.wire import RemoteTurn, decode_turn, message_to_wire
+from jacquard.remote.operations import BY_NAME
+from jacquard.remote.wire import RemoteTurn, receive_turn
 from mnemosyne.core import codec
-from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import Event
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
-from mnemosyne.schema.memory import UserFact
-from mnemosyne.schema.record import PutResult
+from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Ref, SessionHead
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.pack_json import pack_to_json
 
-T = TypeVar("T")
 _DATA = b"data: "
 
 
@@ -43,11 +40,10 @@ class RemoteEngine:
 
     Args:
         url: address, or several addresses of hosts of one service over one database. A session's calls then go to its host, and
-            to the next one while
-            that is unreachable (`jacquard.client.connection.Connection`).
+            to the next one while that is unreachable (`jacquard.client.connection.Connection`).
         config: settings of every turn that has none of its own, over the service's; only differences from the defaults are
             sent.
-        include: parts that each turn returns with its messages, its ids and its short report (`jacquard.client.wire.PARTS`, or
+        include: parts that each turn returns with its messages, its ids and its short report (`jacquard.remote.wire.PARTS`, or
             `all`).
 
     Calls raise the engine's errors, ServiceUnreachableError if the service does not answer, and ServiceError for errors that
@@ -66,7 +62,7 @@ class RemoteEngine:
     ) -> None:
         self._connection = Connection(url, token, timeout_seconds=timeout_seconds, transport=transport)
         self._config = config
-        self._include = {"include": ",".join(include)} if include else {}
+        self._caller = {"include": ",".join(include)} if include else {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,11 +76,29 @@ class RemoteEngine:
         """Close the connections; the service keeps running."""
         await self._connection.close()
 
+    assemble = remote(ContextEngine.assemble)
+    estimate_messages = remote(ContextEngine.estimate_messages)
+    commit_assistant_chunk = remote(ContextEngine.commit_assistant_chunk)
+    abort_assistant_message = remote(ContextEngine.abort_assistant_message)
+    record_tool_call = remote(ContextEngine.record_tool_call)
+    record_model_usage = remote(ContextEngine.record_model_usage)
+    summarize = remote(ContextEngine.summarize)
+    repair_state = remote(ContextEngine.repair_state)
+    branches = remote(ContextEngine.branches)
+    switch = remote(ContextEngine.switch)
+    rollback = remote(ContextEngine.rollback)
+    edit_message = remote(ContextEngine.edit_message)
+    adopt_messages = remote(ContextEngine.adopt_messages)
+    remember = remote(ContextEngine.remember)
+    user_facts = remote(ContextEngine.user_facts)
+    upsert_tasks = remote(ContextEngine.upsert_tasks)
+    tasks = remote(ContextEngine.tasks)
+
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
         """Call `ContextEngine.start_session`; the pack becomes the present version of its world in the service."""
-        await self._connection.call("PUT", ("worlds", world.world_id), pack_to_json(world))
-        body = {"session_id": session_id, "world_id": world.world_id}
-        return await self._ask(SessionHead, "POST", ("sessions",), body, once=True)
+        await self._call("put_world", {"world_id": world.world_id, **pack_to_json(world)})
+        head: SessionHead = await self._call("start_session", {"session_id": session_id, "world_id": world.world_id})
+        return head
 
     async def continue_session(
         self,
@@ -110,28 +124,16 @@ class RemoteEngine:
         dry_run: bool = False,
     ) -> RemoteTurn:
         """Call `ContextEngine.prepare_turn`."""
-        body = {
-            "message": message_to_wire(user_message),
+        given = {
+            "session_id": session_id,
+            "message": user_message,
             "config": self._settings(runtime_config),
             "turn_id": turn_id,
             "branch_id": branch_id,
             "dry_run": dry_run,
         }
         # The same input after the same turn is the same turn already; a key would make it another one.
-        address = ("sessions", session_id, "turns")
-        return decode_turn(await self._connection.call("POST", address, body, query=self._include, keyed=False))
-
-    async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
-        """Call `ContextEngine.assemble`."""
-        address = ("sessions", session_id, "turns", turn_id, "assemble")
-        told = await self._ask(dict, "POST", address, {"tail": [dict(each) for each in tail]})
-        return list(told["messages"])
-
-    async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
-        """Call `ContextEngine.estimate_messages`."""
-        plain = [codec.to_plain(each) for each in messages]
-        told = await self._ask(dict, "POST", ("estimate",), {"messages": plain, "model_hint": model_hint})
-        return int(told["tokens"])
+        return receive_turn(await self._call("prepare_turn", given, keyed=False))
 
     async def commit_assistant_message(
         self,
@@ -142,39 +144,18 @@ class RemoteEngine:
         turn_id: str | None = None,
     ) -> CommitResult:
         """Call `ContextEngine.commit_assistant_message`."""
-        body = {"message": message_to_wire(assistant_message), "refs": refs, "turn_id": turn_id}
-        # Without a turn's id, a reply that arrived would count as the reply to the next turn.
-        return await self._ask(CommitResult, "POST", ("sessions", session_id, "reply"), body, once=turn_id is None)
-
-    async def commit_assistant_chunk(
-        self,
-        session_id: str,
-        chunk: str,
-        chunk_index: int,
-        *,
-        turn_id: str | None = None,
-        message_id: str = "",
-    ) -> None:
-        """Call `ContextEngine.commit_assistant_chunk`."""
-        body = {"chunk": chunk, "chunk_index": chunk_index, "turn_id": turn_id, "message_id": message_id}
-        await self._connection.call("POST", ("sessions", session_id, "reply", "chunks"), body)
+        given = {"session_id": session_id, "message": assistant_message, "refs": refs, "turn_id": turn_id}
+        # Without a turn's id, a reply that arrived would be taken for that to the next turn.
+        result: CommitResult = await self._call("commit_assistant_message", given, once=turn_id is None)
+        return result
 
     async def finalize_assistant_message(
         self, session_id: str, refs: Sequence[Ref] | None = None, *, turn_id: str | None = None, message_id: str = ""
     ) -> CommitResult:
         """Call `ContextEngine.finalize_assistant_message`."""
-        address, body = (
-            ("sessions", session_id, "reply", "finalize"),
-            {"refs": refs, "turn_id": turn_id, "message_id": message_id},
-        )
-        return await self._ask(CommitResult, "POST", address, body, once=turn_id is None)
-
-    async def abort_assistant_message(
-        self, session_id: str, *, turn_id: str | None = None, message_id: str = ""
-    ) -> int:
-        """Call `ContextEngine.abort_assistant_message`."""
-        body = {"turn_id": turn_id, "message_id": message_id}
-        return int((await self._ask(dict, "POST", ("sessions", session_id, "reply", "abort"), body))["chunks"])
+        given = {"session_id": session_id, "refs": refs, "turn_id": turn_id, "message_id": message_id}
+        result: CommitResult = await self._call("finalize_assistant_message", given, once=turn_id is None)
+        return result
 
     def verbs(self, *, author: str | None = None, viewer: str | None = None) -> RemoteVerbs:
         """Return the memory verbs of the service for an editor `author` who may know what `viewer` may."""
@@ -184,143 +165,50 @@ class RemoteEngine:
         """Call `ContextEngine.ingestor_of`."""
         return RemoteIngestor(self._connection, session_id)
 
-    async def record_tool_call(
-        self,
-        session_id: str,
-        tool_call: ToolCall,
-        result_evidence_ids: Sequence[str] | None = None,
-        *,
-        result: str | None = None,
-        options: IngestOptions | None = None,
-    ) -> PutResult:
-        """Call `ContextEngine.record_tool_call`."""
-        body = {
-            "tool_call": tool_call,
-            "result_evidence_ids": result_evidence_ids,
-            "result": result,
-            "options": options,
-        }
-        return await self._ask(PutResult, "POST", ("sessions", session_id, "tool-calls"), body)
-
-    async def record_model_usage(
-        self,
-        session_id: str,
-        model_usage: ModelUsage,
-        llm_output_evidence_id: str | None = None,
-        *,
-        turn_id: str | None = None,
-    ) -> PutResult:
-        """Call `ContextEngine.record_model_usage`."""
-        body = {"model_usage": model_usage, "llm_output_evidence_id": llm_output_evidence_id, "turn_id": turn_id}
-        return await self._ask(PutResult, "POST", ("sessions", session_id, "model-usages"), body)
-
     async def consolidate(
         self, session_id: str, *, branch_id: str | None = None, chapter_ends: bool = False
     ) -> ConsolidationResult:
         """Call `ContextEngine.consolidate`, without its progress."""
-        body = {"branch_id": branch_id, "chapter_ends": chapter_ends}
-        return await self._ask(ConsolidationResult, "POST", ("sessions", session_id, "consolidate"), body)
-
-    async def summarize(self, session_id: str, *, branch_id: str | None = None) -> Summary | None:
-        """Call `ContextEngine.summarize`."""
-        told = await self._connection.call("POST", ("sessions", session_id, "summarize"), {"branch_id": branch_id})
-        return None if told == b"null" else codec.decode(told, Summary)
-
-    async def repair_state(
-        self, session_id: str, ops: Sequence[Any], *, reason: str = "", branch_id: str | None = None
-    ) -> RepairResult:
-        """Call `ContextEngine.repair_state`."""
-        body = {"ops": [codec.to_plain(each) for each in ops], "reason": reason, "branch_id": branch_id}
-        return await self._ask(RepairResult, "POST", ("sessions", session_id, "repair"), body, once=True)
-
-    async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Call `ContextEngine.branches`."""
-        return await self._ask(tuple[SessionHead, ...], "GET", ("sessions", session_id, "branches"))
+        given = {"session_id": session_id, "branch_id": branch_id, "chapter_ends": chapter_ends}
+        result: ConsolidationResult = await self._call("consolidate", given)
+        return result
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
         """Call `ContextEngine.fork`."""
-        body = {"turn_id": turn_id, "branch_id": branch_id}
-        return await self._ask(SessionHead, "POST", ("sessions", session_id, "fork"), body, once=branch_id is not None)
-
-    async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """Call `ContextEngine.switch`."""
-        return await self._ask(SessionHead, "POST", ("sessions", session_id, "switch"), {"branch_id": branch_id})
-
-    async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
-        """Call `ContextEngine.rollback`."""
-        return await self._ask(
-            SessionHead, "POST", ("sessions", session_id, "rollback"), {"turn_id": turn_id}, once=True
-        )
+        given = {"session_id": session_id, "turn_id": turn_id, "branch_id": branch_id}
+        head: SessionHead = await self._call("fork", given, once=branch_id is not None)
+        return head
 
     async def swipe(
         self, session_id: str, runtime_config: RuntimeConfig | None = None, *, turn_id: str | None = None
     ) -> RemoteTurn:
         """Call `ContextEngine.swipe`."""
-        body = {"config": self._settings(runtime_config), "turn_id": turn_id}
-        address = ("sessions", session_id, "swipe")
-        return decode_turn(await self._connection.call("POST", address, body, query=self._include, once=True))
+        given = {"session_id": session_id, "config": self._settings(runtime_config), "turn_id": turn_id}
+        return receive_turn(await self._call("swipe", given))
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> RemoteTurn:
         """Call `ContextEngine.retry`."""
-        body = {"config": self._settings(runtime_config)}
-        address = ("sessions", session_id, "retry")
-        return decode_turn(await self._connection.call("POST", address, body, query=self._include, once=True))
-
-    async def edit_message(
-        self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
-    ) -> SessionHead:
-        """Call `ContextEngine.edit_message`."""
-        body = {"content": content, "branch_id": branch_id}
-        return await self._ask(SessionHead, "PATCH", ("sessions", session_id, "messages", message_id), body, once=True)
-
-    async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
-        """Call `ContextEngine.adopt_messages`."""
-        body = {"messages": [message_to_wire(each) for each in messages]}
-        return await self._ask(SessionHead, "POST", ("sessions", session_id, "adopt"), body)
-
-    async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
-        """Call `ContextEngine.remember`."""
-        body = {"facts": list(facts), "dry_run": dry_run}
-        return await self._ask(tuple[UserFact, ...], "POST", ("users", user_id, "facts"), body)
-
-    async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
-        """Call `ContextEngine.user_facts`."""
-        query = {} if at is None else {"at": at.isoformat()}
-        return await self._ask(tuple[UserFact, ...], "GET", ("users", user_id, "facts"), query=query)
-
-    async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
-        """Call `ContextEngine.upsert_tasks`."""
-        return await self._ask(PutResult, "PUT", ("sessions", session_id, "tasks"), {"tasks": list(tasks)})
-
-    async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Call `ContextEngine.tasks`."""
-        return await self._ask(tuple[Task, ...], "GET", ("sessions", session_id, "tasks"))
+        given = {"session_id": session_id, "config": self._settings(runtime_config)}
+        return receive_turn(await self._call("retry", given))
 
     @asynccontextmanager
     async def events(self, session_id: str) -> AsyncIterator[AsyncIterator[Event]]:
         """Yield the events of a session from now on, as they come."""
-        async with self._connection.stream(("sessions", session_id, "events")) as lines:
+        async with self._connection.stream(address_of(BY_NAME["stream_events"], {"session_id": session_id})) as lines:
             yield _read_events(lines)
+
+    async def _call(self, name: str, given: Mapping[str, Any], **how: Any) -> Any:
+        return await call_operation(self, BY_NAME[name], given, **how)
 
     def _settings(self, given: RuntimeConfig | None) -> dict[str, Any] | None:
         config = given or self._config
         return None if config is None else _differences(codec.to_plain(config), codec.to_plain(RuntimeConfig()))
 
-    async def _ask(
-        self,
-        kind: type[T],
-        method: str,
-        address: tuple[str, ...],
-        body: Mapping[str, Any] | None = None,
-        *,
-        query: Mapping[str, str | int] | None = None,
-        once: bool = False,
-    ) -> T:
-        return codec.decode(await self._connection.call(method, address, body, query=query, once=once), kind)
-
 
 class RemoteIngestor:
     """Stores texts from outside in a session of a service as evidence, like `SessionIngestor`."""
+
+    _caller: Mapping[str, str] = EMPTY
 
     def __init__(self, connection: Connection, session_id: str) -> None:
         self._connection, self._session_id = connection, session_id
@@ -334,8 +222,9 @@ class RemoteIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """See `SessionIngestor.ingest`."""
-        body = {
+        """Call `SessionIngestor.ingest`."""
+        given = {
+            "session_id": self._session_id,
             "content": content,
             "source": source,
             "evidence_type": evidence_type,
@@ -343,8 +232,8 @@ class RemoteIngestor:
             "metadata": dict(metadata or {}),
             "options": options,
         }
-        told = await self._connection.call("POST", ("sessions", self._session_id, "evidence"), body)
-        return codec.decode(told, IngestResult)
+        result: IngestResult = await call_operation(self, BY_NAME["ingest"], given)
+        return result
 
 
 async def _read_events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from filament import FilamentError
 from jacquard import JacquardError
-from jacquard.client.wire import ErrorAnswer, ErrorBody
+from jacquard.remote.wire import ErrorAnswer, ErrorBody
 from mnemosyne.core import codec
 from mnemosyne.core.errors import ContextEngineError, UnreadableError
 

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from filament import FilamentError
 from jacquard.client.errors import code_of
-from jacquard.client.wire import ErrorAnswer, ErrorBody
 from jacquard.core import errors as own
+from jacquard.remote.wire import ErrorAnswer, ErrorBody
 from mnemosyne.core import codec
 from mnemosyne.core import errors as stored
 from mnemosyne.core.errors import ContextEngineError

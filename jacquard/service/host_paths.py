@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jacquard.client.wire import ErrorBody
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.remote.wire import ErrorBody
 from jacquard.service.values import Principal
 from mnemosyne.schema.event import Event
 

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from jacquard.remote.operation import Scope as Scope
 from mnemosyne.stores.locate import DEFAULT_TENANT
-
-
-class Scope(StrEnum):
-    """Scope of a token. `author` includes `play`, and `admin` includes both.
-
-    `play`: sessions, their turns and memories. `author`: also worlds, lore and manual state changes. `admin`: also tokens,
-    erasure, reads that are reserved for the host, and copies of the store.
-    """
-
-    PLAY = "play"
-    AUTHOR = "author"
-    ADMIN = "admin"
-
 
 SERVICE_TENANT = "jacquard service"
 """Tenant of the service's own records; no token can be made for it."""
-
-MOST_MESSAGES = 25_000
-"""Maximum number of messages of a conversation in a request."""
 
 _ORDER = (Scope.PLAY, Scope.AUTHOR, Scope.ADMIN)
 

@@ -11,8 +11,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-from jacquard.service.http.body_sizes import MOST_ENTRIES
-from jacquard.service.values import MOST_MESSAGES
+from jacquard.remote.bodies import MOST_ENTRIES, MOST_MESSAGES
 
 DEPTH = 900
 """JSON that is nested deeper is not read."""

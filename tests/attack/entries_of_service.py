@@ -12,10 +12,11 @@ from entry_points import LIMITS, MEASURED_CHARS, Run, entry
 
 from filament import FilamentError, load_yaml, parse_reply
 from jacquard import JacquardError
+from jacquard.remote.bodies import TurnRequest
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.answers import Refusal
 from jacquard.service.host_paths import hide_places
 from jacquard.service.http.endpoints import read_parameter, spell_path
-from jacquard.service.http.operations.turns import OPERATIONS, TurnRequest
 from jacquard.service.ids import MOST_CHARS as MOST_ID_CHARS
 from jacquard.service.ids import check_id, check_ids, shorten_id
 from jacquard.service.mcp.calls import MOST_CHARS, read_arguments

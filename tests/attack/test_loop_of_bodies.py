@@ -12,9 +12,9 @@ from body_forms import list_bodies, list_trees
 from text_entries import EXAMPLES
 
 from jacquard.config.service import ServiceSettings
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.bodies import MOST_MESSAGES
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.running.application import build_app
-from jacquard.service.values import MOST_MESSAGES
 from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio

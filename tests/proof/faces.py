@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from jacquard.testing.server import ScriptedServer
 from tests.proof import fixed
 from tests.proof.player import ROOT, Sheets, ask

@@ -6,26 +6,15 @@ The data removed by an erasure have their own audit in the store of each tenant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from uuid import uuid4
 
+from jacquard.remote.bodies import AuditedCall
 from jacquard.service.access.service_sessions import ensure_session
 from jacquard.service.values import Principal
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.query import EvidenceFilter
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditedCall:
-    """One call: when (aware), with which token, by which operation, in which request."""
-
-    at: datetime | None
-    token_id: str
-    operation: str
-    request_id: str
 
 
 class AuditTrail:

@@ -12,11 +12,12 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from time import monotonic
 
 from jacquard.core.errors import ConfigError
+from jacquard.remote.bodies import TokenRecord
 from jacquard.service.access.service_sessions import ensure_session
 from jacquard.service.values import SERVICE_TENANT, Principal, Scope
 from mnemosyne.core.codec import format_time, parse_time
@@ -31,25 +32,6 @@ REMEMBERED_SECONDS = 2.0
 _SESSION = "tokens"
 _FORM = re.compile(r"jq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _MOST_REMEMBERED = 10_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenRecord:
-    """Stored token: its permissions, and a hash of it. `token_id` is not a secret. Times are aware."""
-
-    token_id: str
-    tenant: str
-    scope: Scope
-    viewer: str | None = None
-    note: str = ""
-    created_at: datetime | None = None
-    expires_at: datetime | None = None
-    revoked: bool = False
-
-    @property
-    def principal(self) -> Principal:
-        """Caller with this token."""
-        return Principal(tenant=self.tenant, scope=self.scope, viewer=self.viewer, token_id=self.token_id)
 
 
 class TokenRegistry:
@@ -106,7 +88,9 @@ class TokenRegistry:
             return None
         record = found[0]
         is_over = record.expires_at is not None and record.expires_at <= self._clock.now()
-        return None if record.revoked or is_over else record.principal
+        if record.revoked or is_over:
+            return None
+        return Principal(tenant=record.tenant, scope=record.scope, viewer=record.viewer, token_id=record.token_id)
 
     async def records(self) -> tuple[TokenRecord, ...]:
         """Return the records of all tokens in the order of creation, revoked ones too."""

@@ -12,7 +12,7 @@ from jacquard.config.per_call import CLOSED, read_call_settings
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping
 from jacquard.core.errors import ConfigError
-from jacquard.service.http.operation import Call
+from jacquard.service.http.call import Call
 from jacquard.service.values import Scope
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core import codec

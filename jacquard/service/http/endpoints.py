@@ -12,12 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from jacquard.remote.bodies import check_sizes
+from jacquard.remote.operation import Operation, Query
 from jacquard.service.access.principals import RequestNote, act_as, note_of
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, Refusal, answer_error, describe
 from jacquard.service.host_paths import error_for
-from jacquard.service.http.body_sizes import check_sizes
-from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.http.call import Call, Run
+from jacquard.service.http.handlers import run_call
 from jacquard.service.ids import check_id, check_ids
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
@@ -107,12 +109,17 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
 
 
 async def run_operation(
-    operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None, note: RequestNote, **sent: Any
+    operation: Operation,
+    tenants: TenantRuntimes,
+    records: ServiceRecords | None,
+    note: RequestNote,
+    run: Run | None = None,
+    **sent: Any,
 ) -> Any:
-    """Run an operation for an authorised caller and return its answer; `sent` are the other fields of `Call`.
+    """Run an operation for an authorised caller and return its answer, or that of `run` if that is given.
 
-    An audited read is logged first. Raises ConfigError for invalid ids and sizes, and the errors of the operation and of
-    opening a tenant's store.
+    `sent` are the other fields of `Call`. An audited read is logged first. Raises ConfigError for invalid ids and sizes, and the
+    errors of the operation and of opening a tenant's store.
     """
     await _check_sent(**sent)
     if operation.is_audited:
@@ -121,9 +128,9 @@ async def run_operation(
             await records.audit.record(note.principal, operation.name, note.request_id)
     async with tenants.use(note.principal.tenant) as runtime:
         call = Call(runtime=runtime, note=note, records=records, **sent)
-        if not operation.is_dry(call):
+        if not call.is_dry_run:
             await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store)
-        return await operation.run(call)
+        return await (run_call(operation, call) if run is None else run(call))
 
 
 async def _check_sent(*, ids: Mapping[str, str], query: Mapping[str, Any], body: Any, **_: Any) -> None:

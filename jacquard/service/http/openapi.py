@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from jacquard.client.errors import code_of
-from jacquard.client.wire import ErrorAnswer
+from jacquard.remote.operation import Operation, Query
+from jacquard.remote.wire import ErrorAnswer
 from jacquard.service.answers import status_of
-from jacquard.service.http.operation import Operation, Query
 from mnemosyne.core import codec
 
 JSON = "application/json"
 HTML = "text/html"
 _PLACE = "#/components/schemas/{name}"
-_ID = re.compile(r"\{(\w+)\}")
 _KINDS = {str: "string", int: "integer", bool: "boolean"}
 COMMON = {
     400: "What was sent has not the form that is described here; the sentence says what and where.",
@@ -86,7 +84,7 @@ def _describe(operation: Operation, body: Any, answer: Any, error: Any) -> dict[
         "operationId": operation.name,
         "summary": operation.doc,
         "description": f"Scope of the token: {operation.scope.value}.",
-        "parameters": [_id(name) for name in _ID.findall(operation.path)] + [_query(each) for each in operation.query],
+        "parameters": [_id(name) for name in operation.path_ids] + [_query(each) for each in operation.query],
         "responses": _answers(operation, answer, error),
     }
     if operation.method == "POST" and operation.is_repeatable:
@@ -126,7 +124,7 @@ def _answers(operation: Operation, answer: Any, error: Any) -> dict[str, Any]:
         content = {HTML: {"schema": {"type": "string"}}} if operation.answer is str else {JSON: {"schema": answer}}
         answers[str(operation.status)] = {"description": "Done.", "content": content}
     codes: dict[int, list[str]] = {}
-    if _ID.search(operation.path):
+    if operation.path_ids:
         codes[404] = []
     for kind in operation.errors:
         codes.setdefault(status_of(kind), []).append(code_of(kind))

@@ -9,44 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from jacquard.client.wire import ErrorBody
+from jacquard.remote.operation import Operation
+from jacquard.remote.operations import OPERATIONS
+from jacquard.remote.wire import ErrorBody
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, answer_fault
 from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
-from jacquard.service.http.operation import Operation
-from jacquard.service.http.operations import (
-    access,
-    archives,
-    branches,
-    estimates,
-    events,
-    memory,
-    records,
-    sessions,
-    state,
-    turns,
-    verbs,
-)
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 
 API_VERSION = "1"
-
-OPERATIONS: tuple[Operation, ...] = (
-    *sessions.OPERATIONS,
-    *archives.OPERATIONS,
-    *branches.OPERATIONS,
-    *state.OPERATIONS,
-    *turns.OPERATIONS,
-    *records.OPERATIONS,
-    *memory.OPERATIONS,
-    *estimates.OPERATIONS,
-    *access.OPERATIONS,
-    *verbs.OPERATIONS,
-    *events.OPERATIONS,
-)
-"""All operations of the service."""
 
 
 def make_routes(tenants: TenantRuntimes, service_records: ServiceRecords | None = None) -> list[Route]:

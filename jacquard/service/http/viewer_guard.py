@@ -8,7 +8,7 @@ from __future__ import annotations
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.answers import Refusal
-from jacquard.service.http.operation import Call
+from jacquard.service.http.call import Call
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.messages.message_parts import read_user
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError

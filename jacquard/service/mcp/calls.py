@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any
 
 from anyio import to_thread
@@ -12,8 +12,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.service.access.principals import RequestNote, act_as
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.http.endpoints import check_access, read_parameter, run_operation
-from jacquard.service.mcp.schemas import input_schema, path_ids, queries
-from jacquard.service.mcp.tools import Tool
+from jacquard.service.mcp.tools import OperationTool, input_schema, queries
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError
@@ -30,7 +29,9 @@ class Service:
     records: ServiceRecords | None = None
 
 
-async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], note: RequestNote) -> dict[str, Any]:
+async def call_tool(
+    service: Service, tool: OperationTool, arguments: Mapping[str, Any], note: RequestNote
+) -> dict[str, Any]:
     """Return the answer of a tool as JSON data, an object.
 
     Raises Refusal for a forbidden call, ConfigError for invalid arguments, and the errors of the operation.
@@ -39,15 +40,16 @@ async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], 
     ids, query, body, viewer = await to_thread.run_sync(read_arguments, tool, arguments)
     note.principal = act_as(note.principal, viewer)
     note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
-    operation = replace(tool.operation, run=tool.run)
     value = await run_operation(
-        operation, service.tenants, service.records, note, ids=ids, query=query, body=body, key=""
+        tool.operation, service.tenants, service.records, note, tool.run, ids=ids, query=query, body=body, key=""
     )
-    return await to_thread.run_sync(_answer, value, tool.omit)
+    return await to_thread.run_sync(_answer, value, tool.form.omit)
 
 
-def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
-    """Return the arguments of a tool: ids, parameters, the body of its operation, and the viewer.
+def read_arguments(
+    tool: OperationTool, sent: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
+    """Return what a tool was given: ids, parameters, the body of its operation, and the viewer.
 
     Raises ConfigError for arguments that are unknown, too long or of another type, and Refusal for an invalid parameter.
     """
@@ -62,7 +64,7 @@ def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str],
         raise ConfigError(f"{tool.name} needs {missing[0]!r}; it needs: {', '.join(schema['required'])}.")
     if len(codec.encode(dict(sent))) > MOST_CHARS:
         raise ConfigError(f"The arguments have more than {MOST_CHARS:,} characters; send less at once.")
-    texts = (*path_ids(operation), *(("viewer",) if "viewer" in known else ()))
+    texts = (*operation.path_ids, *(("viewer",) if "viewer" in known else ()))
     for name in texts:
         if not isinstance(sent.get(name, ""), str):
             raise ConfigError(f"{name} of {tool.name} is {str(sent[name])[:40]!r}; give a text.")
@@ -77,7 +79,7 @@ def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str],
         except CodecError as error:
             fault = str(error).partition(": ")[2]
             raise ConfigError(f"An argument of {tool.name} has the wrong type: {fault}") from None
-    return {name: sent[name] for name in path_ids(operation)}, query, body, sent.get("viewer")
+    return {name: sent[name] for name in operation.path_ids}, query, body, sent.get("viewer")
 
 
 def _as_text(value: Any) -> str | None:

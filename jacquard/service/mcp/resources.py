@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import mcp_types as types
 
+from jacquard.remote.operation import Operation
+from jacquard.remote.operations import BY_NAME
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import check_access, decode_id, run_operation
-from jacquard.service.http.operation import Operation
-from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.tools import SCHEME
 from jacquard.service.values import Principal
@@ -22,7 +22,6 @@ from mnemosyne.core import codec
 
 JSON = "application/json"
 MOST_LISTED = 100
-_API = "/api/v1/"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,12 +34,11 @@ class Resource:
     @property
     def template(self) -> str:
         """Address, with the names of ids in braces."""
-        return SCHEME + self.operation.path.removeprefix(_API)
+        return SCHEME + self.operation.below.removeprefix("/")
 
 
-_BY_NAME: Mapping[str, Operation] = {each.name: each for each in OPERATIONS}
 RESOURCES = tuple(
-    Resource(operation=_BY_NAME[name], title=title)
+    Resource(operation=BY_NAME[name], title=title)
     for name, title in (
         ("list_sessions", "Sessions"),
         ("get_session_head", "A session"),

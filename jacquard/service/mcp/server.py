@@ -20,8 +20,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 
-from jacquard.client.wire import ErrorBody
 from jacquard.config.service import ServiceSettings
+from jacquard.remote.wire import ErrorBody
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.answers import INTERNAL, Refusal, describe
 from jacquard.service.host_paths import error_for
@@ -29,8 +29,7 @@ from jacquard.service.http.endpoints import check_access
 from jacquard.service.mcp.calls import Service, call_tool
 from jacquard.service.mcp.prompts import get_prompt, list_prompts
 from jacquard.service.mcp.resources import list_resources, list_templates, read_resource
-from jacquard.service.mcp.schemas import input_schema, output_schema
-from jacquard.service.mcp.tools import TOOLS, Tool
+from jacquard.service.mcp.tools import TOOLS, OperationTool, input_schema, output_schema
 from jacquard.service.values import Principal
 from mnemosyne.core import codec
 
@@ -125,7 +124,7 @@ def build_server(service: Service, find_note: FindNote, observe: Observe = lambd
 
 def list_tools(principal: Principal, *, reviews: bool) -> list[types.Tool]:
     """Return the tools that a caller may call; those for proposals only if there are any (`memory.review`)."""
-    tools = [each for each in TOOLS.values() if _may_call(each, principal) and (reviews or not each.for_review)]
+    tools = [each for each in TOOLS.values() if _may_call(each, principal) and (reviews or not each.form.for_review)]
     return [_describe_tool(each, principal) for each in tools]
 
 
@@ -177,7 +176,7 @@ def make_http(
     return StreamableHTTPASGIApp(manager), manager
 
 
-def _may_call(tool: Tool, principal: Principal) -> bool:
+def _may_call(tool: OperationTool, principal: Principal) -> bool:
     try:
         check_access(tool.operation, principal)
     except Refusal:
@@ -185,16 +184,16 @@ def _may_call(tool: Tool, principal: Principal) -> bool:
     return True
 
 
-def _describe_tool(tool: Tool, principal: Principal) -> types.Tool:
+def _describe_tool(tool: OperationTool, principal: Principal) -> types.Tool:
     return types.Tool(
         name=tool.name,
-        description=tool.doc,
+        description=tool.form.doc,
         input_schema=input_schema(tool, is_bound=principal.viewer is not None),
         output_schema=output_schema(tool),
         annotations=types.ToolAnnotations(
-            read_only_hint=tool.reads,
-            destructive_hint=tool.destroys,
-            idempotent_hint=tool.reads or tool.is_idempotent,
+            read_only_hint=tool.operation.reads,
+            destructive_hint=tool.form.destroys,
+            idempotent_hint=tool.operation.reads or tool.form.is_idempotent,
             open_world_hint=False,
         ),
     )

@@ -6,38 +6,28 @@ model with every request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from jacquard.client.wire import SentMessage, shorten_report
-from jacquard.service.http.operation import Call, Operation, Run
-from jacquard.service.http.operations.turns import is_dry_run, prepare
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operation import Operation, Query, Tool
+from jacquard.remote.operations import OPERATIONS
+from jacquard.remote.wire import SentMessage, shorten_report
+from jacquard.service.http.call import Call, Run
+from jacquard.service.http.handlers.turns import prepare
+from mnemosyne.core import codec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
-    """Operation as a tool."""
+class OperationTool:
+    """An operation that is a tool; `run` (None: as over HTTP) and `answer` are those of the tool."""
 
     operation: Operation
-    doc: str
-    only: tuple[str, ...] = ()
-    """Fields of the body and parameters that are arguments (none named: all)."""
-    run: Run
-    """The operation's own unless given; so `answer`."""
-    answer: Any
-    omit: frozenset[str] = frozenset()
-    """Fields that are left out of the answer."""
-    reads: bool = False
-    """True if it changes nothing."""
-    destroys: bool = False
-    """True if it removes something."""
-    is_idempotent: bool = False
-    """True if a second call with the same arguments changes nothing more."""
-    for_review: bool = False
-    """True if it is listed only with `memory.review`."""
+    form: Tool
+    run: Run | None = None
+    answer: Any = None
 
     @property
     def name(self) -> str:
@@ -70,75 +60,23 @@ async def _prepare_prompt(call: Call) -> TurnPrompt:
         messages=tuple(SentMessage(role=each.role, content=each.content) for each in turn.messages),
         tokens=report.budget.used_tokens,
         reply=turn.reply,
-        receipt="" if is_dry_run(call) else receipt_uri(turn.session_id, turn.turn_id),
+        receipt="" if call.is_dry_run else receipt_uri(turn.session_id, turn.turn_id),
         degradations=tuple(each.code for each in report.degradations),
         redacted=report.redacted,
     )
 
 
-_BY_NAME: Mapping[str, Operation] = {each.name: each for each in OPERATIONS}
-_HEAD = frozenset({"lineage", "version"})
-_ENTRY = frozenset(
-    {"scope", "when", "chain", "branch_id", "depth", "turn_id", "priority", "metadata", "trust", "at", "speaker"}
-)
-_REPLY = frozenset({"thought", "ops", "verdicts", "version", "set_aside"})
-_ORIGIN = frozenset({"message", "start", "end", "span", "refs", "evidences", "digest"})
+_OWN = {"prepare_turn": (_prepare_prompt, TurnPrompt)}
+"""Tools that answer otherwise than their operations."""
 
 
-def _tool(name: str, doc: str, **more: Any) -> Tool:
-    operation = _BY_NAME[name]
-    given = {"run": operation.run, "answer": operation.answer, **more}
-    return Tool(operation=operation, doc=doc, **given)
+def _offer(operation: Operation, form: Tool) -> OperationTool:
+    run, answer = _OWN.get(operation.name, (None, operation.answer))
+    return OperationTool(operation=operation, form=form, run=run, answer=answer)
 
 
-TOOLS: Mapping[str, Tool] = {
-    each.name: each
-    for each in (
-        _tool("list_sessions", "List session ids.", reads=True),
-        _tool("start_session", "Start a session, or find it.", omit=_HEAD, is_idempotent=True),
-        _tool(
-            "continue_session",
-            "Start a session with another's memories; query: only those.",
-            only=("new_session_id", "query"),
-            omit=_HEAD,
-            is_idempotent=True,
-        ),
-        _tool(
-            "prepare_turn",
-            "Give the user's message; get the prompt with relevant memory. Answer from it, then commit the answer.",
-            only=("message", "turn_id", "dry_run"),
-            run=_prepare_prompt,
-            answer=TurnPrompt,
-            is_idempotent=True,
-        ),
-        _tool(
-            "commit_assistant_message",
-            "Store your answer to the prepared turn, word for word.",
-            only=("message", "turn_id"),
-            omit=_REPLY,
-        ),
-        _tool("search_memory", "Find memories, and why each was found.", reads=True),
-        _tool("get_memory", "Read one memory.", omit=frozenset({"entry_ids"}), reads=True),
-        _tool("remember_memory", "Remember a new fact; never what a search or a prompt has shown."),
-        _tool("edit_memory", "Correct the text of a memory.", destroys=True),
-        _tool("supersede_memory", "A memory holds no longer; text: what holds now, if anything.", destroys=True),
-        _tool("pin_memory", "Show a memory in every prompt.", is_idempotent=True),
-        _tool("unpin_memory", "Undo pin_memory."),
-        _tool("forget_memory", "Erase a memory for good. Ask the user first.", destroys=True),
-        _tool("memory_proposals", "List what waits for the user's yes.", reads=True, for_review=True),
-        _tool("accept_proposal", "Carry out a proposal. Ask the user first.", destroys=True, for_review=True),
-        _tool("reject_proposal", "Refuse a proposal. Ask the user first.", destroys=True, for_review=True),
-        _tool("memory_log", "List edits of memory.", reads=True),
-        _tool("undo_memory_edit", "Undo an edit of memory_log.", destroys=True, is_idempotent=True),
-        _tool("get_state", "Read the state.", reads=True),
-        _tool("set_state", "Set values of the state by path, as hero.health.", omit=_HEAD, destroys=True),
-        _tool("list_worlds", "List worlds.", reads=True),
-        _tool("list_lore", "List lore.", omit=_ENTRY, reads=True),
-        _tool("add_lore", "Add an entry of lore.", omit=_ENTRY),
-        _tool("edit_lore", "Change an entry of lore.", omit=_ENTRY, destroys=True, is_idempotent=True),
-        _tool("explain", "Say where a text of a turn's prompt comes from.", omit=_ORIGIN, reads=True),
-        _tool("why_not", "Say why a memory is not in a turn's prompt.", reads=True),
-    )
+TOOLS: Mapping[str, OperationTool] = {
+    each.name: _offer(each, each.tool) for each in OPERATIONS if each.tool is not None
 }
 """All tools, in the order in which they are listed."""
 
@@ -149,3 +87,90 @@ SCHEME = "jacquard://"
 def receipt_uri(session_id: str, turn_id: str) -> str:
     """Return the address of a turn's receipt."""
     return f"{SCHEME}sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}/receipt"
+
+
+_KINDS = {str: "string", int: "integer", bool: "boolean"}
+_PLACE = "#/$defs/{name}"
+_DEFINED = re.compile(r"#/\$defs/([\w.]+)")
+_CALLER = frozenset({"author", "viewer"})
+_DOCS = {
+    "changes": "Values by path.",
+    "viewers": "Who may know it; none: all.",
+    "turn_id": "Of prepare_turn.",
+}
+
+
+def queries(tool: OperationTool) -> tuple[Query, ...]:
+    """Return the parameters of a tool's address except the viewer, which is the same for all tools."""
+    wanted = (each for each in tool.operation.query if each.name not in _CALLER)
+    return tuple(each for each in wanted if not tool.form.only or each.name in tool.form.only)
+
+
+def input_schema(tool: OperationTool, *, is_bound: bool) -> dict[str, Any]:
+    """Return the schema of a tool's arguments; without the viewer's for a caller that `is_bound` to one."""
+    operation = tool.operation
+    properties: dict[str, Any] = {name: {"type": "string"} for name in operation.path_ids}
+    required = list(properties)
+    for query in queries(tool):
+        properties[query.name] = {"type": _KINDS[query.kind]}
+    if operation.body is not None:
+        _, named = codec.json_schemas([operation.body], _PLACE)
+        body = named[operation.body.__name__]
+        for name, schema in body["properties"].items():
+            if not tool.form.only or name in tool.form.only:
+                properties[name] = _shorten(schema, named)
+        required += [name for name in body.get("required", ()) if name in properties]
+    for name, text in _DOCS.items():
+        if name in properties and name not in operation.path_ids:
+            properties[name]["description"] = text
+    if operation.open_to_viewers and not is_bound:
+        properties["viewer"] = {"type": "string"}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
+
+
+def output_schema(tool: OperationTool) -> dict[str, Any]:
+    """Return the schema of a tool's answer, an object: several values are its `items`."""
+    schemas, named = codec.json_schemas([tool.answer], _PLACE)
+    schema = schemas[0]
+    if schema.get("type") == "array":
+        schema = {"type": "object", "properties": {"items": schema}, "required": ["items"]}
+    if "$ref" in schema:
+        schema = dict(named[schema["$ref"].rpartition("/")[2]])
+    plain: dict[str, Any] = _without(schema, tool.form.omit)
+    used: dict[str, Any] = {}
+    waiting: list[Any] = [plain]
+    while waiting:
+        for name in _DEFINED.findall(str(waiting.pop())):
+            if name not in used:
+                used[name] = _without(named[name], tool.form.omit)
+                waiting.append(used[name])
+    return {**plain, "$defs": used} if used else plain
+
+
+def _shorten(schema: Any, named: Mapping[str, Any]) -> Any:
+    """Return a schema of an argument without references, defaults and null, because a call leaves out unwanted arguments."""
+    if "$ref" in schema:
+        return _shorten(named[schema["$ref"].rpartition("/")[2]], named)
+    kinds = [_shorten(each, named) for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    if kinds:
+        # A message of a chat API has more than one form; a model writes text.
+        return next((each for each in kinds if each.get("type") == "string"), kinds[0])
+    told = {name: value for name, value in schema.items() if name in ("type", "enum")}
+    if "items" in schema:
+        told["items"] = _shorten(schema["items"], named)
+    return told
+
+
+def _without(node: Any, omit: frozenset[str]) -> Any:
+    if isinstance(node, list):
+        return [_without(each, omit) for each in node]
+    if not isinstance(node, dict):
+        return node
+    told = {
+        name: _without(value, omit) for name, value in node.items() if name not in ("description", "title", "default")
+    }
+    if isinstance(properties := node.get("properties"), dict):
+        told["properties"] = {name: _without(value, omit) for name, value in properties.items() if name not in omit}
+        told["required"] = [name for name in node.get("required", ()) if name not in omit]
+    return told

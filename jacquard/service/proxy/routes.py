@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from jacquard.adapters.prompts.templates import warm_prompts
 from jacquard.config.service import ServiceSettings
+from jacquard.remote.bodies import MOST_MESSAGES
 from jacquard.service.access.principals import principal_of
 from jacquard.service.answers import JSON, describe
 from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
@@ -36,7 +37,6 @@ from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRul
 from jacquard.service.proxy.upstreams.one_system import OneSystemUpstream
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
-from jacquard.service.values import MOST_MESSAGES
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
 

@@ -10,7 +10,7 @@ from verb_faces import FACES, Tools
 
 from jacquard import MemoryVerbs
 from jacquard.client import RemoteVerbs
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.mcp.tools import TOOLS
 
 FACT, FIXED = "The boat key hangs behind the blue clock.", "The boat key lies under the red mat."

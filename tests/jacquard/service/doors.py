@@ -14,8 +14,8 @@ import anyio.lowlevel
 import httpx
 
 from jacquard.config.service import ProxySettings, ServiceSettings
+from jacquard.remote.operation import Operation
 from jacquard.service.access.records import using_records
-from jacquard.service.http.operation import Operation
 from jacquard.service.mcp.tools import TOOLS
 from jacquard.service.running.application import build_app
 from jacquard.service.values import Scope
@@ -319,7 +319,7 @@ def tool_arguments(name, ids):
     tool = TOOLS[name]
     row = ROWS[name]
     sent = {**fill(row.query, ids), **fill(row.body or {}, ids)}
-    given = {key: value for key, value in sent.items() if not tool.only or key in tool.only}
+    given = {key: value for key, value in sent.items() if not tool.form.only or key in tool.form.only}
     given.pop("viewer", None)
     named = [part[1:-1] for part in tool.operation.path.split("/") if part.startswith("{")]
     return {**given, **{each: ids["path"][each] for each in named}}

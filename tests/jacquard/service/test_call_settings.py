@@ -13,7 +13,7 @@ from jacquard.config.fields import ANY, LOWER
 from jacquard.config.per_call import read_call_settings
 from jacquard.config.reference import settings_of
 from jacquard.config.sections import list_credentials
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from mnemosyne.core.codec import to_plain
 
 SETTINGS = {".".join(each.path): each for each in settings_of() if each.path[:2] != ("redaction", "rules")}

@@ -27,8 +27,8 @@ from doors import (
 
 from jacquard.config.reference import settings_of
 from jacquard.config.service import ServiceSettings
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.http.call_settings import OPEN_OPTIONS
-from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.ids import MOST_BYTES, MOST_CHARS
 from jacquard.service.mcp.resources import RESOURCES
 from jacquard.service.mcp.tools import TOOLS

@@ -13,7 +13,7 @@ from served import serve_app
 from jacquard import ContextEngine, RuntimeConfig, open_runtime
 from jacquard.client import RemoteEngine, ServiceError, ServiceUnreachableError
 from jacquard.config.service import ServiceSettings
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.running.application import build_app
 from jacquard.testing.engine import EngineContract
 
@@ -27,8 +27,6 @@ LOCAL_ONLY = {
     "retell": "the proxy brings a session to where a chat client is; edit_message, rollback and adopt_messages do it one by one",
 }
 """What only an engine in the same process has, and why."""
-OTHER_NAMES = {"ingestor_of": "ingest"}
-"""Methods whose operation has another name."""
 
 
 class TestLocalEngine(EngineContract):
@@ -58,8 +56,12 @@ def test_every_method_of_the_engine_is_there_with_its_parameters_and_has_its_ope
         if not name.startswith("_") and (inspect.isfunction(each) or isinstance(each, property))
     }
     assert {name for name in methods if not hasattr(RemoteEngine, name)} == set(LOCAL_ONLY)
-    operations = {each.name for each in OPERATIONS}
-    assert {name for name in methods if OTHER_NAMES.get(name, name) not in operations} == {*LOCAL_ONLY, "close"}
+    named = {each.python for each in OPERATIONS}
+    assert {name for name in methods if f"ContextEngine.{name}" not in named} == {
+        *LOCAL_ONLY,
+        "close",
+        "continue_session",
+    }
     for name, method in methods.items():
         if name in LOCAL_ONLY:
             continue

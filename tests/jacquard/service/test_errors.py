@@ -13,8 +13,8 @@ from filament import FilamentError
 from jacquard import ConfigError
 from jacquard.client.errors import ServiceError, code_of, error_of
 from jacquard.config.service import ServiceSettings
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.answers import STATUSES, answer_error, describe, status_of
-from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
 from mnemosyne import ContextEngineError, VersionConflictError
 

@@ -14,7 +14,7 @@ from served import PATIENCE_SECONDS, serve_app
 
 from jacquard import RuntimeConfig
 from jacquard.config.service import ProxySettings, ServiceSettings
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.running.application import build_app
 
 NAMES = [

@@ -9,9 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from jacquard.client.wire import PARTS, decode_turn
 from jacquard.config.service import ServiceSettings
+from jacquard.remote.wire import PARTS, SentTurn
 from jacquard.service.running.application import build_app
+from mnemosyne.core import codec
 
 WORLDS = Path(__file__).parents[3] / "examples" / "whispering_forest"
 INPUTS = {
@@ -40,7 +41,7 @@ async def test_a_turn_is_prepared_and_answered(tmp_path):
         address = "/api/v1/sessions/a%2Fb%20%E8%93%9D"
         answer = await client.post(f"{address}/turns", json={"message": "Hello, who are you?"})
         assert answer.status_code == 200, answer.text
-        turn = decode_turn(answer.content)
+        turn = codec.decode(answer.content, SentTurn)
         assert turn.session_id == "a/b 蓝"
         assert "Hello, who are you?" in turn.messages[-1].content
         reply = {"message": "<content>Nobody.</content>", "turn_id": turn.turn_id}
@@ -54,7 +55,7 @@ async def test_the_same_key_prepares_the_same_turn(tmp_path):
         await client.post("/api/v1/sessions", json={"session_id": "s"})
         address, sent = "/api/v1/sessions/s/turns", {"message": "Hello."}
         first, again = [await client.post(address, json=sent, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
-        assert decode_turn(first.content) == decode_turn(again.content)
+        assert first.json() == again.json()
 
 
 async def prepare_example(client, locale, **query):

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from jacquard.config.service import ServiceSettings
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.http.openapi import build_openapi
-from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
 
 pytestmark = pytest.mark.anyio

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 
 import pytest
 
-from jacquard import MemoryVerbs, Runtime
+from jacquard import ContextEngine, MemoryVerbs, Runtime
 from jacquard.client.verbs import RemoteVerbs
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
+from jacquard.service.http.handlers import HANDLERS
 from mnemosyne import Store
 
 TURN = "a turn writes it: prepare_turn and commit_assistant_message"
@@ -20,28 +22,6 @@ INSIDE = "the service's own work, which a client does not see"
 COMMAND = "upkeep of a store: a command on its machine"
 DOCUMENT = "get_document has it with the whole session"
 
-VERBS = {
-    "sessions": "list_sessions",
-    "search": "search_memory",
-    "memory": "get_memory",
-    "remember": "remember_memory",
-    "edit": "edit_memory",
-    "supersede": "supersede_memory",
-    "pin": "pin_memory",
-    "unpin": "unpin_memory",
-    "undo": "undo_memory_edit",
-    "log": "memory_log",
-    "forget": "forget_memory",
-    "continue_session": "continue_session",
-    "proposals": "memory_proposals",
-    "accept": "accept_proposal",
-    "reject": "reject_proposal",
-    "get_state": "get_state",
-    "set_state": "set_state",
-    "lore": "list_lore",
-    "add_lore": "add_lore",
-    "edit_lore": "edit_lore",
-}
 RUNTIME = {
     "world_of": "get_session_head get_world",
     "ensure_session": "start_session",
@@ -120,10 +100,16 @@ STORE_REASONS = {
     "tool_call": DOCUMENT,
 }
 CASES = {
-    MemoryVerbs: (VERBS, {}),
+    MemoryVerbs: (
+        {each.python.removeprefix("MemoryVerbs."): each.name for each in OPERATIONS if "MemoryVerbs" in each.python},
+        {},
+    ),
     Runtime: (RUNTIME, RUNTIME_REASONS),
     Store: (STORE, STORE_REASONS),
 }
+
+
+OWNERS = {each.__name__: each for each in (ContextEngine, Runtime, MemoryVerbs)}
 
 
 def public_methods(kind: type) -> set[str]:
@@ -138,6 +124,24 @@ def test_every_public_method_has_its_operation_or_a_reason(kind):
     known = {each.name for each in OPERATIONS}
     for name, called in operations.items():
         assert set(called.split()) <= known, name
+
+
+def test_the_table_names_methods_that_there_are():
+    for each in OPERATIONS:
+        owner, _, method = each.python.partition(".")
+        assert not owner or hasattr(OWNERS[owner], method), each.name
+        assert owner or each.name in HANDLERS, each.name
+
+
+def test_a_call_without_a_handler_has_the_parameters_of_its_method():
+    for each in OPERATIONS:
+        if each.name not in HANDLERS:
+            owner, _, method = each.python.partition(".")
+            sent = [field.name for field in fields(each.body)] if each.body is not None else []
+            asked = [query.name for query in each.query if query.name not in ("author", "viewer")]
+            signature = inspect.signature(getattr(OWNERS[owner], method))
+            signature.bind(None, *each.path_ids, **dict.fromkeys([*sent, *asked]))
+            assert list(signature.parameters)[1 : len(each.path_ids) + 1] == list(each.path_ids), each.name
 
 
 def test_every_verb_is_there_for_a_client_with_its_parameters():

@@ -10,7 +10,7 @@ import pytest
 from jacquard import RuntimeConfig
 from jacquard.config.service import ServiceSettings
 from jacquard.config.tenant_sections import TenantSettings
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.quotas import WRITING
 from jacquard.service.running.application import build_app
 from jacquard.testing.server import ScriptedServer

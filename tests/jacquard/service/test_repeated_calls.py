@@ -9,7 +9,7 @@ import pytest
 
 from jacquard import RuntimeConfig
 from jacquard.config.service import ServiceSettings
-from jacquard.service.http.routes import OPERATIONS
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.running.application import build_app
 
 pytestmark = pytest.mark.anyio

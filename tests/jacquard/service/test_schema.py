@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.http.openapi import build_openapi
-from jacquard.service.http.routes import OPERATIONS
 
 HERE = Path(__file__).parent
 WORLD = HERE.parents[2] / "examples" / "whispering_forest" / "en"

@@ -13,11 +13,11 @@ import pytest
 from jacquard import ConfigError, RuntimeConfig
 from jacquard.config.sections import list_credentials
 from jacquard.config.service import ServiceLimits, ServiceSettings
+from jacquard.remote.operations import OPERATIONS
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.access.records import using_records
 from jacquard.service.access.tokens import TokenRegistry
-from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
 from jacquard.service.running.server import serve as run_server
 from jacquard.service.values import SERVICE_TENANT, Scope

@@ -24,8 +24,8 @@ from jacquard.cli.command_parts import (
 )
 from jacquard.cli.store_options import TenantOption, on_whole_store
 from jacquard.core.errors import ConfigError, JacquardError
+from jacquard.remote.bodies import TokenRecord
 from jacquard.service.access.records import using_records
-from jacquard.service.access.tokens import TokenRecord
 from jacquard.service.values import Principal, Scope
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError

@@ -1,11 +1,13 @@
-"""Operations that read the record of a turn: its prompt, its receipt, its page, and a replay of it."""
+"""Handlers that read what was recorded of a turn, and the stream of events."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
+import anyio
 from anyio import to_thread
-from starlette.responses import HTMLResponse, Response
+from anyio.streams.memory import MemoryObjectReceiveStream
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from jacquard.authoring.replay.model_calls import find_model_calls
 from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origins
@@ -14,44 +16,30 @@ from jacquard.authoring.replay.turn_page import PageSection, PageTurn, render_tu
 from jacquard.authoring.replay.turn_view import view_turn
 from jacquard.authoring.why_not import Absence
 from jacquard.authoring.why_not import why_not as explain_absence
-from jacquard.client.wire import SentTurn, encode_turn
-from jacquard.core.errors import ConfigError, MemoryNotFoundError
-from jacquard.core.receipt import Report
+from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
-from jacquard.service.host_paths import turn_for
-from jacquard.service.http.operation import INCLUDE, Call, Operation, Query
-from jacquard.service.values import Scope
+from jacquard.remote.bodies import ReceiptAnswer, ReplayAnswer
+from jacquard.remote.wire import encode_turn
+from jacquard.service.host_paths import event_for, turn_for
+from jacquard.service.http.call import Call, handles
+from jacquard.service.values import Principal
 from jacquard.wiring.parts.named_parts import open_token_estimator
-from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.core import codec
 from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne.protocols import EventBus
 from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.event import Event
 from mnemosyne.schema.record import TurnRecord
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReceiptAnswer:
-    """The receipt of a turn: its report, the tokens of each block of what was sent, and its model calls, oldest first."""
-
-    turn_id: str
-    report: Report
-    tokens_by_block: dict[str, int]
-    calls: tuple[ModelUsage, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReplayAnswer:
-    """A replay of a prompt from its record: `differences` are sentences; there are none if the same bytes came out."""
-
-    turn_id: str
-    differences: tuple[str, ...]
-
-
+@handles
 async def get_turn(call: Call) -> bytes:
     """Return a prepared turn from its record."""
     return encode_turn((await _load(call))[1], call.query["include"])
 
 
+@handles
 async def get_receipt(call: Call) -> ReceiptAnswer:
     """Return the receipt of a turn."""
     record, turn = await _load(call)
@@ -59,6 +47,7 @@ async def get_receipt(call: Call) -> ReceiptAnswer:
     return ReceiptAnswer(turn_id=record.turn_id, report=turn.report, tokens_by_block=tokens, calls=calls)
 
 
+@handles
 async def get_page(call: Call) -> Response:
     """Return a page that shows a turn's prompt block by block."""
     record, turn = await _load(call)
@@ -81,6 +70,7 @@ def _render(record: TurnRecord, turn: PreparedTurn, calls: tuple[ModelUsage, ...
     )
 
 
+@handles
 async def replay(call: Call) -> ReplayAnswer:
     """Make a recorded prompt again and compare."""
     record, _ = await _load(call)
@@ -98,6 +88,7 @@ def _replay(record: TurnRecord) -> ReplayAnswer:
     return ReplayAnswer(turn_id=record.turn_id, differences=differences)
 
 
+@handles
 async def explain(call: Call) -> tuple[Origin, ...]:
     """Trace a text of a prompt to its source; ConfigError without a text."""
     text = call.query["text"]
@@ -107,6 +98,7 @@ async def explain(call: Call) -> tuple[Origin, ...]:
     return tuple(await to_thread.run_sync(lambda: find_origins(turn, text, read_snapshot(record))))
 
 
+@handles
 async def why_not(call: Call) -> tuple[Absence, ...]:
     """Say why an entry is not in a prompt."""
     return await explain_absence(call.runtime.engine, call.session_id, call.query["text"], turn_id=call.ids["turn_id"])
@@ -121,65 +113,51 @@ async def _load(call: Call) -> tuple[TurnRecord, PreparedTurn]:
     return record, turn_for(call.principal, await to_thread.run_sync(turn_from_record, record, 0))
 
 
-_TURN = "/api/v1/sessions/{session_id}/turns/{turn_id}"
-_ERRORS = (SessionNotFoundError, TurnNotFoundError, ConfigError, DamagedRecordError)
-OPERATIONS = (
-    Operation(
-        name="get_turn",
-        method="GET",
-        path=_TURN,
-        doc="Return a prepared turn from its record.",
-        run=get_turn,
-        answer=SentTurn,
-        query=(INCLUDE,),
-        errors=_ERRORS,
-    ),
-    Operation(
-        name="get_receipt",
-        method="GET",
-        path=f"{_TURN}/receipt",
-        doc="Return the receipt of a turn: why each candidate and block is, or is not, in its prompt.",
-        run=get_receipt,
-        answer=ReceiptAnswer,
-        errors=_ERRORS,
-    ),
-    Operation(
-        name="get_page",
-        method="GET",
-        path=f"{_TURN}/page",
-        doc="Return a page (HTML) that shows a turn's prompt block by block, and all that was left out.",
-        run=get_page,
-        answer=str,
-        errors=_ERRORS,
-    ),
-    Operation(
-        name="replay",
-        method="GET",
-        path=f"{_TURN}/replay",
-        doc="Make a recorded prompt again from its record alone, and compare it byte for byte.",
-        run=replay,
-        answer=ReplayAnswer,
-        errors=_ERRORS,
-    ),
-    Operation(
-        name="explain",
-        method="GET",
-        path=f"{_TURN}/explain",
-        doc="Trace a text, wherever it stands in a prompt, to its block, its evidence and its source.",
-        run=explain,
-        answer=tuple[Origin, ...],
-        query=(Query(name="text", doc="Words that stand in the prompt.", default=""),),
-        errors=_ERRORS,
-    ),
-    Operation(
-        name="why_not",
-        method="GET",
-        path=f"{_TURN}/why-not",
-        doc="Say why an entry is not in a prompt: hidden, not recalled, not chosen, over the budget; or where it is.",
-        run=why_not,
-        scope=Scope.AUTHOR,
-        answer=tuple[Absence, ...],
-        query=(Query(name="text", doc="The id of an entry, or words of it.", default=""),),
-        errors=(*_ERRORS, MemoryNotFoundError),
-    ),
-)
+MOST_WAITING = 1_000
+"""So many events wait for a slow reader; newer ones are then left out for it."""
+
+HEARTBEAT_SECONDS = 15.0
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+@handles
+async def stream_events(call: Call) -> Response:
+    """Stream the events of a session from now on."""
+    session_id, runtime = call.session_id, call.runtime
+    await runtime.store.head(session_id)
+    stream = _stream(runtime.watchers.events, session_id, call.principal)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
+
+
+async def _stream(bus: EventBus, session_id: str, principal: Principal) -> AsyncIterator[bytes]:
+    sender, receiver = anyio.create_memory_object_stream[Event](MOST_WAITING)
+
+    def pass_on(event: Event) -> None:
+        if event.session_id == session_id:
+            try:
+                sender.send_nowait(event_for(principal, event))
+            except anyio.WouldBlock:
+                return
+
+    bus.on_all(pass_on)
+    try:
+        yield b": the events of a session\n\n"
+        async for line in _lines(receiver):
+            yield line
+    finally:
+        off = getattr(bus, "off_all", None)
+        if off is not None:
+            off(pass_on)
+        sender.close()
+        receiver.close()
+
+
+async def _lines(receiver: MemoryObjectReceiveStream[Event]) -> AsyncIterator[bytes]:
+    while True:
+        event: Event | None = None
+        with anyio.move_on_after(HEARTBEAT_SECONDS):
+            event = await receiver.receive()
+        if event is None:
+            yield b": still here\n\n"
+        else:
+            yield b"event: " + event.event_type.value.encode() + b"\ndata: " + codec.encode(event) + b"\n\n"

@@ -1,7 +1,7 @@
-"""Messages between the service and its client: our own values as JSON, and the few that have another form there. Pure.
+"""Values that the service and its client exchange in another form than the engine's own. Pure.
 
-All other values are the dataclasses of `jacquard` and `mnemosyne` in the form of `mnemosyne.core.codec`. The types of this
-module are also those of the published interface (OpenAPI).
+All other values are the dataclasses of `jacquard` and `mnemosyne` as `mnemosyne.core.codec` writes and reads them. The types of
+this module are also those of the published interface (OpenAPI).
 """
 
 from __future__ import annotations
@@ -10,21 +10,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from jacquard import (
-    BudgetReport,
-    CandidateDecision,
-    ChatMessage,
-    CurationPath,
-    Degradation,
-    PlanContext,
-    PrefixReport,
-    PreparedTurn,
-    PromptMessage,
-    Report,
-)
 from jacquard.core.block_kinds import INPUT_ID
+from jacquard.core.degradations import Degradation
+from jacquard.core.plan import PlanContext
+from jacquard.core.receipt import BudgetReport, CandidateDecision, CurationPath, PrefixReport, Report
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.provider_messages import Attachment, to_anthropic, to_openai
+from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.templating.profiles import ReplyForm, session_boundary
+from jacquard.turns.host.values import ChatMessage
 from mnemosyne.core import codec
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
@@ -58,7 +52,7 @@ class ShortReport:
     budget: BudgetReport
     prefix: PrefixReport
     path: CurationPath
-    """Path by which the memories were chosen."""
+    """Way in which the memories were chosen."""
     memories: tuple[ChosenMemory, ...] = ()
     """Best first."""
     degradations: tuple[Degradation, ...] = ()
@@ -110,8 +104,8 @@ class _TurnAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentTurn(_TurnAnswer):
-    """Sent form of a prepared turn (`jacquard.PreparedTurn`): ids, messages, attachments, short report, and the parts in
-    `include`.
+    """A prepared turn (`jacquard.PreparedTurn`) as it is sent: its ids, its messages and their attachments, a short
+    report, and the parts that were asked for (`include`); the others are not there.
     """
 
     messages: tuple[SentMessage, ...]
@@ -152,9 +146,8 @@ def encode_turn(turn: PreparedTurn, include: Collection[str] = ()) -> bytes:
     return codec.encode({**sent, "short_report": shorten_report(turn.report)})
 
 
-def decode_turn(data: bytes) -> RemoteTurn:
-    """Return the turn that `encode_turn` wrote; UnreadableError for other bytes."""
-    sent = codec.decode(data, SentTurn)
+def receive_turn(sent: SentTurn) -> RemoteTurn:
+    """Return a turn that was sent as a caller of the client has it."""
     given = {each.name: getattr(sent, each.name) for each in fields(SentTurn)}
     messages = tuple(PromptMessage(role=each.role, content=each.content) for each in sent.messages)
     return RemoteTurn(**{**given, "messages": messages})
@@ -162,7 +155,7 @@ def decode_turn(data: bytes) -> RemoteTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorBody:
-    """Description of an error: its code (the name of its class in snake case, without `Error`), its sentence, and its facts."""
+    """Error in an answer: its code (the name of its class in snake case, without `Error`), its sentence, and its facts."""
 
     code: str
     message: str
@@ -178,14 +171,6 @@ class ErrorAnswer:
 
 _OF_A_MESSAGE = frozenset({"message_id", "author", "at", "refs", "extra"})
 """Fields of `Message` that no message of a chat API has."""
-
-
-def message_to_wire(message: ChatMessage) -> str | dict[str, Any]:
-    """Return a message as it is sent: its text, the object of a chat API, or a `Message` with all its fields."""
-    if isinstance(message, str):
-        return message
-    plain: dict[str, Any] = codec.to_plain(message) if isinstance(message, Message) else dict(message)
-    return plain
 
 
 def message_from_wire(sent: str | dict[str, Any]) -> ChatMessage:

@@ -1,0 +1,59 @@
+"""Writes `docs/operations.md` from the table of operations: `python -m jacquard.remote.reference docs`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from jacquard.remote.operation import API, Operation
+from jacquard.remote.operations import OPERATIONS
+from mnemosyne.files import write_file
+
+PAGE = "operations.md"
+_HEAD = f"""# Operations of the service
+
+This page is made of the table of operations by `python -m jacquard.remote.reference docs`. [The service](service.md) says how to
+call them, and `/openapi.json` of a running service has the types of all bodies and answers.
+
+- Addresses are below `{API}`. `name?` may be left out of the body; `?name` is a parameter of the address.
+- **Token**: the scope that is needed where the service has tenants; `viewer`: a token that is bound to a viewer may call it too.
+  *Audited* calls are listed by `list_audited_calls`. *No key*: it takes no idempotency key, because a second call does more.
+- **Python**: the method of `ContextEngine` (and `RemoteEngine`), `MemoryVerbs` (and `RemoteVerbs`) or `Runtime` that does the same.
+- Operations with a **T** are also [tools of MCP](mcp.md#tools).
+
+| Operation | Address | Body, parameters | Token | Python | |
+|---|---|---|---|---|---|
+"""
+
+
+def render_page() -> str:
+    """Return the page."""
+    return _HEAD + "".join(f"| {' | '.join(_cells(each))} |\n" for each in OPERATIONS)
+
+
+def _cells(operation: Operation) -> list[str]:
+    body = operation.described_body or operation.body
+    sent = [_body_name(each) for each in (fields(body) if body is not None else ())]
+    sent += [f"`?{each.name}`" for each in operation.query]
+    notes = [operation.scope.value, *(["viewer"] if operation.open_to_viewers else [])]
+    notes += ["*audited*"] if operation.is_audited else []
+    notes += [] if operation.is_repeatable else ["*no key*"]
+    return [
+        f"`{operation.name}`{' **T**' if operation.tool else ''}",
+        f"`{operation.method} {operation.below}`",
+        " ".join(sent),
+        ", ".join(notes),
+        f"`{operation.python}`" if operation.python else "",
+        operation.doc,
+    ]
+
+
+def _body_name(field: Field[Any]) -> str:
+    is_needed = field.default is MISSING and field.default_factory is MISSING
+    return f"`{field.name}{'' if is_needed else '?'}`"
+
+
+if __name__ == "__main__":
+    write_file(Path(sys.argv[1] if len(sys.argv) > 1 else "docs") / PAGE, render_page())

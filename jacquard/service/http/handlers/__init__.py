@@ -1,0 +1,32 @@
+"""Answers calls of operations: by a handler, or else by the method of the engine, the verbs or the runtime that the table names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from jacquard.remote.operation import Operation
+from jacquard.remote.operations import AUTHOR, VIEWER
+from jacquard.service.http.call import HANDLERS, Call
+from jacquard.service.http.call_settings import verbs_for
+from jacquard.service.http.handlers import access, memory, records, sessions, turns
+
+_MODULES = (access, memory, records, sessions, turns)
+"""Modules that register handlers when they are imported."""
+
+_OWNERS: Mapping[str, Callable[[Call], Any]] = {
+    "ContextEngine": lambda call: call.runtime.engine,
+    "Runtime": lambda call: call.runtime,
+    "MemoryVerbs": verbs_for,
+}
+
+
+async def run_call(operation: Operation, call: Call) -> Any:
+    """Run an operation and return its answer."""
+    if (handler := HANDLERS.get(operation.name)) is not None:
+        return await handler(call)
+    owner, _, method = operation.python.partition(".")
+    sent = {} if call.body is None else {each.name: getattr(call.body, each.name) for each in fields(call.body)}
+    sent |= {name: value for name, value in call.query.items() if name not in (AUTHOR.name, VIEWER.name)}
+    return await getattr(_OWNERS[owner](call), method)(*call.ids.values(), **sent)

@@ -1,0 +1,220 @@
+"""Handlers of memory: evidence, facts about users, worlds with their lore, memories by hand, and erasure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.authoring.opening import find_world_faults
+from jacquard.core.errors import (
+    ConfigError,
+)
+from jacquard.memory.verbs.values import MemoryEdit
+from jacquard.remote.bodies import (
+    ErasureAnswer,
+    ErasureRequest,
+    EvidenceRequest,
+    ForgottenMemory,
+    LorePage,
+    RememberRequest,
+    WorldName,
+    WorldRequest,
+)
+from jacquard.service.answers import Refusal
+from jacquard.service.host_paths import texts_for
+from jacquard.service.http.call import Call, handles
+from jacquard.service.http.call_settings import id_from_key, options_for, verbs_for
+from mnemosyne.core.codec import parse_time
+from mnemosyne.core.errors import (
+    CodecError,
+    EvidenceNotFoundError,
+    WorldPackError,
+)
+from mnemosyne.schema.erasure import AuditRecord, Erasure
+from mnemosyne.schema.evidence import Evidence, EvidenceType
+from mnemosyne.schema.ingest import IngestResult
+from mnemosyne.schema.memory import UserFact
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world import load_world_json
+from mnemosyne.world.pack_json import pack_to_json, with_own_digest
+
+MOST_FAULTS = 50
+"""So many faults of a pack are looked for: each may be compared with many names."""
+
+
+@handles
+async def ingest(call: Call) -> IngestResult:
+    """Take a text in as evidence."""
+    sent = call.read(EvidenceRequest)
+    options, key = options_for(call, sent.options), id_from_key(call, "evidence")
+    if key is not None and options.idempotency_key is None:
+        options = replace(options, idempotency_key=key)
+    ingestor = call.runtime.engine.ingestor_of(call.session_id)
+    return await ingestor.ingest(
+        sent.content, sent.source, sent.evidence_type, links=sent.links, metadata=sent.metadata, options=options
+    )
+
+
+@handles
+async def list_evidences(call: Call) -> tuple[Evidence, ...]:
+    """List evidence."""
+    kind = call.query["type"]
+    where = EvidenceFilter(
+        types=None if kind is None else frozenset({_evidence_type(kind)}), limit=call.query["limit"], newest=True
+    )
+    return await call.runtime.store.list_evidences(call.session_id, where)
+
+
+def _evidence_type(name: str) -> EvidenceType:
+    try:
+        return EvidenceType(name)
+    except ValueError:
+        raise ConfigError(f"type is {name[:40]!r}; choose from {', '.join(EvidenceType)}.") from None
+
+
+@handles
+async def get_evidence(call: Call) -> Evidence:
+    """Return an evidence item; EvidenceNotFoundError."""
+    found = await call.runtime.store.get_evidence(call.session_id, call.ids["evidence_id"])
+    if found is None:
+        raise EvidenceNotFoundError(call.session_id, call.ids["evidence_id"])
+    return found
+
+
+@handles
+async def user_facts(call: Call) -> tuple[UserFact, ...]:
+    """List facts about a user; raises ConfigError for a time without a zone."""
+    text = call.query["at"]
+    try:
+        at = None if text is None else parse_time(text)
+    except CodecError as error:
+        raise ConfigError(f"at: {error}") from None
+    return await call.runtime.engine.user_facts(call.ids["user_id"], at=at)
+
+
+@handles
+async def list_worlds(call: Call) -> tuple[WorldName, ...]:
+    """List worlds."""
+    worlds = dict(await call.runtime.store.worlds())
+    if (given := call.runtime.world) is not None:
+        worlds.setdefault(given.world_id, given.digest)
+    return tuple(WorldName(world_id=name, digest=digest) for name, digest in sorted(worlds.items()))
+
+
+async def _find_world(call: Call) -> WorldPack:
+    world_id = call.ids["world_id"]
+    if all(known.world_id != world_id for known in await list_worlds(call)):
+        raise Refusal(404, "world_not_found", f"There is no world {world_id!r}; /api/v1/worlds lists all of them.")
+    return await call.runtime.engine.worlds.world(world_id, write=False)
+
+
+@handles
+async def get_world(call: Call) -> dict[str, Any]:
+    """Return a world's pack."""
+    return await to_thread.run_sync(pack_to_json, await _find_world(call))
+
+
+@handles
+async def put_world(call: Call) -> WorldName:
+    """Make a pack the present version of a world."""
+    world = await to_thread.run_sync(_read_pack, call.ids["world_id"], call.read(WorldRequest))
+    await call.runtime.engine.worlds.store_pack(world)
+    return WorldName(world_id=world.world_id, digest=world.digest)
+
+
+def _read_pack(world_id: str, sent: WorldRequest) -> WorldPack:
+    """Return a pack as it was sent, checked; its digest is that of what was sent, and it has no folder: a path would be one of this
+    host. WorldPackError with all faults.
+    """
+    world = load_world_json({"format": sent.format, "pack": sent.pack}, most_faults=MOST_FAULTS)
+    if world.world_id != world_id:
+        raise ConfigError(f"The pack is of world {world.world_id!r}, the address of {world_id!r}; give both the same.")
+    world = with_own_digest(world)
+    if faults := find_world_faults(world):
+        raise WorldPackError(tuple(faults[:MOST_FAULTS]))
+    return world
+
+
+@handles
+async def list_lore(call: Call) -> LorePage:
+    """List lore of a world."""
+    world = await _find_world(call)
+    begin, limit = call.query["offset"], call.query["limit"]
+    found = await verbs_for(call).lore(world.world_id, call.query["query"])
+    after = begin + limit
+    return LorePage(items=found[begin:after], next=after if after < len(found) else None)
+
+
+@handles
+async def erase(call: Call) -> ErasureAnswer:
+    """Erase, or say what would be erased; raises ConfigError for a request that names nothing or too much."""
+    sent = call.read(ErasureRequest)
+    subjects = (
+        sent.user_id is not None,
+        sent.session_id is not None and not sent.evidence_ids,
+        bool(sent.evidence_ids),
+    )
+    if sum(subjects) != 1 or (sent.evidence_ids and sent.session_id is None):
+        raise ConfigError("Say what to erase: user_id, or session_id, or evidence_ids with their session_id.")
+    erasure = Erasure(
+        at=datetime.now(UTC),
+        user_id=sent.user_id,
+        session_id=sent.session_id,
+        evidence_ids=sent.evidence_ids,
+        reason=sent.reason,
+    )
+    if sent.dry_run:
+        plan = await call.runtime.plan_erasure(erasure)
+        return ErasureAnswer(
+            dry_run=True,
+            done=False,
+            kind=plan.kind,
+            sessions=plan.whole,
+            touched=plan.touched,
+            messages=plan.messages,
+            evidences=plan.evidences,
+            originals=plan.originals,
+            remains=plan.places,
+        )
+    report = await call.runtime.forget(erasure)
+    return ErasureAnswer(
+        dry_run=False,
+        done=report.done,
+        kind=report.plan.kind,
+        sessions=report.outcome.sessions,
+        touched=report.outcome.touched,
+        messages=report.plan.messages,
+        evidences=report.plan.evidences,
+        originals=report.originals,
+        counts=dict(report.outcome.counts),
+        audit_id=report.outcome.audit_id,
+        remains=texts_for(call.principal, (*report.proof.places, *report.proof.found_files)),
+        faults=texts_for(call.principal, report.faults),
+        mentions=report.proof.mentions,
+        not_covered=report.not_covered,
+    )
+
+
+@handles
+async def list_audits(call: Call) -> tuple[AuditRecord, ...]:
+    """List records of erasures."""
+    return await call.runtime.store.audits()
+
+
+@handles
+async def remember_memory(call: Call) -> MemoryEdit:
+    """Remember a text."""
+    sent = call.read(RememberRequest)
+    key = id_from_key(call, "memory")
+    return await verbs_for(call).remember(call.session_id, sent.text, title=sent.title, key=key, dry_run=sent.dry_run)
+
+
+@handles
+async def forget_memory(call: Call) -> ForgottenMemory:
+    """Erase a memory."""
+    gone = await verbs_for(call).forget(call.session_id, call.ids["memory_id"], reason=call.query["reason"])
+    return ForgottenMemory(evidence_ids=gone)

@@ -1,0 +1,189 @@
+"""Handlers of sessions, their branches and their state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.memory.consolidate.consolidator import ConsolidationResult
+from jacquard.memory.verbs.find import has_words
+from jacquard.remote.bodies import (
+    AdoptRequest,
+    ConsolidateRequest,
+    DocumentRequest,
+    ForkRequest,
+    PastTurn,
+    RollbackRequest,
+    SessionPage,
+    SessionRequest,
+    SwitchRequest,
+    TurnPage,
+)
+from jacquard.remote.wire import message_from_wire
+from jacquard.service.host_paths import texts_for
+from jacquard.service.http.call import Call, handles
+from jacquard.service.http.call_settings import id_from_key
+from jacquard.service.http.viewer_guard import check_left_turns
+from jacquard.service.ids import check_ids
+from mnemosyne.chains.audience import may_read, read_audience
+from mnemosyne.core import codec
+from mnemosyne.core.errors import (
+    BranchExistsError,
+    SessionNotFoundError,
+)
+from mnemosyne.documents.session_json import document_from_json, document_to_json
+from mnemosyne.evidence.documents import index_documents
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.memory import is_profile_session
+from mnemosyne.schema.record import PutResult, TurnRecord
+from mnemosyne.schema.session import SessionHead
+
+
+@handles
+async def list_sessions(call: Call) -> SessionPage:
+    """List sessions."""
+    wanted, after, limit = call.query["query"], call.query["after"], call.query["limit"]
+    names = [each for each in await call.runtime.store.sessions() if each > after and not is_profile_session(each)]
+    found = [each for each in names if has_words(each, wanted)]
+    return SessionPage(items=tuple(found[:limit]), next=found[limit - 1] if len(found) > limit else None)
+
+
+@handles
+async def start_session(call: Call) -> SessionHead:
+    """Start a session."""
+    sent, engine = call.read(SessionRequest), call.runtime.engine
+    if sent.world_id is None:
+        return await call.runtime.ensure_session(sent.session_id)
+    return await engine.start_session(sent.session_id, await engine.worlds.world(sent.world_id))
+
+
+@handles
+async def get_session_head(call: Call) -> SessionHead:
+    """Return the head of a branch."""
+    return await call.runtime.store.head(call.session_id, call.query["branch"])
+
+
+@handles
+async def get_document(call: Call) -> dict[str, Any]:
+    """Return the session document; SessionNotFoundError."""
+    document = await call.runtime.store.get_session(call.session_id, branch_id=call.query["branch"])
+    if document is None:
+        raise SessionNotFoundError(call.session_id)
+    return await to_thread.run_sync(document_to_json, document)
+
+
+@handles
+async def put_document(call: Call) -> PutResult:
+    """Write the session document."""
+    sent = call.read(DocumentRequest)
+    document = await to_thread.run_sync(_read_document, sent.document)
+    done = await call.runtime.store.put_session(call.session_id, document, expected_version=sent.expected_version)
+    await index_documents(call.runtime.store, call.session_id)
+    return done
+
+
+def _read_document(sent: Mapping[str, Any]) -> SessionDocument:
+    document = document_from_json(sent)
+    check_ids(document)
+    check_ids(tuple(document.evidences.values()))
+    return document
+
+
+@handles
+async def list_turns(call: Call) -> TurnPage:
+    """List committed turns."""
+    limit, before = call.query["limit"], call.query["before"]
+    found = await call.runtime.store.turns(
+        call.session_id, limit=limit, branch_id=call.query["branch"], before_depth=before
+    )
+    oldest = found[0].depth if found else 1
+    viewer = call.principal.viewer
+    return TurnPage(items=tuple(_show_turn(each, viewer) for each in found), before=oldest if oldest > 1 else None)
+
+
+def _show_turn(record: TurnRecord, viewer: str | None) -> PastTurn:
+    messages = record.messages
+    if viewer is not None:
+        messages = tuple(each for each in messages if may_read(read_audience(each.extra), viewer))
+    return PastTurn(
+        turn_id=record.turn_id,
+        branch_id=record.branch_id,
+        depth=record.depth,
+        kind=record.kind,
+        status=record.status,
+        messages=messages,
+    )
+
+
+@handles
+async def adopt_messages(call: Call) -> SessionHead:
+    """Take in messages that were exchanged elsewhere."""
+    messages = [message_from_wire(each) for each in call.read(AdoptRequest).messages]
+    return await call.runtime.engine.adopt_messages(call.session_id, messages)
+
+
+@handles
+async def list_messages(call: Call) -> bytes:
+    """Return the newest messages of a branch."""
+    window = await call.runtime.store.window(
+        call.session_id, message_limit=call.query["limit"], branch_id=call.query["branch"]
+    )
+    viewer = call.principal.viewer
+    shown = [
+        each.message
+        for each in window.messages
+        if viewer is None or may_read(read_audience(each.message.extra), viewer)
+    ]
+    return codec.encode(shown)
+
+
+@handles
+async def fork(call: Call) -> SessionHead:
+    """Open a branch."""
+    sent = call.read(ForkRequest)
+    branch_id = sent.branch_id or id_from_key(call, "branch")
+    await check_left_turns(call, sent.turn_id)
+    try:
+        return await call.runtime.engine.fork(call.session_id, sent.turn_id, branch_id)
+    except BranchExistsError:
+        if sent.branch_id is not None or branch_id is None:
+            raise
+        # The same key once more: the branch is that of the first call.
+        return await call.runtime.engine.switch(call.session_id, branch_id)
+
+
+@handles
+async def switch(call: Call) -> SessionHead:
+    """Make another branch the active one."""
+    branch_id = call.read(SwitchRequest).branch_id
+    await check_left_turns(call, branch_id=branch_id)
+    return await call.runtime.engine.switch(call.session_id, branch_id)
+
+
+@handles
+async def rollback(call: Call) -> SessionHead:
+    """Go back to a committed turn."""
+    turn_id = call.read(RollbackRequest).turn_id
+    await check_left_turns(call, turn_id)
+    return await call.runtime.engine.rollback(call.session_id, turn_id)
+
+
+@handles
+async def consolidate(call: Call) -> ConsolidationResult:
+    """Make memory from the turns of a branch."""
+    sent = call.read(ConsolidateRequest)
+    done = await call.runtime.engine.consolidate(
+        call.session_id, branch_id=sent.branch_id, chapter_ends=sent.chapter_ends
+    )
+    return replace(done, failures=texts_for(call.principal, done.failures))
+
+
+@handles
+async def get_state(call: Call) -> Mapping[str, Any]:
+    """Return the state after a turn."""
+    store = call.runtime.store
+    turn_id = call.query["turn"] or (await store.head(call.session_id, call.query["branch"])).turn_id
+    return await store.state_at(call.session_id, turn_id)

@@ -1,1 +1,0 @@
-"""Operations of the service, one module for each kind."""
