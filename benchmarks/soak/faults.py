@@ -5,7 +5,6 @@ A fault holds for the turn that `cause` is called for. What it broke must not be
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -127,24 +126,23 @@ def _lock(file: Path) -> sqlite3.Connection:
 
 
 async def _damaged_index(ground: Ground, text: str) -> None:
-    """Overwrite the end of one file of the index, or remove a table of it, in turn."""
+    """Overwrite the end of a scope's file in the index, or remove the file, in turn."""
     await to_thread.run_sync(_damage_index, ground.folder, ground.number)
     await play_turn(ground, text)
 
 
 def _damage_index(folder: Path, number: int) -> None:
-    tables = sorted(folder.rglob("*.lance"))
-    tables = [each for each in tables if each.is_dir()]
-    if not tables:
+    files = sorted(folder.rglob("*.checkpoint"))
+    if not files:
         return
-    table = tables[number % len(tables)]
-    files = sorted(each for each in table.rglob("*") if each.is_file())
-    if number % 2 or not files:
-        shutil.rmtree(table, ignore_errors=True)
+    file = files[number % len(files)]
+    if number % 2:
+        file.unlink()
         return
-    with files[number % len(files)].open("r+b") as file:
-        file.seek(max(0, file.seek(0, 2) - DAMAGED_BYTES))
-        file.write(b"\xff" * DAMAGED_BYTES)
+    # In a copy, because processes have mapped the file.
+    damaged = file.with_suffix(".damaged")
+    damaged.write_bytes(file.read_bytes()[:-DAMAGED_BYTES] + b"\xff" * DAMAGED_BYTES)
+    damaged.replace(file)
 
 
 FAULTS: Mapping[str, Callable[[Ground, str], Awaitable[Any]]] = {

@@ -43,7 +43,6 @@ class DegradationCode(StrEnum):
     VECTORS_UNSHARED = "vectors_unshared"
     INDEX_DAMAGED = "index_damaged"
     INDEX_BEHIND = "index_behind"
-    INDEX_LOADING = "index_loading"
     INDEX_IN_MEMORY = "index_in_memory"
     SNAPSHOT_OLD = "snapshot_old"
     SNAPSHOT_UNREACHABLE = "snapshot_unreachable"
@@ -107,10 +106,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "Damaged rows are made again after the turn; `jacquard operate reindex` restores the rest.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. "
         "`jacquard operate reindex` brings in the rest.",
-        DegradationCode.INDEX_LOADING: "This memory was still being read: recall searched its last checkpoint and what was written "
-        "since, or, where it has none, the entries written last.",
-        DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "
-        f"To keep it on disk: {install_command('lance')}.",
+        DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: a memory of this size is searched in memory, which takes "
+        f"long. To search it on disk: {install_command('lance')}.",
         DegradationCode.SNAPSHOT_OLD: "The published index of this world is older than the world: what has changed since was added "
         "from the store, in this process. `jacquard operate snapshot publish` makes a new one.",
         DegradationCode.SNAPSHOT_UNREACHABLE: "The published indexes cannot be reached: the newest that this host has fetched is "

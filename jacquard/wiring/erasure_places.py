@@ -21,7 +21,7 @@ from mnemosyne.stores.sql.schema import OF_A_WORLD, PART, TEXT_TABLES
 
 PAGE = "erasure_places.md"
 _BESIDE = (
-    ("index: every table of a session's scope, its old versions and what is staged", Treatment.REBUILT),
+    ("index: the file of a session's scope, every table with its old versions, and what is staged", Treatment.REBUILT),
     ("PostgreSQL: vectors of the erased entries (`vectors`)", Treatment.WHOLE),
     ("PostgreSQL: the rows of a session's index that hosts share (`index_segments`)", Treatment.REBUILT),
     ("originals (`dual_store`): those of an erased session or evidence", Treatment.WHOLE),

@@ -141,8 +141,6 @@ class Index(Protocol):
     8. A scope has one embedder: that of the entries with vectors that were added last.
     9. After `adopt` the scope has what the staged scope had, and the staged scope is gone.
     10. A damaged row is found by no search, its id is not among `newest_ids`, and `faults` names it until `remove_lost`.
-    11. While only a part of a scope is searched, each entry of it has its own id, sequence and chain, `watermark` is one up to
-        which the part was written, and what is added to the part is in the whole.
     """
 
     async def add(
@@ -253,13 +251,6 @@ class Index(Protocol):
         """
         return True
 
-    async def wait_until_whole(self, scope: str, *, is_reread: bool = False) -> bool:
-        """Return when the whole of a scope is searched, and whether a part was searched before. Call it before anything that looks
-        for missing entries in the scope. `is_reread`: read the stored rows again and check them, whatever was made of them to
-        start quickly.
-        """
-        return False
-
     async def refresh(self, scope: str) -> bool:
         """Forget everything held of a scope if another host has dropped it since, as an erasure does; return whether it was
         forgotten. Never raises.
@@ -267,8 +258,8 @@ class Index(Protocol):
         return False
 
     async def evict(self) -> int:
-        """Take the scopes that were used longest ago out of memory, beyond the limits of the index; they are read again at
-        their next use. Return the number of scopes beyond the limits; costs next to nothing if there are none.
+        """Write what is due, and take the scopes that were used longest ago out of memory, beyond the limits of the index; they are
+        read again at their next use. Return the number of scopes beyond the limits; costs next to nothing if there are none.
         """
         return 0
 

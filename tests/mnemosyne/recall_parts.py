@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -23,12 +22,6 @@ from mnemosyne import (
 WORLD = world_scope("forest")
 SESSION = session_scope("s1")
 ALL = frozenset(Chain)
-
-
-def remove_checkpoints(folder: Path) -> None:
-    """Remove what an index in a folder opens from without its engine, so that it reads its tables."""
-    for file in folder.glob("*.checkpoint"):
-        file.unlink()
 
 
 def entry(entry_id: str, text: str, chain: Chain = Chain.LORE, **more: object) -> MemoryEntry:

@@ -1,31 +1,28 @@
-"""Scopes open from their checkpoints: the same search, no engine, and a part that serves while the rest is read."""
+"""The durable form of small scopes: a file from which they open as they were, without LanceDB."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from anyio import from_thread, to_thread
-from recall_parts import ALL, SESSION, LetterEmbedder, question, said, unit, written
+from anyio import to_thread
+from recall_parts import ALL, SESSION, said, unit, written
 
 from mnemosyne import (
     BranchSpan,
-    CalibratedEstimator,
     Chain,
-    EntryList,
-    HybridRetriever,
     IndexFilter,
     TieredIndex,
     UnreadableError,
 )
-from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, read_about, write_arrays
-from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint, stamp_of, write_checkpoint
-from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
-from mnemosyne.retrieval.engines.lance.files import checkpoint_file, read_stamp
-from mnemosyne.retrieval.engines.rows import row_batch
+from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, write_arrays
+from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint, write_checkpoint
+from mnemosyne.retrieval.engines.lance.files import checkpoint_file
+from mnemosyne.retrieval.engines.rows import batch_of, row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import open_engine
 
@@ -68,33 +65,51 @@ def test_a_restored_table_answers_as_the_one_it_was_made_of(tmp_path, count):
     table.put(row_batch(written(talk(count)), vectors_of(count), None, "m"))
     # Some are replaced, one is removed, one has no vector: dead slots, and a tail of words.
     table.put(row_batch(written(talk(2, word="lock"), first=count + 1), None, None, ""))
-    write_checkpoint(str(tmp_path), SCOPE, "state 1", "", table)
+    assert write_checkpoint(str(tmp_path), SCOPE, "", table)
     kept = read_checkpoint(str(tmp_path), SCOPE)
     assert kept is not None
-    assert (kept.stamp, stamp_of(str(tmp_path), SCOPE)) == ("state 1", "state 1")
-    assert looks(kept.table) == looks(table)
+    assert looks(kept) == looks(table)
     # It goes on as the first one does, and the file stays as it was.
-    for each in (table, kept.table):
+    for each in (table, kept):
         each.put(row_batch(written(talk(30, first=count), first=count + 10), vectors_of(30, 5), None, "m"))
-    assert looks(kept.table) == looks(table)
+    assert looks(kept) == looks(table)
     again = read_checkpoint(str(tmp_path), SCOPE)
     assert again is not None
-    assert again.table.count() == count
+    assert again.count() == count
 
 
-def test_a_damaged_file_is_none(tmp_path):
+@pytest.mark.parametrize("count", [2, 60, 1_500])
+def test_the_rows_of_a_table_make_the_same_table_again(count):
+    table, again = ScopeTable(), ScopeTable()
+    table.put(row_batch(written(talk(count)), vectors_of(count), None, "m"))
+    table.put(row_batch(written(talk(1, word="lock"), first=count + 1), None, None, ""))
+    before = looks(table)
+    again.fill(table.stored())
+    assert looks(table) == looks(again) == before
+    batch = batch_of(again.stored())
+    assert len(batch.rows) == count
+    assert sorted(batch.rows[-1].tokens) == sorted(
+        row_batch(written(talk(1, word="lock")), None, None, "").rows[0].tokens
+    )
+
+
+def test_a_damaged_file_is_noticed(tmp_path):
     table = ScopeTable()
     table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
-    write_checkpoint(str(tmp_path), SCOPE, "state", "", table)
+    write_checkpoint(str(tmp_path), SCOPE, "", table)
     file = checkpoint_file(str(tmp_path), SCOPE)
     whole = file.read_bytes()
     assert file.stat().st_mode & 0o077 == 0
     for place in (3, 20, 200, len(whole) // 2, len(whole) - 64):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert read_checkpoint(str(tmp_path), SCOPE) is None or place == len(whole) - 64
+        # The last bytes may only fill up the last array.
+        with suppress(UnreadableError):
+            assert read_checkpoint(str(tmp_path), SCOPE)
+            assert place == len(whole) - 64
     for end in (0, 10, 30, len(whole) // 2):
         file.write_bytes(whole[:end])
-        assert read_checkpoint(str(tmp_path), SCOPE) is None
+        with pytest.raises(UnreadableError):
+            read_checkpoint(str(tmp_path), SCOPE)
     file.write_bytes(whole)
     assert read_checkpoint(str(tmp_path), SCOPE) is not None
     assert read_checkpoint(str(tmp_path), "session:another") is None
@@ -109,7 +124,7 @@ def test_arrays_are_given_back_and_may_be_changed_in_memory(tmp_path):
     file = tmp_path / "arrays"
     write_arrays(file, b'"about"', arrays)
     about, found = map_arrays(file)
-    assert (about, read_about(file)) == (b'"about"', b'"about"')
+    assert about == b'"about"'
     for name, array in arrays.items():
         assert found[name].dtype == array.dtype
         assert np.array_equal(found[name], array)
@@ -145,7 +160,6 @@ async def main():
     index = TieredIndex({str(tmp_path)!r})
     assert len(await words(index)) == 6
     assert await words(TieredIndex({str(tmp_path)!r} + "/new")) == set()
-    assert index.degradations_for(["session:s1"]) == ()
     await index.close()
     assert not {{"lancedb", "pyarrow"}} & sys.modules.keys()
 anyio.run(main)
@@ -162,10 +176,11 @@ async def test_a_checkpoint_that_could_not_be_written_is_written_after_the_next_
     await to_thread.run_sync(file.mkdir)
     await index.maintain()
     assert await to_thread.run_sync(file.is_dir)
+    assert len(index.faults()) == 1
     await to_thread.run_sync(file.rmdir)
     await index.maintain()
-    saved = await to_thread.run_sync(stamp_of, str(tmp_path), SCOPE)
-    assert saved == (await to_thread.run_sync(read_stamp, str(tmp_path), SCOPE))[1] != ""
+    assert (await to_thread.run_sync(read_checkpoint, str(tmp_path), SCOPE)).count() == 40
+    assert index.faults() == ()
     # Once it is there, it is not written again.
     written_at = (await to_thread.run_sync(file.stat)).st_mtime_ns
     await index.maintain()
@@ -173,151 +188,51 @@ async def test_a_checkpoint_that_could_not_be_written_is_written_after_the_next_
     await index.close()
 
 
-async def test_an_earlier_state_serves_while_the_scope_is_read(tmp_path):
-    await fill(tmp_path)
-    early = checkpoint_file(str(tmp_path), SCOPE).read_bytes()
-    late = TieredIndex(tmp_path)
-    await late.add(SCOPE, written(talk(10, first=40), first=41), vectors_of(10), model="m")
-    await late.close()
-    checkpoint_file(str(tmp_path), SCOPE).write_bytes(early)
-    index = TieredIndex(tmp_path, head_start_seconds=1_000)
-    assert await words(index) == {f"m{number}" for number in range(3, 40, 7)}
-    assert index.degradations_for([SCOPE]) == ("index_loading",)
-    assert await index.watermark(SCOPE, Chain.HISTORY) == 40
-    # Written to the part, once without the vector that the table has, and once anew.
-    await index.add(SCOPE, written(talk(2, first=40), first=41), None, model="")
-    await index.add(SCOPE, written(talk(1, first=50, word="door"), first=51), vectors_of(1), model="m")
-    assert "m50" in await words(index, "door")
-    await index.close()
-    whole = TieredIndex(tmp_path)
-    await whole.wait_until_whole(SCOPE)
-    assert await words(whole) == {f"m{number}" for number in range(3, 50, 7)}
-    assert "m50" in await words(whole, "door")
-    assert await whole.unembedded_ids(SCOPE, "m", 9) == ()
-    assert whole.degradations_for([SCOPE]) == ()
-    await whole.close()
-
-
-async def test_what_is_added_to_a_part_is_in_the_whole(tmp_path):
-    await fill(tmp_path)
-    early = checkpoint_file(str(tmp_path), SCOPE).read_bytes()
-    late = TieredIndex(tmp_path)
-    await late.add(SCOPE, written(talk(10, first=40), first=41), vectors_of(10), model="m")
-    await late.close()
-    checkpoint_file(str(tmp_path), SCOPE).write_bytes(early)
-    index = TieredIndex(tmp_path)
-    await index.count(SCOPE)
-    await index.add(SCOPE, written(talk(2, first=40), first=41), None, model="")
-    await index.add(SCOPE, written(talk(1, first=50, word="door"), first=51), None, model="")
-    await index.wait_until_whole(SCOPE)
-    assert index.degradations_for([SCOPE]) == ()
-    assert await index.count(SCOPE) == 51
-    assert "m50" in await words(index, "door")
-    assert await index.unembedded_ids(SCOPE, "m", 9) == ("m50",)
-    # Reading it has made the checkpoint of its table.
-    saved = await to_thread.run_sync(stamp_of, str(tmp_path), SCOPE)
-    assert saved == (await to_thread.run_sync(read_stamp, str(tmp_path), SCOPE))[1] != ""
-    await index.close()
-    again = TieredIndex(tmp_path)
-    assert again.degradations_for([SCOPE]) == ()
-    assert await again.count(SCOPE) == 51
-    assert await again.unembedded_ids(SCOPE, "m", 9) == ("m50",)
-    await again.close()
-
-
-async def test_the_newest_rows_serve_where_there_is_no_checkpoint(tmp_path):
-    await fill(tmp_path)
-    checkpoint_file(str(tmp_path), SCOPE).unlink()
-    index = TieredIndex(tmp_path, long_rows=30, part_rows=10)
-    assert await words(index) == {"m31", "m38"}
-    assert await index.watermark(SCOPE, Chain.HISTORY) == 40
-    assert index.degradations_for([SCOPE]) == ("index_loading",)
-    await index.wait_until_whole(SCOPE)
-    assert await words(index) == {f"m{number}" for number in range(3, 40, 7)}
-    await index.close()
-
-
-async def test_recall_says_what_was_searched_and_feeding_waits_for_the_whole(tmp_path):
-    source = EntryList(talk(40))
-    first = HybridRetriever(source, TieredIndex(tmp_path), LetterEmbedder(), CalibratedEstimator())
-    await first.sync(SCOPE)
-    await first.close()
-    early = checkpoint_file(str(tmp_path), SCOPE).read_bytes()
-    source.append(talk(10, first=40))
-    later = HybridRetriever(source, TieredIndex(tmp_path), LetterEmbedder(), CalibratedEstimator())
-    await later.sync(SCOPE)
-    await later.close()
-    checkpoint_file(str(tmp_path), SCOPE).write_bytes(early)
-    index, model = TieredIndex(tmp_path), LetterEmbedder()
-    one = HybridRetriever(source, index, model, CalibratedEstimator(), inline_vectors=0)
-    recall = await one.recall(question("house3 钥匙", world_id=""))
-    assert recall.candidates
-    assert "index_loading" in recall.degradations
-    await one.feed([SCOPE])
-    assert "index_loading" not in (await one.recall(question("house3 钥匙", world_id=""))).degradations
-    assert len(model.embedded) < 4, "what another run embedded is not embedded again"
-    assert await index.unembedded_ids(SCOPE, "letters", 9) == ()
-    await one.close()
-
-
-async def test_removed_words_leave_no_file(tmp_path):
+async def test_the_file_is_written_again_behind_the_turn_that_removes_words(tmp_path):
     await fill(tmp_path)
     file = checkpoint_file(str(tmp_path), SCOPE)
-    assert b"house3" in file.read_bytes()
     index = TieredIndex(tmp_path)
     gone = [each.__class__(sequence=41, entry=each.entry, deleted=True) for each in written(talk(1, first=3))]
     await index.add(SCOPE, gone, None)
-    assert not file.exists()
-    await index.close()
+    await index.evict()
+    left = await to_thread.run_sync(read_checkpoint, str(tmp_path), SCOPE)
+    assert (left.count(), len(left.freeze().ids)) == (39, 39)
     assert "m3" not in await words(TieredIndex(tmp_path))
     await index.drop(SCOPE)
+    await index.close()
     assert not file.exists()
 
 
-class Reduced(ScopeTable):
-    """A table from which words are removed while its checkpoint is written."""
-
-    def __init__(self, remove):
-        super().__init__()
-        self.remove = remove
-
-    def freeze(self):
-        frozen = super().freeze()
-        from_thread.run(self.remove, SCOPE)
-        return frozen
-
-
-async def test_words_that_are_removed_while_they_are_written_leave_no_file(tmp_path):
-    scopes = CheckpointedScopes(str(tmp_path), open_engine, head_start_seconds=0, long_rows=100)
-    scopes.begin(SCOPE, "", is_partial=False)
-    table = Reduced(scopes.remove)
-    table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
-    await scopes.save(SCOPE, "state", table)
-    assert not list(tmp_path.iterdir())
-    assert scopes.is_due(SCOPE, 9, is_last=False)
-    whole = ScopeTable()
-    whole.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
-    await scopes.save(SCOPE, "state", whole)
-    assert not scopes.is_due(SCOPE, 9, is_last=False)
-
-
-async def test_words_that_are_removed_from_a_part_leave_no_file_of_the_whole(tmp_path):
-    await fill(tmp_path)
-    file = checkpoint_file(str(tmp_path), SCOPE)
-    early = await to_thread.run_sync(file.read_bytes)
-    late = TieredIndex(tmp_path)
-    await late.add(SCOPE, written(talk(10, first=40), first=41), vectors_of(10), model="m")
-    await late.close()
-    await to_thread.run_sync(file.write_bytes, early)
-    index = TieredIndex(tmp_path, head_start_seconds=0.05)
+async def test_a_table_of_lancedb_of_an_earlier_release_becomes_a_file_with_all_its_vectors(tmp_path):
+    former = await to_thread.run_sync(open_engine, str(tmp_path))
+    await former.add(SCOPE, written(talk(40)), vectors_of(40), model="m")
+    await former.close()
+    index = TieredIndex(tmp_path)
     assert len(await words(index)) == 6
-    gone = [each.__class__(sequence=51, entry=each.entry, deleted=True) for each in written(talk(1, first=3))]
-    await index.add(SCOPE, gone, None)
-    await index.wait_until_whole(SCOPE)
-    assert not await to_thread.run_sync(file.exists)
-    assert "m3" not in await words(index)
     await index.close()
-    assert "m3" not in await words(TieredIndex(tmp_path))
+    assert [each.suffix for each in tmp_path.iterdir() if not each.name.startswith(".")] == [".checkpoint"]
+    again = TieredIndex(tmp_path)
+    assert len(await words(again)) == 6
+    assert await again.unembedded_ids(SCOPE, "m", 9) == ()
+    await again.close()
+
+
+async def test_a_process_that_dies_while_a_scope_moves_to_lancedb_loses_nothing(tmp_path):
+    await fill(tmp_path)
+    # It had written a part of the rows.
+    torn = await to_thread.run_sync(open_engine, str(tmp_path))
+    await torn.add(SCOPE, written(talk(9)), vectors_of(9), model="m")
+    await torn.close()
+    index = TieredIndex(tmp_path, memory_rows=20)
+    assert (await index.engine_of(SCOPE), await index.count(SCOPE)) == ("memory", 40)
+    await index.maintain()
+    assert (await index.engine_of(SCOPE), await index.count(SCOPE)) == ("disk", 40)
+    await index.close()
+    again = TieredIndex(tmp_path, memory_rows=20)
+    assert (await again.engine_of(SCOPE), await again.count(SCOPE)) == ("disk", 40)
+    assert len(await words(again)) == 6
+    assert await again.unembedded_ids(SCOPE, "m", 9) == ()
+    await again.close()
 
 
 async def test_a_scope_that_another_process_dropped_is_not_written_again(tmp_path):
@@ -336,7 +251,7 @@ async def test_a_checkpoint_of_a_dropped_generation_is_not_left(tmp_path):
     await TieredIndex(tmp_path).drop(SCOPE)
     table = ScopeTable()
     table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
-    await to_thread.run_sync(write_checkpoint, str(tmp_path), SCOPE, "state", "of before", table)
+    assert not await to_thread.run_sync(write_checkpoint, str(tmp_path), SCOPE, "of before", table)
     assert not await to_thread.run_sync(checkpoint_file(str(tmp_path), SCOPE).exists)
 
 

@@ -76,7 +76,7 @@ async def indexed(folder: Path, source: EntryList, **more: int) -> None:
 
 
 def files(folder: Path) -> Iterator[str]:
-    return (each.name for each in folder.glob("*.lance"))
+    return (each.name for each in folder.glob("*.checkpoint"))
 
 
 async def test_the_former_embedder_serves_until_the_new_one_takes_over_at_once(tmp_path: Path) -> None:

@@ -68,13 +68,11 @@ async def test_several_searches_find_what_each_finds_on_its_own(index: Index) ->
 
 async def test_an_undamaged_scope_of_one_host_needs_nothing(index: Index) -> None:
     await index.add(WORLD, written(LORE), VECTORS, model="m")
-    assert not await index.wait_until_whole(WORLD)
     assert not await index.has_lost(WORLD)
     assert not await index.refresh(WORLD)
     assert await index.evict() == 0
     assert index.snapshot_of(WORLD) == ""
     assert index.degradations_for([WORLD]) == ()
-    await index.wait_until_whole(WORLD, is_reread=True)
     assert await index.remove_lost(WORLD)
     assert await ids(index.search_vector(VECTORS[1], where(), 1, model="m")) == ["river"]
     assert await index.encoder_of(WORLD) in ("m", "")

@@ -94,21 +94,6 @@ class DurableIndex(Index, GraphStore, Protocol):
         """
         ...
 
-    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
-        """Return a text for the state of a scope's table, if its content is known to this process; else an empty one.
-
-        The known content: so many rows, with sequences up to `marks` and the vectors of `model`.
-        """
-        ...
-
-    def expect(self, scope: str, mark: str, version: int) -> None:
-        """Take a scope as read in this generation and, unless it is 0, in this version of its table."""
-        ...
-
-    async def load_newest(self, scope: str, rows: int) -> StoredScope | None:
-        """Return at least the `rows` rows of a table that were written last, in the order of writing."""
-        ...
-
     def release(self, scope: str) -> None:
         """Forget the caches of a scope, so that it is read again."""
         ...
@@ -412,6 +397,11 @@ def delta_names(scope: str) -> tuple[str, str]:
     a name.
     """
     return f"young-1:{scope}", f"young-2:{scope}"
+
+
+def table_names(scope: str) -> tuple[str, ...]:
+    """Return the names of all tables that LanceDB may have of a scope."""
+    return scope, *delta_names(scope)
 
 
 def owner_of(name: str) -> str:

@@ -1,9 +1,7 @@
-"""Index of a store: LanceDB stores the rows, memory searches them.
+"""The index of a store: small scopes in memory, each with a file; large ones in LanceDB.
 
-Scopes up to a limit are read into memory at first use and kept up to date there. Of larger ones only the words are
-(`large_scope`), and beyond a second limit everything is searched on disk. `tiers` opens scopes (`places`), keeps their
-rows on disk (`durable`) and works after turns (`upkeep`); scopes come from checkpoints (`checkpoints`), published
-snapshots (`served`), or rows that hosts share (`shared`).
+`tiers` opens scopes (`places`), keeps LanceDB (`durable`) and works behind turns (`upkeep`); scopes come from their files
+(`checkpoints`), LanceDB (`large_scope`), published snapshots (`served`), or rows that hosts share (`shared`).
 """
 
 from __future__ import annotations
@@ -18,21 +16,20 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError, StoreError
 from mnemosyne.protocols import Index, SegmentStore, Vectors
 from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
-from mnemosyne.retrieval.engines.lance.files import remove_scope_files
-from mnemosyne.retrieval.engines.large_scope import DurableIndex, adopt_tables, delta_names
+from mnemosyne.retrieval.engines.lance.files import has_files, remove_scope_files
+from mnemosyne.retrieval.engines.large_scope import DurableIndex, adopt_tables, table_names
 from mnemosyne.retrieval.engines.rows import RowBatch, row_batch
 from mnemosyne.retrieval.engines.served.scopes import ServedScopes
 from mnemosyne.retrieval.engines.served.snapshot import SnapshotSource
 from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
-from mnemosyne.retrieval.engines.tiers.durable import DurableFolder, open_engine
+from mnemosyne.retrieval.engines.tiers.durable import DurableFolder
 from mnemosyne.retrieval.engines.tiers.places import ScopePlaces, TierLimits
 from mnemosyne.retrieval.engines.tiers.upkeep import TierUpkeep
 from mnemosyne.schema.memory import Chain, is_overlay, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
-_LARGE_ROWS = 2_000
 WORD_ROWS = 2_000_000
 """Default for the largest scope whose words are searched in memory."""
 
@@ -40,33 +37,26 @@ WORD_ROWS = 2_000_000
 class TieredIndex(Index):
     """An `Index` over a folder.
 
-    A scope opens from a checkpoint next to its table, if there is one. While a table is read because its checkpoint is
-    of an earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows
-    written last do. A scope whose table cannot be used continues in memory, starts empty there, and is named by
-    `faults`. If LanceDB is not installed, all scopes are in memory only; that is not a fault, and `degradations_for`
-    reports it. Several processes may use one folder: each finds the writes of the others when it reads a scope, and a
-    scope that another drops is read again.
+    `memory_rows`: the largest scope that is searched in memory. Its durable form is one file, a checkpoint, written behind turns
+    once `held_rows` rows and a sixteenth of all have changed, when words have left it, when it leaves memory, and by `maintain`
+    and `close`. Larger scopes are in LanceDB, which is not imported before there is one: `word_rows`: the largest scope whose
+    words are searched in memory, and the total of all such scopes after a `maintain`. `delta_rows`: the limit of new rows of such
+    a scope, and of rows of its rare chains, that are in memory with their vectors; `held_rows` of them are collected before they
+    are written. `open_scopes` and `open_rows`: the number of scopes that stay in memory after an `evict` or a `maintain`, and of
+    their rows (the scope used last stays in any case).
 
-    Args:
-        memory_rows: The largest scope that is searched in memory.
-        word_rows: The largest scope whose words are searched in memory, and the total of all such scopes after a
-            `maintain`.
-        delta_rows: Limit of new rows of such a scope, and of rows of its rare chains, that are in memory with their
-            vectors.
-        held_rows: Number of new rows of a scope that are collected before they are written (`maintain` and `close`
-            write all); a quarter of it if those of all
-        scopes are more than `held_rows_in_all`.
-        open_scopes: Number of scopes that stay in memory after an `evict` or a `maintain`; `open_rows` limits their
-            rows (the scope used last stays in any case).
-        head_start_seconds: Delay before the reading of a scope begins, so that the turn that opens it has the processor
-            for itself.
-        segments: Rows shared by hosts: a scope without files in the folder is kept there until it is too large for
-            memory; small ones are kept nowhere and made
-        again when they are opened.
-        has_vectors: Whether rows are given to other hosts only once an embedder has processed them.
-        snapshots: Source of published snapshots: a scope with one is searched in it, and additions stay in memory until
-            there is a newer one (`maintain` looks for
-        it); nothing is written to the folder.
+    With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
+    memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
+    once an embedder has processed them.
+
+    A damaged file, or a scope whose table cannot be used, is named by `faults`; the scope starts empty, and is made again from
+    the store. If LanceDB is not installed, large scopes stay in memory; that is not a fault, and `degradations_for` reports it.
+
+    `snapshots`: where it has one of a scope, the scope is searched in that, and what is added stays in memory until there is a
+    newer one (`maintain` looks for it); nothing is written to the folder.
+
+    Several processes may use one folder: each finds the rows that others have written when it reads a scope. A scope that another
+    process has dropped is read again, and the file written last counts.
     """
 
     def __init__(
@@ -77,22 +67,16 @@ class TieredIndex(Index):
         word_rows: int = WORD_ROWS,
         delta_rows: int = 200_000,
         held_rows: int = 256,
-        held_rows_in_all: int = 16_384,
         open_scopes: int = 256,
         open_rows: int = 300_000,
-        part_rows: int = 5_000,
-        long_rows: int = 20_000,
-        head_start_seconds: float = 0.3,
         durable: DurableIndex | None = None,
         segments: SegmentStore | None = None,
         has_vectors: bool = True,
         snapshots: SnapshotSource | None = None,
     ) -> None:
         self.folder = str(folder)
-        self._files = DurableFolder(self.folder, durable, held_rows=held_rows, held_rows_in_all=held_rows_in_all)
-        self._checkpoints = CheckpointedScopes(
-            self.folder, open_engine, head_start_seconds=head_start_seconds, long_rows=long_rows
-        )
+        self._files = DurableFolder(self.folder, durable)
+        self._checkpoints = CheckpointedScopes(self.folder, held_rows=held_rows)
         self._served = ServedScopes(snapshots, memory_rows=memory_rows, delta_rows=delta_rows, held_rows=held_rows)
         self._shared = SharedScopes(segments, has_vectors=has_vectors)
         limits = TierLimits(
@@ -102,8 +86,6 @@ class TieredIndex(Index):
             held_rows=held_rows,
             open_scopes=open_scopes,
             open_rows=open_rows,
-            part_rows=part_rows,
-            long_rows=long_rows,
         )
         self._places = ScopePlaces(self._files, self._checkpoints, self._served, self._shared, limits)
         self._memory = self._places.memory
@@ -128,23 +110,14 @@ class TieredIndex(Index):
                 return
         table = self._memory.table(scope)
         batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
-        if batch.removed:
-            # The file would keep their words.
-            await self._places.remove_checkpoint(scope)
-        self._checkpoints.note(scope, batch)
-        if not self._served.note(scope, batch):
-            await self._store(scope, table, batch)
-
-    async def _store(self, scope: str, table: ScopeTable, batch: RowBatch) -> None:
-        """Keep rows that were put into a table for other hosts or for the folder, unless another table has taken its place."""
+        # Another table may have taken its place meanwhile.
         if not self._memory.holds(scope) or self._memory.table(scope) is not table:
             return
-        if self._shared.holds(scope):
+        self._checkpoints.note(scope, batch)
+        if not self._served.note(scope, batch) and self._shared.holds(scope):
             self._shared.hold(scope, batch)
             if not await self._shared.add_due(scope, table.count()):
                 self._places.reread(scope)
-        elif scope not in self._files.detached and self._files.hold(scope, batch):
-            await self._places.write_held(scope)
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain of the scope (0 = none)."""
@@ -222,65 +195,45 @@ class TieredIndex(Index):
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes that apply when these scopes are searched.
 
-        `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be rebuilt in every
-        process. `index_loading`: of one of them only a part is searched, because it is still read. Those of snapshots:
+        `index_in_memory`: LanceDB is not installed, and one of them is so large that it should be there. Those of snapshots:
         `ServedScopes.degradations_for`.
         """
-        loading = self._checkpoints.degradations_for(names := tuple(scopes))
-        large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in names)
-        alone = ("index_in_memory",) if self._files.is_alone and large else ()
-        return (*loading, *alone, *self._served.degradations_for(names))
-
-    async def wait_until_whole(self, scope: str, *, is_reread: bool = False) -> bool:
-        """Return when a scope is searched whole, and whether it was not before; with `is_reread`, read from its table without a
-        checkpoint.
-        """
-        if is_reread:
-            await self._reread(scope)
-        await self._places.open(scope)
-        if not await self._checkpoints.wait(scope):
-            return False
-        await self._places.open(scope)
-        return True
-
-    async def _reread(self, scope: str) -> None:
-        opened = self._checkpoints.get(scope)
-        is_from_checkpoint = opened is not None and opened.has_checkpoint
-        if scope in self._files.detached or (self._memory.holds(scope) and not is_from_checkpoint):
-            return
-        await self._places.write_held(scope)
-        await self._places.remove_checkpoint(scope)
-        async with self._places.opening:
-            if self._checkpoints.is_partial(scope) or self._memory.holds(scope):
-                self._places.reread(scope)
+        names = tuple(scopes)
+        most = self._places.limits.memory_rows
+        is_large = any(self._memory.holds(name) and self._memory.table(name).count() > most for name in names)
+        alone = ("index_in_memory",) if self._files.is_alone and is_large else ()
+        return (*alone, *self._served.degradations_for(names))
 
     async def adopt(self, scope: str, staged: str) -> None:
         """Put the staged scope in the place of the scope, in folder and memory; see `Index.adopt`."""
         for name in (scope, staged):
-            await self.wait_until_whole(name)
-            await self._places.write_held(name)
+            await self._places.open(name)
             if (large := self._places.large.get(name)) is not None:
                 await large.flush()
-        async with self._places.opening, self._files.writing:
+        async with self._places.opening:
             is_detached = not self._files.detached.isdisjoint((scope, staged))
-            engine = None if self._shared.holds(scope) else await self._files.open(scope)
-            if engine is not None and not is_detached:
+            table = self._memory.table(staged) if self._memory.holds(staged) else None
+            lost = self._files.lost_of(staged)
+            if table is None and not is_detached and (engine := await self._files.open(scope)) is not None:
+                if self._memory.holds(scope):
+                    await self._upkeep.write_table(scope, engine)
                 await adopt_tables(engine, scope, staged)
-            # It has the vectors of the former embedder.
-            await self._places.remove_checkpoint(scope)
-            is_in_memory = self._memory.holds(staged) and self._memory.holds(scope)
-            table, lost = self._memory.table(staged) if is_in_memory else None, self._files.lost_of(staged)
             if is_shared := self._shared.holds(scope) and self._shared.holds(staged):
                 with self._index_errors(scope):
                     await self._shared.adopt(scope, staged)
             self._places.forget(scope, is_shared=is_shared)
             self._places.forget(staged)
+            self._files.release(scope)
             self._files.keep_lost(scope, lost)
             if is_detached:
                 self._files.detached.add(scope)
-            if table is not None:
+            if table is None:
+                await self._checkpoints.remove(scope)
+            else:
                 self._memory.keep(scope, table)
-                self._checkpoints.begin(scope, await self._checkpoints.read_mark(scope), is_partial=False)
+                if not is_shared and not is_detached:
+                    await self._checkpoints.adopt(scope, table)
+            await self._checkpoints.remove(staged)
 
     async def drop(self, scope: str) -> None:
         """Remove a scope from folder and memory, with what is staged for it; if a fault had detached it from the folder,
@@ -289,19 +242,16 @@ class TieredIndex(Index):
         if is_overlay(scope):
             self._places.forget(scope)
             return
-        async with self._places.opening, self._files.writing:
+        async with self._places.opening:
             staged = staged_scope(scope)
-            names = (scope, *delta_names(scope), staged, *delta_names(staged))
-            # Where hosts share rows, it may have no files.
-            needs_engine = not self._shared.is_on or self._files.engine is not None
-            engine = await self._files.open(scope) if needs_engine else None
             with self._index_errors(scope):
                 await self._shared.drop(scope)
-            if engine is None:
-                await remove_scope_files(self.folder, scope, names)
-            else:
-                for name in names:
-                    await engine.drop(name)
+            names = (*table_names(scope), *table_names(staged))
+            for name in names:
+                # Its caches know the table.
+                if self._files.engine is not None and await to_thread.run_sync(has_files, self.folder, name):
+                    await self._files.engine.drop(name)
+            await remove_scope_files(self.folder, scope, names)
             for name in (scope, staged):
                 self._places.forget(name)
             self._served.refuse(scope)

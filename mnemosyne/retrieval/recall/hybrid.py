@@ -44,6 +44,7 @@ from mnemosyne.schema.memory import MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
+_TRIES = 3
 _CHARS_A_HIT = 12
 """Cost of ranking one hit, in characters for `calculate` (1,000 hits take about 1 ms)."""
 
@@ -166,16 +167,21 @@ class HybridRetriever:
         """
         if self._own_scopes is not None and scope not in self._own_scopes():
             return 0
-        await self._index.wait_until_whole(scope)
-        serving = await self._encoders.find_serving(scope)
-        result = await serving.indexer.index_new(scope, progress=progress)
-        await serving.indexer.mend(scope)
-        if not result.fault:
-            await serving.indexer.fill_vectors(scope, progress)
-        if change_encoder:
-            await self._encoders.change(scope, progress)
-        await self._index.maintain()
-        return result.entries
+        entries = 0
+        for _ in range(_TRIES):
+            serving = await self._encoders.find_serving(scope)
+            result = await serving.indexer.index_new(scope, progress=progress)
+            await serving.indexer.mend(scope)
+            if not result.fault:
+                await serving.indexer.fill_vectors(scope, progress)
+            if change_encoder:
+                await self._encoders.change(scope, progress)
+            await self._index.maintain()
+            entries += result.entries
+            # Else another process has dropped the scope, which is noticed when it is written.
+            if not await serving.indexer.find_unindexed((scope,)):
+                break
+        return entries
 
     async def feed(self, scopes: Sequence[str]) -> None:
         """Index the new entries of those scopes that this retriever has searched before: first words, then vectors,
@@ -209,8 +215,6 @@ class HybridRetriever:
         see `Indexer.rebuild`.
         """
         self._preview.cache_clear()
-        if not force:
-            await self._index.wait_until_whole(scope, is_reread=True)
         if force:
             self._encoders.forget(scope)
         serving = self._encoders.configured if force else await self._encoders.find_serving(scope)

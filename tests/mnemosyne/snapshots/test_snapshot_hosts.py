@@ -52,7 +52,7 @@ def weave(folder: Path, settings: Path | None, session: str = "s1") -> tuple[str
 
 
 def has_own_index(folder: Path) -> bool:
-    return any((folder / "store" / "index").glob("world_*.lance"))
+    return any((folder / "store" / "index").glob("world_*"))
 
 
 def test_two_hosts_open_what_a_worker_has_published(s3: S3Server, tmp_path: Path) -> None:

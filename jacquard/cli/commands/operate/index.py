@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +33,6 @@ from jacquard.cli.commands.operate.worker_options import (
 from jacquard.cli.progress import indexing
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
-from mnemosyne.core.optional_packages import install_command
 from mnemosyne.documents.store_check import check_store
 from mnemosyne.protocols import StoreUpkeep
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
@@ -90,11 +88,6 @@ def reindex(
                     show(_sentence(done[-1]))
         if as_json:
             print_json({"scopes": [to_plain(each) for each in done]})
-        if done and find_spec("lancedb") is None:
-            say(
-                "LanceDB is not installed: this index was made in memory and ends with the command. Each process makes it anew"
-            )
-            say(f"from the store; nothing is lost by that. To keep it on disk: {install_command('lance')}.")
         faults = dict.fromkeys(each.fault for each in done if each.fault)
         if faults:
             raise fail("\n".join(faults))

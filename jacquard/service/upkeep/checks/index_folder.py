@@ -16,7 +16,8 @@ from jacquard.service.upkeep import tidy
 from jacquard.service.upkeep.findings import Finding, IndexFolder, stale, wrong
 from mnemosyne.core.errors import MnemosyneError
 from mnemosyne.protocols import Store
-from mnemosyne.retrieval.engines.lance.files import list_tables, table_name
+from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint
+from mnemosyne.retrieval.engines.lance.files import has_files, list_tables, table_name
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.stores.locate import StoreLocation
 
@@ -85,19 +86,23 @@ async def _compare(
     store: Store, folder: Path, scopes: list[str], serving: str
 ) -> tuple[tuple[str, ...], list[Finding]]:
     """Compare tables of the index with the store; return the embedders whose vectors they have."""
-    if not scopes or find_spec("lancedb") is None:
-        return (), []
-    module: Any = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")
-    index = module.LanceIndex(str(folder))
+    large = await to_thread.run_sync(_open_large, str(folder), scopes)
     encoders: Counter[str] = Counter()
     behind: list[str] = []
     found: list[Finding] = []
     try:
         for scope in scopes:
             try:
-                marks = {(scope, chain): await index.watermark(scope, chain) for chain in Chain}
-                encoders[await index.encoder_of(scope)] += 1
-            except MnemosyneError as error:
+                table = await to_thread.run_sync(read_checkpoint, str(folder), scope)
+                if table is not None:
+                    marks = {(scope, chain): table.watermark(chain) for chain in Chain}
+                    encoders[table.model] += 1
+                elif large is not None:
+                    marks = {(scope, chain): await large.watermark(scope, chain) for chain in Chain}
+                    encoders[await large.encoder_of(scope)] += 1
+                else:
+                    continue
+            except (MnemosyneError, OSError) as error:
                 code, do = (
                     DegradationCode.INDEX_DAMAGED.value,
                     "`jacquard operate reindex` builds it again from the store.",
@@ -107,7 +112,8 @@ async def _compare(
             if await store.chains_written_after(marks):
                 behind.append(scope)
     finally:
-        await index.close()
+        if large is not None:
+            await large.close()
     if behind:
         found.append(
             stale(
@@ -126,6 +132,13 @@ async def _compare(
         if name and serving and name != serving
     ]
     return tuple(sorted(name for name in encoders if name)), found
+
+
+def _open_large(folder: str, scopes: Iterable[str]) -> Any:
+    """Return LanceDB's index of a folder if it has one of the scopes; None if not, or LanceDB is not installed."""
+    if find_spec("lancedb") is None or not any(has_files(folder, scope) for scope in scopes):
+        return None
+    return import_module("mnemosyne.retrieval.engines.lance.index").LanceIndex(folder)
 
 
 def _size_of(folder: Path) -> int:

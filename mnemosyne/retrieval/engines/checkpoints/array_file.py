@@ -70,13 +70,6 @@ def _file_parts(head: bytes, arrays: Iterable[Array]) -> Iterator[bytes | memory
         yield bytes(-array.nbytes % _ALIGNED)
 
 
-def read_about(file: Path) -> bytes:
-    """Return the bytes that describe a file's arrays. UnreadableError for a damaged file, OSError."""
-    with file.open("rb") as opened:
-        prefix = opened.read(_PREFIX_BYTES)
-        return _read_head(prefix, opened.read(int.from_bytes(prefix[8:16], "little"))).about
-
-
 def map_arrays(file: Path) -> tuple[bytes, dict[str, Array]]:
     """Return the arguments of `write_arrays`. The arrays may be changed in memory, which never changes the file.
     UnreadableError for a file that is damaged or of another release, OSError.

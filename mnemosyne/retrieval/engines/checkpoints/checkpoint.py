@@ -1,95 +1,58 @@
-"""Checkpoints: the table of a scope as a file next to the durable index, from which it opens at once.
+"""Checkpoints: the durable form of a scope in memory, one file of arrays from which it opens at once.
 
-A checkpoint names the state of the durable table that it was made of. If that is still its state, it is whole;
-otherwise it is an earlier part, which serves until the scope is read. Must not import an engine.
+A checkpoint has a checksum for each array, and is replaced whole. Rows added after it are made again from the store. Must not
+import an engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mnemosyne.core.codec import decode, encode
-from mnemosyne.core.errors import CodecError
-from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, read_about, write_arrays
-from mnemosyne.retrieval.engines.lance.files import (
-    checkpoint_file,
-    has_files,
-    is_local_folder,
-    read_mark,
-    read_stamp,
-)
+from mnemosyne.core.errors import CodecError, UnreadableError
+from mnemosyne.files import make_private_folder
+from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, write_arrays
+from mnemosyne.retrieval.engines.lance.files import checkpoint_file, read_mark
 from mnemosyne.retrieval.engines.tables.table import FrozenTable, ScopeTable
 from mnemosyne.schema.memory import Chain
-
-_RELEASE = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _About:
-    """Head of a checkpoint. `release` changes with the meaning of the arrays."""
+    """Values of a checkpoint besides its arrays. `release` changes with the meaning of the arrays."""
 
     release: int
     scope: str
-    stamp: str
     model: str
     branches: tuple[str | None, ...]
     watermarks: Mapping[Chain, int]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
-    """A table made of the durable one in the state `stamp`."""
-
-    table: ScopeTable
-    stamp: str
+_RELEASE = 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScopeFiles:
-    """Information in the files of a scope, read before the durable index is opened."""
-
-    mark: str
-    """Generation of the scope."""
-    version: int
-    """Version of its table; `stamp` is its state."""
-    stamp: str
-    is_empty: bool
-    """Whether there are no rows."""
-    checkpoint: Checkpoint | None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the checkpoint has all that the table has."""
-        return self.checkpoint is not None and self.checkpoint.stamp == self.stamp
-
-
-def read_scope_files(folder: str, scope: str, other_tables: Sequence[str]) -> ScopeFiles:
-    """Return the information about a scope; one with `other_tables` is too large for a checkpoint. Reads files: call it
-    on a thread.
+def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
+    """Return the table of a scope's checkpoint; None if there is none of this release. UnreadableError for a damaged one; OSError.
+    Reads files: call it on a thread.
     """
-    mark = read_mark(folder, scope)
-    is_large = any(has_files(folder, name) for name in other_tables)
-    version, stamp = read_stamp(folder, scope)
-    return ScopeFiles(
-        mark=mark,
-        version=version,
-        stamp=stamp,
-        is_empty=not is_large and not has_files(folder, scope) and is_local_folder(folder),
-        checkpoint=read_checkpoint(folder, scope) if stamp and not is_large else None,
-    )
-
-
-def read_checkpoint(folder: str, scope: str) -> Checkpoint | None:
-    """Return the checkpoint of a scope; None if there is none that can be used. Reads files: call it on a thread."""
     try:
         about, arrays = map_arrays(checkpoint_file(folder, scope))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise UnreadableError(f"the checkpoint of {scope!r} is empty") from error
+    try:
         of = decode(about, _About)
-        if (of.release, of.scope) != (_RELEASE, scope):
-            return None
+    except CodecError:
+        # One of an earlier release belonged to a table of LanceDB, which has all of its rows.
+        return None
+    if (of.release, of.scope) != (_RELEASE, scope):
+        return None
+    try:
         frozen = FrozenTable(
             model=of.model,
             branches=of.branches,
@@ -98,50 +61,26 @@ def read_checkpoint(folder: str, scope: str) -> Checkpoint | None:
             words=decode(arrays.pop("words").tobytes(), tuple[str, ...]),
             arrays=arrays,
         )
-        return Checkpoint(table=ScopeTable.restore(frozen), stamp=of.stamp)
-    except (CodecError, OSError, ValueError, KeyError):
-        # Damaged, cut off, or of another release: the durable index has all of it.
-        return None
+        return ScopeTable.restore(frozen)
+    except (CodecError, ValueError, KeyError) as error:
+        raise UnreadableError(f"the checkpoint of {scope!r} is damaged", about) from error
 
 
-def remove_checkpoint(folder: str, scope: str) -> None:
-    """Remove the checkpoint of a scope, if there is one; OSError."""
-    if "://" not in folder and Path(folder).is_dir():
-        checkpoint_file(folder, scope).unlink(missing_ok=True)
-
-
-def stamp_of(folder: str, scope: str) -> str:
-    """Return the state of the durable table that a scope's checkpoint was made of; empty if there is none that can be used."""
-    try:
-        of = decode(read_about(checkpoint_file(folder, scope)), _About)
-    except (CodecError, OSError):
-        return ""
-    return of.stamp if (of.release, of.scope) == (_RELEASE, scope) else ""
-
-
-def write_checkpoint(folder: str, scope: str, stamp: str, mark: str, table: ScopeTable) -> bool:
-    """Write the checkpoint of a scope of the generation `mark`, unless there is one of this state; return whether there is one
-    then. One that cannot be written is left out: it only saves time. Call it on a thread.
+def write_checkpoint(folder: str, scope: str, mark: str, table: ScopeTable) -> bool:
+    """Write the checkpoint of a scope of the generation `mark`; return False, and leave none, if another process has dropped the
+    scope since. OSError. Call it on a thread.
     """
-    if stamp_of(folder, scope) == stamp:
-        return True
     frozen = table.freeze()
     about = _About(
-        release=_RELEASE,
-        scope=scope,
-        stamp=stamp,
-        model=frozen.model,
-        branches=frozen.branches,
-        watermarks=frozen.watermarks,
+        release=_RELEASE, scope=scope, model=frozen.model, branches=frozen.branches, watermarks=frozen.watermarks
     )
-    try:
-        names = {"ids": encode(frozen.ids), "words": encode(frozen.words)}
-        arrays = {name: np.frombuffer(text, dtype=np.uint8) for name, text in names.items()}
+    names = {"ids": encode(frozen.ids), "words": encode(frozen.words)}
+    arrays = {name: np.frombuffer(text, dtype=np.uint8) for name, text in names.items()}
+    make_private_folder(Path(folder))
+    if read_mark(folder, scope) == mark:
         write_arrays(checkpoint_file(folder, scope), encode(about), {**arrays, **frozen.arrays})
+        # A process that drops the scope from here on removes the file after its mark.
         if read_mark(folder, scope) == mark:
             return True
-        # Another process has dropped the scope meanwhile. One that does so from here on removes the file after its mark.
-        remove_checkpoint(folder, scope)
-    except (CodecError, OSError):
-        pass
+        checkpoint_file(folder, scope).unlink(missing_ok=True)
     return False

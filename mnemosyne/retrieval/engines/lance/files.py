@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -26,7 +25,6 @@ from mnemosyne.files import make_private_folder, private_mode, write_file
 
 _POLL_SECONDS = 0.02
 _END, _CHECKPOINT_END = ".lance", ".checkpoint"
-_MOST_VERSIONS = 2**64 - 1
 
 
 class SharedFolder:
@@ -45,10 +43,6 @@ class SharedFolder:
         """Remember which generation of a scope is read from here on; the first call counts until `forget`."""
         if scope not in self._marks:
             self._marks[scope] = await to_thread.run_sync(read_mark, self._folder, scope)
-
-    def expect(self, scope: str, mark: str) -> None:
-        """Remember that a scope was read in this generation, unless one is remembered."""
-        self._marks.setdefault(scope, mark)
 
     def forget(self, scope: str) -> None:
         """Forget which generation of a scope was read."""
@@ -129,11 +123,6 @@ def _mark_file(folder: str, scope: str) -> Path:
     return Path(folder) / ".dropped" / table_name(scope).rpartition("_")[2]
 
 
-def is_local_folder(folder: str) -> bool:
-    """Return whether a folder is on this machine and is one, or can become one."""
-    return "://" not in folder and (Path(folder).is_dir() or not Path(folder).exists())
-
-
 def has_files(folder: str, scope: str) -> bool:
     """Return whether there are files of a scope; false for the address of a remote store."""
     return "://" not in folder and _files(folder, scope).exists()
@@ -144,28 +133,15 @@ def checkpoint_file(folder: str, scope: str) -> Path:
     return Path(folder) / f"{table_name(scope)}{_CHECKPOINT_END}"
 
 
-def read_stamp(folder: str, scope: str) -> tuple[int, str]:
-    """Return the version of a scope's table, and a text that is unique to its state; (0, "") if it has no files, or
-    they are not on this machine.
-
-    Each version has a manifest, which names the transaction that made it; newer ones count down from the greatest
-    number.
-    """
-    if not has_files(folder, scope):
-        return 0, ""
-    manifests = dict[int, Path]()
-    for file in (_files(folder, scope) / "_versions").glob("*.manifest"):
-        if file.stem.isdigit():
-            number = int(file.stem)
-            manifests[_MOST_VERSIONS - number if number > _MOST_VERSIONS // 2 else number] = file
-    newest = max(manifests, default=0)
-    return (newest, f"{newest}-{zlib.crc32(manifests[newest].read_bytes()):08x}") if newest else (0, "")
-
-
 def remove_files(folder: str, scope: str) -> None:
     """Remove the files of a scope, if there are any; OSError when they cannot be removed."""
     if "://" not in folder:
         checkpoint_file(folder, scope).unlink(missing_ok=True)
+    remove_table(folder, scope)
+
+
+def remove_table(folder: str, scope: str) -> None:
+    """Remove LanceDB's table of a scope, if there is one; OSError if it cannot be removed."""
     if has_files(folder, scope):
         shutil.rmtree(_files(folder, scope))
 
@@ -186,10 +162,8 @@ def remove_others(folder: Path, scope: str) -> None:
 
 
 async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> None:
-    """Remove the files of the tables `names` of a scope, which an installation with LanceDB has left;
-    IndexUnavailableError when they cannot be removed.
-    """
-    if not await to_thread.run_sync(Path(folder).is_dir):
+    """Remove the files of a scope, those of LanceDB's tables `names` included; IndexUnavailableError if they cannot be removed."""
+    if not await to_thread.run_sync(Path(folder).exists):
         return
     shared = SharedFolder(folder)
     try:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 from anyio import to_thread
 
@@ -22,7 +21,6 @@ from mnemosyne.retrieval.engines.lance.arrow_rows import (
     build_hits,
     chains_condition,
     filter_condition,
-    highest_sequences,
     ids_in_order,
     literal,
     literals,
@@ -32,7 +30,6 @@ from mnemosyne.retrieval.engines.lance.arrow_rows import (
     weight_classes,
 )
 from mnemosyne.retrieval.engines.lance.connection import LanceConnection
-from mnemosyne.retrieval.engines.lance.files import read_stamp
 from mnemosyne.retrieval.engines.lance.table import (
     fit_width,
     nearest_query,
@@ -147,47 +144,6 @@ class LanceIndex(DurableIndex):
             stored = await wanted.to_arrow()
             self._versions[scope] = version
             return await to_thread.run_sync(scope_from_table, stored)
-
-    async def load_newest(self, scope: str, rows: int) -> StoredScope | None:
-        """Return at least the `rows` rows that were written last, in the order of writing; None when nothing is stored.
-        IndexUnavailableError.
-        """
-        async with self._connection.guard(scope):
-            table = await self._connection.open(scope)
-            if table is None:
-                return None
-            written = (await table.query().select(["sequence"]).to_arrow())["sequence"].to_numpy()
-            first = int(np.partition(written, -rows)[-rows]) if len(written) > rows else 0
-            stored = await table.query().where(f"sequence >= {first}").to_arrow()
-            return await to_thread.run_sync(scope_from_table, stored)
-
-    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
-        """Return a text for the state of a scope's table, if its content is known to this process; else an empty one.
-
-        The known content: so many rows, with sequences up to `marks` and the vectors of `model`. IndexUnavailableError,
-        ScopeDroppedError.
-        """
-        async with self._connection.guard(scope):
-            table = await self._connection.open(scope)
-            if table is None:
-                return ""
-            version = int(await table.version())
-            if self._versions.get(scope) != version:
-                # Another process has written, or the table was only tidied.
-                written = await table.query().select(["chain", "sequence"]).to_arrow()
-                newest = await to_thread.run_sync(highest_sequences, written)
-                if len(written) != rows or any(found > marks.get(chain, 0) for chain, found in newest.items()):
-                    return ""
-                if await self.encoder_of(scope) != model:
-                    return ""
-            found, stamp = await to_thread.run_sync(read_stamp, self.folder, scope)
-            return stamp if found == version and not await self._connection.shared.is_dropped(scope) else ""
-
-    def expect(self, scope: str, mark: str, version: int) -> None:
-        """Take a scope as read in this generation and, unless it is 0, in this version of its table."""
-        self._connection.shared.expect(scope, mark)
-        if version:
-            self._versions.setdefault(scope, version)
 
     async def remove_damaged(
         self,

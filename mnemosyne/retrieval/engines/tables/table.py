@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,12 @@ class ScopeTable:
                     self._columns.has_vector[:rows] = known
             self._watermarks.update(highest_sequences(stored))
 
+    def pack(self) -> None:
+        """Drop the slots of rows that were removed or replaced, with their words."""
+        with self._lock, self._vector_lock:
+            if len(self._ids) > len(self._places):
+                self._pack()
+
     def freeze(self) -> FrozenTable:
         """Return the present content of the table."""
         with self._lock, self._vector_lock:
@@ -126,6 +132,35 @@ class ScopeTable:
                 arrays=arrays,
             )
 
+    def stored(self) -> StoredScope:
+        """Return the content of the table as rows, the words of each in no order."""
+        self.pack()
+        frozen = self.freeze()
+        arrays, rows = frozen.arrays, len(frozen.ids)
+        owners = np.repeat(np.arange(len(arrays["starts"]) - 1, dtype=np.int32), np.diff(arrays["starts"]))
+        counts = arrays["counts"].astype(np.int64)
+        slots = np.repeat(arrays["slots"], counts)
+        vectors = None
+        if "vectors" in arrays:
+            vectors = np.full((rows, arrays["vectors"].shape[1]), np.nan, dtype=np.float32)
+            known = np.flatnonzero(arrays["has_vector"])
+            vectors[known] = arrays["vectors"][known]
+        return StoredScope(
+            ids=frozen.ids,
+            chains=arrays["chain"],
+            branches=frozen.branches,
+            branch_codes=arrays["branch"],
+            depths=arrays["depth"],
+            placed=arrays["placed"],
+            sequences=arrays["sequence"],
+            models=("", frozen.model),
+            model_codes=arrays["seen"].astype(np.int32),
+            words=frozen.words,
+            codes=np.repeat(owners, counts)[np.argsort(slots, kind="stable")],
+            lengths=arrays["lengths"].astype(np.int64),
+            vectors=vectors,
+        )
+
     @classmethod
     def restore(cls, frozen: FrozenTable) -> ScopeTable:
         """Return a table with the content of another; it changes no array of it."""
@@ -140,19 +175,6 @@ class ScopeTable:
         table._postings = Postings.restore(frozen.words, arrays)
         table._vectors = VectorRows.restore(arrays)
         return table
-
-    def select_news(self, batch: RowBatch) -> RowBatch:
-        """Return a batch that was written during the reading of the scope, without rows whose vectors the table has
-        already.
-        """
-        with self._lock:
-            return replace(batch, rows=tuple(row for row in batch.rows if not self._is_ahead_of(row)))
-
-    def _is_ahead_of(self, row: IndexRow) -> bool:
-        slot = self._places.get(row.entry_id)
-        if slot is None or row.model or not self._columns.seen[slot]:
-            return False
-        return bool(self._columns.sequence[slot] == row.sequence)
 
     def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
         """Use these watermarks in place of the rows' ones, which have the sequences of another store."""
@@ -371,6 +393,7 @@ class ScopeTable:
 
     def _pack(self) -> None:
         rows = len(self._ids)
+        self._last_admitted = None
         keep = self._columns.alive[:rows].copy()
         self._postings.compact(keep)
         self._ids = [entry_id for entry_id, alive in zip(self._ids, keep, strict=True) if alive]

@@ -8,24 +8,22 @@ process drops it or its files fail.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
 
-from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
+from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError, UnreadableError
 from mnemosyne.protocols import Index
-from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
-from mnemosyne.retrieval.engines.lance.files import has_files
-from mnemosyne.retrieval.engines.large_scope import DurableIndex, LargeScope, delta_names, owner_of
-from mnemosyne.retrieval.engines.rows import NO_ROWS, merge_watermarks
+from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes, has_tables
+from mnemosyne.retrieval.engines.large_scope import DurableIndex, LargeScope, owner_of
 from mnemosyne.retrieval.engines.served.scopes import OpenedSnapshot, ServedScopes
 from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import DurableFolder
-from mnemosyne.schema.memory import Chain, is_overlay
+from mnemosyne.schema.memory import is_overlay
 from mnemosyne.schema.query import Hit, TextSearch
 
 T = TypeVar("T")
@@ -43,16 +41,12 @@ class TierLimits:
     held_rows: int
     open_scopes: int
     open_rows: int
-    part_rows: int
-    long_rows: int
 
 
 class ScopePlaces:
-    """Search engines of the scopes: `memory`, `large` (words in memory, vectors in files) or, if it is `direct`, the
-    engine of the `folder`.
-
-    The rows of a scope come from a snapshot (`served`), from rows shared by hosts (`shared`) or from the folder, there
-    from a checkpoint if it has one (`checkpoints`). `opening` is held while a scope is opened or changes its place.
+    """The searcher of each scope: `memory`, `large` (words in memory, vectors in files) or, if it is `direct`, the engine of the
+    `folder`. The rows of a scope come from a snapshot (`served`), from the segments that hosts share (`shared`), from its file
+    (`checkpoints`) or, if it is large, from LanceDB. `opening` is held while a scope is opened or changes its place.
     """
 
     def __init__(
@@ -128,8 +122,6 @@ class ScopePlaces:
 
     async def open(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope into memory at first use; return the engine that searches it, None if memory does."""
-        if self.checkpoints.is_read(scope):
-            await self._take_whole(scope)
         if self.memory.holds(scope):
             self.memory.touch(scope)
             return None
@@ -167,37 +159,20 @@ class ScopePlaces:
         self.served.serve(scope, opened.snapshot)
 
     async def open_large(self, scope: str, engine: DurableIndex) -> LargeScope:
-        """Return the search engine of a scope of which only the words are in memory."""
-        await self.remove_checkpoint(scope)
+        """Return the searcher of a scope of which only the words are in memory."""
         large = LargeScope(scope, engine, delta_rows=self.limits.delta_rows, held_rows=self.limits.held_rows)
         await large.open()
         self.folder.note_lost(scope, large.lost)
         return large
 
-    async def write_held(self, scope: str) -> None:
-        """Write the waiting rows of a scope; if that fails, memory continues, and the store still has their texts."""
-        async with self.folder.take_held(scope) as batch:
-            if not batch.rows and not batch.removed:
-                return
-            self.checkpoints.note_write(scope)
-            try:
-                engine = await self.folder.open(scope)
-                if engine is None or not self.memory.holds(scope):
-                    return
-                if (opened := self.checkpoints.get(scope)) is not None:
-                    engine.expect(scope, opened.mark, opened.version)
-                read = {chain: self.memory.table(scope).watermark(chain) for chain in Chain}
-                await engine.write(scope, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
-            except ScopeDroppedError:
-                self.reread(scope)
-            except IndexUnavailableError as error:
-                self.folder.note(error, scope)
-                self.folder.detached.add(scope)
-
-    async def remove_checkpoint(self, scope: str) -> None:
-        """Remove the checkpoint of a scope."""
+    async def save(self, scope: str) -> None:
+        """Write the file of a scope in memory if it has changed; if that fails, memory continues, and the store has all texts."""
+        if not self.memory.holds(scope) or scope in self.folder.detached or self.folder.lost_of(scope):
+            return
         try:
-            await self.checkpoints.remove(scope)
+            if not await self.checkpoints.save(scope, self.memory.table(scope)):
+                self.reread(scope)
+            self.folder.clear_faults((scope,))
         except IndexUnavailableError as error:
             self.folder.note(error, scope)
 
@@ -205,12 +180,11 @@ class ScopePlaces:
         """Return whether folder or snapshot hold everything that memory does of a scope, and memory all of it."""
         if scope in self.served:
             return not self.served.has_changes(scope)
-        is_partial = scope in self.folder.detached or self.checkpoints.is_partial(scope)
-        return not is_partial and not self.folder.is_pending(scope)
+        return scope not in self.folder.detached and not self.checkpoints.has_changes(scope)
 
     def has_grown(self, scope: str) -> bool:
         """Return whether a scope in memory has become too large for it."""
-        if scope in self.served or not self.is_safe(scope):
+        if scope in self.served or scope in self.folder.detached:
             return False
         return self.memory.table(scope).count() > self.limits.memory_rows
 
@@ -225,7 +199,6 @@ class ScopePlaces:
         """Forget a scope that another process has dropped, so that it is read again."""
         self.shared.forget(scope)
         self._forget_place(scope)
-        self.folder.drop_held(scope)
         self.folder.release(scope)
 
     def leave(self, scope: str) -> None:
@@ -242,7 +215,6 @@ class ScopePlaces:
         self.served.refuse(scope)
         self.direct.discard(scope)
         self.large.pop(scope, None)
-        self.folder.drop_held(scope)
         self.memory.table(scope)
 
     def _forget_place(self, scope: str) -> None:
@@ -257,19 +229,21 @@ class ScopePlaces:
         if (opened := await self.served.open(scope)) is not None:
             self.serve(scope, opened)
             return self.large.get(scope)
-        if self.shared.is_on and not await to_thread.run_sync(has_files, self.folder.path, scope):
+        if self.shared.is_on and not await to_thread.run_sync(has_tables, self.folder.path, scope):
             self.memory.keep(scope, await self.shared.read_table(scope))
             return None
-        # Whether it may be read on another thread, with an engine of its own.
-        may_load = self.folder.engine is None or self.folder.has_own_engine
-        if scope not in self.direct and may_load:
-            table = await self.checkpoints.open(scope, delta_names(scope), memory_rows=self.limits.memory_rows)
-            if table is not None:
+        if scope not in self.direct:
+            try:
+                table = await self.checkpoints.open(scope)
+            except UnreadableError:
+                table = ScopeTable()
+                self.folder.note(IndexUnavailableError(self.folder.path, scope, "its file is damaged"), scope)
+            if table is not None and (table.count() or self.limits.memory_rows >= 0):
                 self.memory.keep(scope, table)
                 return None
-        return await self._read_folder(scope, may_load=may_load)
+        return await self._read_folder(scope)
 
-    async def _read_folder(self, scope: str, *, may_load: bool) -> LargeScope | DurableIndex | None:
+    async def _read_folder(self, scope: str) -> LargeScope | DurableIndex | None:
         engine = await self.folder.open(scope)
         if engine is None:
             self.folder.detached.add(scope)
@@ -285,9 +259,7 @@ class ScopePlaces:
         if rows > self.limits.memory_rows:
             self.large[scope] = await self.open_large(scope, engine)
             return self.large[scope]
-        if rows > self.limits.long_rows and may_load:
-            await self._read_part(scope, engine)
-            return None
+        # A table of an earlier release, or of a scope that is small now.
         stored, table = await engine.load(scope), ScopeTable()
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
@@ -295,31 +267,3 @@ class ScopePlaces:
         # Only once it is complete: any caller that finds it here uses it at once.
         self.memory.keep(scope, table)
         return None
-
-    async def _read_part(self, scope: str, engine: DurableIndex) -> None:
-        """Load the rows of a scope that were written last, and begin to load all of them."""
-        mark = await self.checkpoints.read_mark(scope)
-        stored, table = await engine.load_newest(scope, self.limits.part_rows), ScopeTable()
-        marks = {chain: await engine.watermark(scope, chain) for chain in Chain}
-        if stored is not None:
-            await to_thread.run_sync(table.fill, stored)
-        await to_thread.run_sync(table.put, replace(NO_ROWS, watermarks=marks))
-        self.checkpoints.begin(scope, mark, is_partial=True)
-        self.memory.keep(scope, table)
-
-    async def _take_whole(self, scope: str) -> None:
-        """Put a scope that was read whole in the place of the part that has served."""
-        async with self.opening:
-            try:
-                whole = await self.checkpoints.take_whole(scope)
-            except ScopeDroppedError:
-                self.reread(scope)
-            except IndexUnavailableError as error:
-                self.folder.note(error, scope)
-                self.forget(scope)
-                self.detach(scope)
-            else:
-                if whole is not None:
-                    self.memory.keep(scope, whole.table)
-                    self.folder.sift(scope, whole.table)
-                    self.folder.note_lost(scope, whole.lost)

@@ -1,21 +1,28 @@
-"""Work on the scopes of an index after turns: rows and checkpoints are written, grown scopes move to files, scopes used
-longest ago leave memory, and newer snapshots are opened.
+"""Work on the scopes of an index behind turns: files are written, grown scopes move to LanceDB, those used longest ago leave
+memory, and newer snapshots are taken.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import anyio
 from anyio import to_thread
 
-from mnemosyne.retrieval.engines.lance.files import has_files
+from mnemosyne.retrieval.engines.lance.files import remove_others
 from mnemosyne.retrieval.engines.large_scope import DurableIndex
-from mnemosyne.retrieval.engines.rows import NO_ROWS, batch_of
+from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, batch_of
+from mnemosyne.retrieval.engines.tiers.durable import open_engine
 from mnemosyne.retrieval.engines.tiers.places import ScopePlaces
 from mnemosyne.schema.memory import Chain
+
+_WRITTEN_ROWS = 10_000
+_LONG_ROWS = 20_000
+"""A scope of more rows is written only when it is due, or leaves memory."""
 
 
 class TierUpkeep:
@@ -28,29 +35,31 @@ class TierUpkeep:
     async def maintain(self) -> None:
         """See `TieredIndex.maintain`."""
         places = self._places
-        await self._write_all()
         for scope, large in list(places.large.items()):
             await places.guard(scope, large.flush, None)
+        due = places.checkpoints.list_due(places.memory)
+        for scope in places.memory.scopes():
+            if scope in due or places.memory.table(scope).count() <= _LONG_ROWS:
+                await places.save(scope)
         if self._maintaining.locked():
             return
         async with self._maintaining:
-            if places.shared.is_on and any(map(places.has_grown, places.memory.scopes())):
+            if any(map(places.has_grown, places.memory.scopes())):
                 await places.guard("", partial(places.folder.open, ""), None)
             if places.folder.engine is not None:
                 await self._tidy(places.folder.engine)
-            for scope in places.memory.scopes():
-                await self._save(scope, is_last=False)
             await self._evict_all()
             await self._renew_snapshots()
 
     async def evict(self) -> int:
-        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`; return how many
-        they are.
+        """Write the files of scopes that are due; write and forget the scopes in memory that were used longest ago, beyond
+        `open_scopes` and `open_rows`. Return the number of the latter.
         """
         places, excess = self._places, self._find_excess()
+        for scope in places.checkpoints.list_due(places.memory):
+            await places.save(scope)
         for scope in excess:
-            await places.write_held(scope)
-            await self._save(scope, is_last=True)
+            await places.save(scope)
             async with places.opening:
                 if places.is_safe(scope):
                     places.leave(scope)
@@ -59,11 +68,8 @@ class TierUpkeep:
     async def close(self) -> None:
         """Write pending rows and release the folder."""
         places = self._places
-        places.checkpoints.give_up()
-        await self._write_all()
         for scope in places.memory.scopes():
-            await self._save(scope, is_last=True)
-        await places.checkpoints.close()
+            await places.save(scope)
         for scope, large in list(places.large.items()):
             await places.guard(scope, large.close, None)
         places.large.clear()
@@ -77,10 +83,19 @@ class TierUpkeep:
         await self.maintain()
         await places.open(scope)
         served = places.served.get(scope)
-        has_folder = scope not in places.folder.detached and await to_thread.run_sync(
-            has_files, places.folder.path, scope
-        )
-        if served is None and not has_folder:
+        if places.memory.holds(scope) and served is None:
+            try:
+                engine: Any = await to_thread.run_sync(open_engine, str(target))
+            except ImportError:
+                return None
+            try:
+                await self.write_table(scope, engine)
+                await engine.finish(scope, words=False, rebuild=True)
+            finally:
+                await engine.close()
+            await to_thread.run_sync(remove_others, target, scope)
+            return True
+        if served is None and scope not in places.large and scope not in places.direct:
             return None
         module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.served.export")
         await module.export_scope(
@@ -96,24 +111,16 @@ class TierUpkeep:
     async def remove_lost(self, scope: str) -> bool:
         """Delete the damaged rows of a scope; see `Index.remove_lost`. IndexUnavailableError, ScopeDroppedError."""
         places, folder = self._places, self._places.folder
-        await places.write_held(scope)
-        engine = await folder.open(scope)
-        if not folder.lost_of(scope) or scope in folder.detached or engine is None:
+        if (large := places.large.get(scope)) is None:
+            folder.note_lost(scope, 0)
+            await places.save(scope)
             return True
-        if (large := places.large.get(scope)) is not None:
-            is_removed = await large.remove_lost(scope)
-        else:
-            read = {chain: places.memory.table(scope).watermark(chain) for chain in Chain}
-            is_removed = await engine.remove_damaged(scope, read)
+        is_removed = not folder.lost_of(scope) or await large.remove_lost(scope)
         if is_removed:
             folder.note_lost(scope, 0)
         else:
             places.reread(scope)
         return is_removed
-
-    async def _write_all(self) -> None:
-        for scope in self._places.folder.held_scopes():
-            await self._places.write_held(scope)
 
     async def _tidy(self, engine: DurableIndex) -> None:
         places = self._places
@@ -126,52 +133,58 @@ class TierUpkeep:
         await places.guard("", engine.maintain, None)
 
     async def _move_out(self, scope: str, engine: DurableIndex) -> None:
-        """Move a grown scope to the folder; while its indexes are built it is still searched in memory."""
+        """Write a grown scope into LanceDB and build its indexes there. Until all is done it is searched in memory, and its file
+        counts.
+        """
         places = self._places
-        if places.shared.holds(scope):
-            await self._copy_to_folder(scope, engine)
-            return
         is_large = places.memory.table(scope).count() <= places.limits.word_rows
+        await places.save(scope)
+        if not places.is_safe(scope):
+            return
+        await places.checkpoints.remove_tables(scope)
+        places.folder.release(scope)
+        places.checkpoints.begin_move(scope)
+        table = places.memory.table(scope)
+        for part in await self._split(scope):
+            async with places.opening:
+                # An erasure, which waits for the lock, must not be followed by rows of before.
+                if not places.memory.holds(scope) or places.memory.table(scope) is not table:
+                    return
+                await engine.write(scope, part)
         await engine.prepare(scope, words=not is_large)
         async with places.opening:
-            large = await places.open_large(scope, engine) if is_large else None
-            if not places.has_grown(scope):
+            late = places.checkpoints.take_moving(scope)
+            if not places.memory.holds(scope) or places.memory.table(scope) is not table:
                 return
+            if late.rows or late.removed:
+                await engine.write(scope, self._with_marks(scope, late))
+            large = await places.open_large(scope, engine) if is_large else None
+            await places.checkpoints.remove(scope)
+            places.checkpoints.forget(scope)
+            places.shared.forget(scope)
             places.memory.forget(scope)
             if large is None:
                 places.direct.add(scope)
             else:
                 places.large[scope] = large
 
-    async def _copy_to_folder(self, scope: str, engine: DurableIndex) -> None:
-        """Write the rows that hosts share of a scope to the folder, from which it is read from then on."""
-        places = self._places
-        if not await places.shared.add(scope):
-            return
-        stored = await places.shared.read(scope)
-        if stored is not None and len(stored.ids) > places.limits.memory_rows:
-            await engine.write(scope, await to_thread.run_sync(batch_of, stored))
-            places.reread(scope)
+    async def write_table(self, scope: str, engine: DurableIndex) -> None:
+        """Write all rows of a scope in memory into an empty table of LanceDB."""
+        for part in await self._split(scope):
+            await engine.write(scope, part)
 
-    async def _save(self, scope: str, *, is_last: bool) -> None:
-        """Write a checkpoint of a scope if one is due."""
-        places, folder = self._places, self._places.folder
-        if (
-            folder.engine is None
-            or not places.memory.holds(scope)
-            or not places.is_safe(scope)
-            or folder.lost_of(scope)
-        ):
-            return
-        table = places.memory.table(scope)
-        rows, opened = table.count(), places.checkpoints.get(scope)
-        if opened is None or not places.checkpoints.is_due(scope, rows, is_last=is_last):
-            return
-        marks = {chain: table.watermark(chain) for chain in Chain}
-        folder.engine.expect(scope, opened.mark, 0)
-        stamp = await places.guard(scope, partial(folder.engine.stamp, scope, rows, marks, table.model), "")
-        if stamp and places.is_safe(scope):
-            await places.guard(scope, partial(places.checkpoints.save, scope, stamp, table), None)
+    async def _split(self, scope: str) -> list[RowBatch]:
+        """Return all rows of a scope in memory, some at a time."""
+        batch = await to_thread.run_sync(lambda: batch_of(self._places.memory.table(scope).stored()))
+        batch = self._with_marks(scope, batch)
+        # A shared scope has no file that counts until all rows are written.
+        size = len(batch.rows) if self._places.shared.holds(scope) else _WRITTEN_ROWS
+        firsts = range(0, len(batch.rows), max(size, 1))
+        return [replace(batch, rows=batch.rows[first : first + size]) for first in firsts]
+
+    def _with_marks(self, scope: str, batch: RowBatch) -> RowBatch:
+        table = self._places.memory.table(scope)
+        return replace(batch, watermarks={chain: table.watermark(chain) for chain in Chain})
 
     async def _evict_all(self) -> None:
         places = self._places

@@ -134,6 +134,9 @@ class Indexer:
                     progress(done, max(total, done))
                 # The watermark falls back if another process has dropped the scope meanwhile: then it is indexed again.
                 falls += mark <= after if added else mark < after
+                if vector_limit is None:
+                    # Not within a turn: what is made so far outlives this process.
+                    await self._index.evict()
                 after = mark
                 if falls > _FALLS:
                     return IndexResult(entries=done, fault=fault, behind=True)
@@ -151,9 +154,6 @@ class Indexer:
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
-        if await self._index.wait_until_whole(scope):
-            # The whole may have the vectors of entries that were indexed while only the part was there.
-            await self._missing.recheck(scope)
         new = (await self.find_unindexed((scope,))).get(scope, ())
         result = await self.index_new(scope, chains=new, vector_limit=0)
         await self.mend(scope)
@@ -199,6 +199,7 @@ class Indexer:
                     # Another process has dropped the scope meanwhile: its entries must be indexed first.
                     return IndexResult(entries=len(done), fault=fault, behind=fallen)
                 done.update(unseen.intersection(each.item.entry.entry_id for each in linked))
+                await self._index.evict()
                 if progress and linked:
                     progress(len(done), len(unseen))
         self._missing.complete(scope)

@@ -49,13 +49,6 @@ class MissingVectors:
             waiting.clear()
             self._complete.discard(scope)
 
-    async def recheck(self, scope: str) -> None:
-        """Remove waiting entries of which the index has the vectors."""
-        if self._model:
-            lacking = set(await self._index.unembedded_ids(scope, self._model, 2**31 - 1))
-            waiting = self._waiting.pop(scope, {})
-            self._waiting[scope] = {entry_id: each for entry_id, each in waiting.items() if entry_id in lacking}
-
     async def has_any(self, scope: str, *, besides: Collection[str]) -> bool:
         """Return whether entries of a scope, other than `besides`, lack vectors; the index is asked once."""
         if not self._model:
