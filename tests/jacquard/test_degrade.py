@@ -200,7 +200,7 @@ async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
     (asked,) = summarizer.asked
     assert asked.turns[0].lines[0][1] == LONG.strip()
     assert asked.limit_tokens < 40
-    with pytest.raises(SummarizerError, match="no room"):
+    with pytest.raises(SummarizerError, match="does not fit"):
         await shortener.shorten(LONG, 0)
 
 
