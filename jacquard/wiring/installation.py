@@ -23,7 +23,7 @@ PACKAGES = {
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli client config core integrations memory migrate pipeline service sync templating "
+        "adapters authoring cli client config core integrations memory migrate pipeline remote service sync templating "
         "testing turns wiring",
     ),
     "evals": (
