@@ -97,7 +97,7 @@ def test_the_command_prints_writes_and_fails_below_its_baseline(tmp_path):
     assert lower.exit_code == 1
     assert "it was 99.9%" in lower.stderr
     baseline.write_text("[]")
-    assert "is no baseline" in bench("--data", talk, "--turns", 3, "--baseline", baseline).stderr
+    assert "is not a baseline" in bench("--data", talk, "--turns", 3, "--baseline", baseline).stderr
 
 
 def test_a_chat_with_lore_is_used_again_more_where_lore_stays(tmp_path):

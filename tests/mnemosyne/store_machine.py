@@ -190,7 +190,8 @@ class StoreMachine(RuleBasedStateMachine):
                 name,
                 f"found {number % 3}",
                 type=list(EvidenceType)[number % 3],
-                created_at=AT.replace(hour=number % 24) if number % 2 else None,
+                # An item that had a time and is written without one keeps it.
+                created_at=AT.replace(hour=number % 24) if which % 2 else None,
                 **({"source": MEMORY_SOURCE} if number % 5 == 0 else {}),
             )
             self._put(self.evidences, name, given, lambda: store.put_evidence(SESSION, given))
