@@ -99,6 +99,12 @@ def make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
 
 
+def describe_folder_fault(error: OSError) -> str:
+    """Return why a folder cannot be used, and what to do if a file has its name."""
+    is_a_file = isinstance(error, FileExistsError | NotADirectoryError)
+    return "it is a file, or is below one; move that file" if is_a_file else str(error)
+
+
 def make_private_file(path: Path) -> None:
     """Create an empty file that only its owner may read; an existing one is not changed."""
     try:

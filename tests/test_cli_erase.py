@@ -63,7 +63,7 @@ def place(request, tmp_path):
 
 
 def erase(address, *options):
-    return CliRunner().invoke(app, ["erase", "--store", address, "--embedder", "none", *options])
+    return CliRunner().invoke(app, ["memory", "erase", "--store", address, "--embedder", "none", *options])
 
 
 def bytes_with(folder: Path, text: str):
@@ -135,11 +135,11 @@ def test_what_has_expired_is_swept(place):
 
 def test_a_sweep_empties_and_tells(place):
     address, folder = place
-    done = CliRunner().invoke(app, ["sweep", "--store", address])
+    done = CliRunner().invoke(app, ["operate", "sweep", "--store", address])
     assert (done.exit_code, done.output) == (0, "s1: 1 evidences emptied\n")
     # A journal keeps what was written until it is written anew; a sweep is no erasure.
     assert address.startswith("file") or bytes_with(folder, "Gannet") == []
-    assert "Nothing has expired." in CliRunner().invoke(app, ["sweep", "--store", address]).output
+    assert "Nothing has expired." in CliRunner().invoke(app, ["operate", "sweep", "--store", address]).output
 
 
 def test_what_is_left_fails_and_is_named(place):

@@ -11,6 +11,7 @@ from functools import partial
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, UnreadableError
+from mnemosyne.files import describe_folder_fault
 from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint, write_checkpoint
 from mnemosyne.retrieval.engines.lance.files import checkpoint_file, has_files, read_mark, remove_table
 from mnemosyne.retrieval.engines.large_scope import table_names
@@ -19,7 +20,6 @@ from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 
 _SAVED_SHARE = 16
-_IS_A_FILE = (FileExistsError, NotADirectoryError)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -146,8 +146,7 @@ class CheckpointedScopes:
         self._moving.pop(scope, None)
 
     def _unavailable(self, scope: str, error: OSError) -> IndexUnavailableError:
-        said = "it is a file, or is below one; move that file" if isinstance(error, _IS_A_FILE) else str(error)
-        return IndexUnavailableError(self._folder, scope, said)
+        return IndexUnavailableError(self._folder, scope, describe_folder_fault(error))
 
 
 def has_tables(folder: str, scope: str) -> bool:

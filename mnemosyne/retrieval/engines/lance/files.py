@@ -21,7 +21,7 @@ from anyio import to_thread
 from filelock import FileLock
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
-from mnemosyne.files import make_private_folder, private_mode, write_file
+from mnemosyne.files import describe_folder_fault, make_private_folder, private_mode, write_file
 
 _POLL_SECONDS = 0.02
 _END, _CHECKPOINT_END = ".lance", ".checkpoint"
@@ -172,7 +172,7 @@ async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> N
                 await shared.leave_mark(name)
                 await to_thread.run_sync(remove_files, folder, name)
     except OSError as error:
-        raise IndexUnavailableError(folder, scope, str(error)) from error
+        raise IndexUnavailableError(folder, scope, describe_folder_fault(error)) from error
 
 
 def list_tables(folder: str) -> tuple[str, ...]:
