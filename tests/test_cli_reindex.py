@@ -96,6 +96,7 @@ def test_a_killed_reindex_is_gone_on_with(tmp_path: Path) -> None:
         sys.executable,
         "-c",
         "from jacquard.cli.main import main; main()",
+        "operate",
         "reindex",
         "--store",
         str(folder),

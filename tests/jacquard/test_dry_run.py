@@ -73,7 +73,8 @@ def bytes_of(folder):
 def seen(turn):
     """A prepared turn as JSON, without times and without how often its session was written."""
     report = replace(turn.report, timings_ms={})
-    plain = codec.to_plain(replace(turn, report=report, tape={}, usages=(), version=0))
+    forms = replace(turn.forms, report=report, at_hand=None)
+    plain = codec.to_plain(replace(turn, report=report, forms=forms, recorded=None, usages=(), version=0))
     return TIME.sub("T", json.dumps(plain, ensure_ascii=False, sort_keys=True))
 
 
