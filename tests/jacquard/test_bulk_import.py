@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-import lancedb
 import pytest
 from typer.testing import CliRunner
 
 from jacquard.cli.app import app
+from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint
 
 pytest.importorskip("ray", reason="the engine is not installed")
 WORDS = ("goat", "bread", "boat", "rain", "lamp", "bell", "roof", "well", "oak", "mill")
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rows_without(corpus: Path, tmp_path_factory) -> dict[str, tuple[bytes, list[object]]]:
+def rows_without(corpus: Path, tmp_path_factory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("without")
     assert start(corpus, folder).wait() == 0
     found = rows(folder)
@@ -63,22 +63,13 @@ def start(corpus: Path, folder: Path, *options: str) -> subprocess.Popen[bytes]:
         )
 
 
-def rows(folder: Path) -> dict[str, tuple[bytes, list[object]]]:
-    """Return the rows of the session's index by their ids: the bytes of the vector, and the rest."""
-    (table,) = (folder / "index").glob("session_s_*.lance")
-    read = lancedb.connect(folder / "index").open_table(table.stem).to_arrow().to_pylist()
-    vectors = {each["entry_id"]: each.pop("vector") for each in read}
-    return {
-        each["entry_id"]: (
-            b"" if vectors[each["entry_id"]] is None else _bytes(vectors[each["entry_id"]]),
-            [*each.items()],
-        )
-        for each in read
-    }
-
-
-def _bytes(vector: list[float]) -> bytes:
-    return b"".join(float(each).hex().encode() for each in vector)
+def rows(folder: Path) -> dict[str, bytes]:
+    """Return the vectors of the session's index by the ids of its rows."""
+    table = read_checkpoint(str(folder / "index"), "session:s")
+    assert table is not None
+    frozen = table.freeze()
+    vectors, has_vector = frozen.arrays["vectors"], frozen.arrays["has_vector"]
+    return {name: vectors[place].tobytes() if has_vector[place] else b"" for place, name in enumerate(frozen.ids)}
 
 
 def below(pid: int) -> list[tuple[int, str]]:
@@ -119,7 +110,7 @@ def test_a_killed_worker_is_gone_on_with(corpus: Path, rows_without, tmp_path: P
 
 def test_a_killed_import_goes_on_where_it_was(corpus: Path, rows_without, tmp_path: Path) -> None:
     running = start(corpus, tmp_path, "--engine", "ray", "--workers", "1")
-    while running.poll() is None and not [*(tmp_path / "index").glob("*.lance/data/*.lance")]:
+    while running.poll() is None and not [*(tmp_path / "index").glob("session_s_*.checkpoint")]:
         time.sleep(0.05)
     ours = [running.pid, *(pid for pid, _ in below(running.pid))]
     for pid in ours:
@@ -129,9 +120,9 @@ def test_a_killed_import_goes_on_where_it_was(corpus: Path, rows_without, tmp_pa
     found = rows(tmp_path)
     assert found.keys() == rows_without.keys()
     # A model's vector of a text depends in its last digits on those beside it, which are others where an import goes on.
-    same = sum(found[name][0] == rows_without[name][0] for name in found)
+    same = sum(found[name] == rows_without[name] for name in found)
     assert same >= LINES - 8
-    assert all(found[name][0] for name in found if rows_without[name][0])
+    assert all(found[name] for name in found if rows_without[name])
 
 
 def with_pid_gone(pid: int) -> None:

@@ -55,6 +55,7 @@ async def test_minilm_serves_until_e5_takes_over_behind_a_commit(tmp_path):
         assert await runtime.index.encoder_of(scope) == E5.name
         codes, vectors = await ask(runtime)
         assert not codes & {"encoder_changed", "no_vectors", "vectors_behind"}
+    del runtime  # Its models are freed here, and not in the first step of the next one.
     async with open_runtime(tmp_path, embedder=E5.package, config=CONFIG) as runtime:
         assert await runtime.index.encoder_of(scope) == E5.name
         assert await runtime.index.unembedded_ids(scope, E5.name, 100) == ()

@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from document_parts import pdf_of
 from servers.address_watch import watch_addresses
 from servers.openai_server import OpenAiServer
-from test_document_files import pdf_of
 
 from jacquard.testing.server import ScriptedServer
 from mnemosyne.retrieval.embedding.export_note import cached_export_folder

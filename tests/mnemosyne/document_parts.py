@@ -198,3 +198,23 @@ def sound_raw(data: dict[str, Any]) -> dict[str, Any]:
 
 
 raw_documents = raw_objects(SessionDocument).map(sound_raw)
+
+
+def pdf_of(text):
+    """Return a PDF of one page with one line."""
+    shown = f"BT /F1 18 Tf 20 100 Td ({text}) Tj ET"
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 144] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        f"<< /Length {len(shown)} >>\nstream\n{shown}\nendstream",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    out, places = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, 1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{each}\nendobj\n"
+    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    return (
+        f"{out}xref\n0 6\n0000000000 65535 f \n{table}trailer << /Size 6 /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF"
+    )

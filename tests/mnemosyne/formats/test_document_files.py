@@ -1,4 +1,5 @@
 import pytest
+from document_parts import pdf_of
 
 from mnemosyne import MnemosyneError
 from mnemosyne.formats.files.read import read_document_file
@@ -7,26 +8,6 @@ pytestmark = pytest.mark.anyio
 PAGE = """<html><head><title>Hand
 book</title><style>p {color: red}</style></head><body><h1>Refunds</h1><p>Paid in <b>fourteen</b> days.</p>
 <script>alert("no")</script><ul><li>Heron Post &amp; Co</li><li>by ship</li></ul></body></html>"""
-
-
-def pdf_of(text):
-    """Return a PDF of one page with one line."""
-    shown = f"BT /F1 18 Tf 20 100 Td ({text}) Tj ET"
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 144] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
-        f"<< /Length {len(shown)} >>\nstream\n{shown}\nendstream",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    out, places = "%PDF-1.4\n", []
-    for number, each in enumerate(objects, 1):
-        places.append(len(out))
-        out += f"{number} 0 obj\n{each}\nendobj\n"
-    table = "".join(f"{place:010d} 00000 n \n" for place in places)
-    return (
-        f"{out}xref\n0 6\n0000000000 65535 f \n{table}trailer << /Size 6 /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF"
-    )
 
 
 async def test_text_and_pages_are_read(tmp_path):
