@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
 from anyio import to_thread
@@ -253,6 +254,23 @@ async def test_a_checkpoint_of_a_dropped_generation_is_not_left(tmp_path):
     table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
     assert not await to_thread.run_sync(write_checkpoint, str(tmp_path), SCOPE, "of before", table)
     assert not await to_thread.run_sync(checkpoint_file(str(tmp_path), SCOPE).exists)
+
+
+async def test_a_file_that_is_written_while_its_scope_is_dropped_is_read_by_nobody(tmp_path, monkeypatch):
+    table = ScopeTable()
+    table.put(row_batch(written(talk(3)), vectors_of(3), None, "m"))
+    other, found = TieredIndex(tmp_path), list[int]()
+
+    def slow(*parts):
+        anyio.from_thread.run(other.drop, SCOPE)
+        write_arrays(*parts)
+        found.append(anyio.from_thread.run(other.count, SCOPE))
+
+    monkeypatch.setattr("mnemosyne.retrieval.engines.checkpoints.checkpoint.write_arrays", slow)
+    assert not await to_thread.run_sync(write_checkpoint, str(tmp_path), SCOPE, "", table)
+    await other.close()
+    assert found == [0]
+    assert not checkpoint_file(str(tmp_path), SCOPE).exists()
 
 
 async def test_a_process_that_still_holds_erased_words_writes_none_of_them(tmp_path):

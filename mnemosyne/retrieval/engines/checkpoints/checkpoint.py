@@ -23,10 +23,13 @@ from mnemosyne.schema.memory import Chain
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _About:
-    """Values of a checkpoint besides its arrays. `release` changes with the meaning of the arrays."""
+    """Values of a checkpoint besides its arrays. `release` changes with the meaning of the arrays; `mark` is the generation of
+    the scope that was read.
+    """
 
     release: int
     scope: str
+    mark: str = ""
     model: str
     branches: tuple[str | None, ...]
     watermarks: Mapping[Chain, int]
@@ -36,8 +39,8 @@ _RELEASE = 2
 
 
 def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
-    """Return the table of a scope's checkpoint; None if there is none of this release. UnreadableError for a damaged one; OSError.
-    Reads files: call it on a thread.
+    """Return the table of a scope's checkpoint; None if there is none of this release and of the scope's generation.
+    UnreadableError for a damaged one; OSError. Reads files: call it on a thread.
     """
     try:
         about, arrays = map_arrays(checkpoint_file(folder, scope))
@@ -51,6 +54,10 @@ def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
         # One of an earlier release belonged to a table of LanceDB, which has all of its rows.
         return None
     if (of.release, of.scope) != (_RELEASE, scope):
+        return None
+    if of.mark != read_mark(folder, scope):
+        # Another process was writing it while the scope was dropped; it has words that were erased.
+        checkpoint_file(folder, scope).unlink(missing_ok=True)
         return None
     try:
         frozen = FrozenTable(
@@ -72,7 +79,12 @@ def write_checkpoint(folder: str, scope: str, mark: str, table: ScopeTable) -> b
     """
     frozen = table.freeze()
     about = _About(
-        release=_RELEASE, scope=scope, model=frozen.model, branches=frozen.branches, watermarks=frozen.watermarks
+        release=_RELEASE,
+        scope=scope,
+        mark=mark,
+        model=frozen.model,
+        branches=frozen.branches,
+        watermarks=frozen.watermarks,
     )
     names = {"ids": encode(frozen.ids), "words": encode(frozen.words)}
     arrays = {name: np.frombuffer(text, dtype=np.uint8) for name, text in names.items()}
