@@ -16,7 +16,7 @@ from mnemosyne.world import load_world_json, pack_to_json
 ROOT = Path(__file__).parents[2]
 PACKS = sorted(
     each.parent
-    for folder in ("examples", "evals/plays", "evals/sets", "mnemosyne/world/starter", "tests/regression/data")
+    for folder in ("examples", "evals/plays", "evals/sets", "mnemosyne/world/starter", "tests/jacquard/data")
     for each in (ROOT / folder).rglob("world.yaml")
 )
 FOREST = ROOT / "examples" / "whispering_forest" / "en"

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from jacquard.cli.app import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOREST = ROOT / "examples" / "whispering_forest" / "en"
 LATIN = "caf\xe9".encode("latin-1")
 READING = [
