@@ -73,14 +73,12 @@ class Remark(StrEnum):
     CLAMPED: the result stopped at a limit. NORMALISED: another spelling or a synonym of a legal value was given.
     CONVERTED: a number or truth value was given as text. DESCRIPTION_DROPPED: the description was dropped with the old
     value. DESCRIPTION_RULED: the author's rule chose another description than the op gave. READ_AS_DESCRIBED: a list of
-    two texts was read as a value with a description. DESCRIPTION_KEPT is only in records of older releases: the value
-    changed and its old description stayed.
+    two texts was read as a value with a description.
     """
 
     CLAMPED = "clamped"
     NORMALISED = "normalised"
     CONVERTED = "converted"
-    DESCRIPTION_KEPT = "description_kept"
     DESCRIPTION_DROPPED = "description_dropped"
     DESCRIPTION_RULED = "description_ruled"
     READ_AS_DESCRIBED = "read_as_described"

@@ -104,8 +104,8 @@ class BlockKind(StrEnum):
     If two blocks have the same id, the one whose kind is listed first keeps it (`rename_duplicates`).
     """
 
-    UNKNOWN = ""
-    """The frame between blocks, and blocks of a release without kinds, whose ids all shared one namespace."""
+    NONE = ""
+    """Text that is not a block: the frame between blocks, and the messages of a chat client."""
     INPUT = "input"
     TEMPLATE = "template"
     DIRECTIVE = "directive"
@@ -180,7 +180,7 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         ),
     }
 )
-"""Traits of every kind except UNKNOWN."""
+"""Traits of every kind of block."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
-from jacquard.core.block_kinds import KINDS
 from jacquard.core.block_kinds import BlockKind as BlockKind
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
@@ -118,7 +117,7 @@ class PromptBlock:
     sensitivity: Sensitivity = Sensitivity.PUBLIC
     shortened: bool = False
     """True if the content replaces a longer text or one that must not be shown."""
-    kind: BlockKind = BlockKind.UNKNOWN
+    kind: BlockKind
     """States what the block's id refers to."""
     uri: str = ""
     """Address of the memory entry, message or evidence in the block; blocks with the same address have the same text."""
@@ -149,11 +148,6 @@ def with_tokens(block: PromptBlock, tokens: int) -> PromptBlock:
     return made
 
 
-def is_of_kind(block: PromptBlock, kind: BlockKind) -> bool:
-    """Return whether a block is of a kind; a block recorded without a kind is recognised by its slot."""
-    return block.kind is kind or (block.kind is BlockKind.UNKNOWN and block.slot == KINDS[kind].slot)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotRule:
     """Place that a layout gives to the blocks of one slot."""
@@ -180,7 +174,7 @@ class SkeinTemplate:
     alternates: bool = False
     """True if neighbouring messages of one role are sent as one, because several providers refuse them otherwise.
 
-    The newest user message is then in the same element in every prompt. False for prompts that earlier releases recorded.
+    The newest user message is then in the same element in every prompt.
     """
 
 

@@ -221,14 +221,6 @@ class PruneRules:
     """Length of a shortened block, as a share (0..1) of its tokens."""
     shorten_least_tokens: int = 24
     """Minimum length of a shortened block."""
-    defer_oversize: bool = True
-    """True if a block far longer than the others comes last, so that it does not displace them; off for records of old
-    releases.
-    """
-    cut_authored: bool = True
-    """True if an authored block (`jacquard.core.block_kinds.AUTHORED`) that does not fit is cut; off for records of old
-    releases.
-    """
 
 
 NO_RULES = PruneRules()

@@ -68,7 +68,7 @@ class BlockDecision:
     source: str = ""
     title: str = ""
     trust: Trust = Trust.AUTHORED
-    kind: BlockKind = BlockKind.UNKNOWN
+    kind: BlockKind = BlockKind.NONE
     """States what the block's id refers to."""
 
 
@@ -233,8 +233,7 @@ class BlockSpan:
     start: int
     end: int
     tokens: int
-    kind: BlockKind = BlockKind.UNKNOWN
-    """Kind of the block; the frame between blocks has none."""
+    kind: BlockKind = BlockKind.NONE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ from random import Random
 import pytest
 
 from jacquard import Action, BudgetExceededError, PromptBlock, PruneBudget, Pruner, PruneResult, PruneRules, Sensitivity
-from jacquard.core.block_kinds import FLESH_SLOT
+from jacquard.core.block_kinds import FLESH_SLOT, BlockKind
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Ref
 
@@ -34,6 +34,7 @@ def sample_block(
     """Return a block of the given number of tokens, for tests."""
     return PromptBlock(
         block_id=name,
+        kind=BlockKind.MEMORY,
         block_type=BlockType.MEMORY,
         slot=FLESH_SLOT,
         source="test",

@@ -68,7 +68,7 @@ def test_no_other_module_writes_the_name_of_a_slot_or_of_a_kind() -> None:
 
 
 def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
-    assert set(KINDS) == set(BlockKind) - {BlockKind.UNKNOWN}
+    assert set(KINDS) == set(BlockKind) - {BlockKind.NONE}
     assert {kind: slot_of(kind) for kind, traits in KINDS.items() if traits.slot is not None} == {
         BlockKind.INPUT: "user_input",
         BlockKind.WORLD_INFO: "world_info",

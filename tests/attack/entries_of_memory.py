@@ -17,6 +17,7 @@ from jacquard import (
     SummaryRequest,
 )
 from jacquard.adapters.prompts.templates import find_text_language
+from jacquard.core.blocks import BlockKind
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import extract_summary
@@ -230,6 +231,7 @@ def cut_authored(text: str) -> None:
         content = f"<persona>\n{inside}\n</persona>"
         whole = PromptBlock(
             block_id="persona",
+            kind=BlockKind.TEMPLATE,
             block_type=BlockType.INSTRUCTION,
             slot="persona",
             source="automation:x.j2",

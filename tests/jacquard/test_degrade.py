@@ -32,7 +32,7 @@ from jacquard import (
     SummaryText,
     open_runtime,
 )
-from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, sensitivity_of
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, BlockKind, sensitivity_of
 from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.degrade import WITHHELD, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens
@@ -50,6 +50,7 @@ LONG = "The miller keeps the key under a stone. He told nobody but the priest. é
 def memory(name: str, content: str, **more) -> PromptBlock:
     return PromptBlock(
         block_id=name,
+        kind=BlockKind.MEMORY,
         block_type=BlockType.MEMORY,
         slot="flesh",
         source="test",
@@ -64,6 +65,7 @@ def said(name: str, text: str) -> PromptBlock:
     content = escape_text(text)
     return replace(
         memory(name, content),
+        kind=BlockKind.MESSAGE,
         block_type=BlockType.CONVERSATION,
         slot="history",
         role=Role.USER,
@@ -71,7 +73,9 @@ def said(name: str, text: str) -> PromptBlock:
     )
 
 
-INPUT = replace(said("user_input", "Where is the key?"), priority=Priority.MUST, slot="user_input")
+INPUT = replace(
+    said("user_input", "Where is the key?"), priority=Priority.MUST, kind=BlockKind.INPUT, slot="user_input"
+)
 
 
 def order(block: PromptBlock, tokens: int = 0, code: str = "shortened"):

@@ -21,7 +21,7 @@ from jacquard import (
     Stage,
     load_layout,
 )
-from jacquard.core.blocks import FRAME
+from jacquard.core.blocks import FRAME, BlockKind
 from jacquard.pipeline.weaving.assemble import assemble, prefix
 from jacquard.pipeline.weaving.prompt import complete, lay_out
 from jacquard.pipeline.weaving.weave import truncate, weave
@@ -39,8 +39,15 @@ def words(text):
 
 def block(name, slot, text="", **more):
     more.setdefault("priority", Priority.HIGH)
+    kind = {"history": BlockKind.MESSAGE, "user_input": BlockKind.INPUT}.get(slot, BlockKind.MEMORY)
     return PromptBlock(
-        block_id=name, block_type=BlockType.MEMORY, slot=slot, source="test", content=text or f"text of {name}", **more
+        block_id=name,
+        kind=kind,
+        block_type=BlockType.MEMORY,
+        slot=slot,
+        source="test",
+        content=text or f"text of {name}",
+        **more,
     )
 
 
@@ -124,7 +131,8 @@ def test_the_same_evidence_stands_once():
 
 
 def test_a_message_that_history_shows_is_not_remembered_as_well():
-    woven = weave([block("flesh:m0", "flesh", refs=(Ref(evidence_id="m0"),))], talk(1), INPUT, CLASSIC)
+    said = block("m0", "history", "line 0", role=Role.USER, uri="history/m0")
+    woven = weave([block("flesh:m0", "flesh", uri="history/m0")], [said], INPUT, CLASSIC)
     assert [d.code for d in woven.dropped] == ["duplicate"]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, HISTORY_SOURCE, HOST_SOURCE, TEMPLATE_SOURCE, USER_SOURCE
-from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
+from jacquard.core.blocks import FRAME, PromptBlock
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, BlockSpan, CandidateDecision
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
@@ -160,7 +160,7 @@ def _block_of(snapshot: PromptSnapshot | None, block_id: str) -> PromptBlock | N
 
 def _uri(turn: PreparedTurn, block_id: str, source: str, snapshot: PromptSnapshot | None, refs: Sequence[Ref]) -> str:
     block = _block_of(snapshot, block_id)
-    if block is not None and block.kind is not BlockKind.UNKNOWN and (block.uri or source.startswith(TEMPLATE_SOURCE)):
+    if block is not None and (block.uri or source.startswith(TEMPLATE_SOURCE)):
         return block.uri
     if refs and source.startswith(EVIDENCE_SOURCE):
         return evidence_uri(turn.session_id, refs[0].evidence_id)

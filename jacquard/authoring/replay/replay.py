@@ -18,7 +18,7 @@ from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BY_HEURISTIC, NOT_ADDED, SHOWN_BY_CLIENT, BlockDecision, CurationPath
-from jacquard.pipeline.record.prompt_snapshot import CUTS_AUTHORED, DEFERS_OVERSIZE, PromptSnapshot, config_to_plain
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
 from jacquard.pipeline.skeleton.naming import rename_duplicates
@@ -272,11 +272,7 @@ def _lay_out_snapshot(
         limit_tokens=snapshot.limit_tokens,
         count=count,
         tier_tokens=tier_tokens_of(config),
-        rules=replace(
-            rules_of(config, snapshot.at),
-            defer_oversize=snapshot.version >= DEFERS_OVERSIZE,
-            cut_authored=snapshot.version >= CUTS_AUTHORED,
-        ),
+        rules=rules_of(config, snapshot.at),
         layer_attributes=snapshot.layer_attributes,
         left_out=left_out,
     )

@@ -99,7 +99,7 @@ async def load_context_blocks(
     stored = turn.facts.blocks
     if stored is None:
         stored = await store.list_context_blocks(turn.session_id, CONTEXT_BLOCKS)
-    own = [block for block in stored if not _is_recorded(block, turn) and _may_show(block, turn.config.viewer)]
+    own = [block for block in stored if not is_made_by_engine(block) and _may_show(block, turn.config.viewer)]
     known, hidden = await _load_cited(store, turn, own)
     own = [block for block in own if hidden.isdisjoint(ref.evidence_id for ref in block.refs)]
     stored_ids = {block.block_id for block in own}
@@ -172,20 +172,6 @@ def is_of_document(block: PromptBlock) -> bool:
 def is_made_by_engine(block: ContextBlock) -> bool:
     """Return whether a turn made a block of its own prompt."""
     return block.extra.get(MADE_BY) == ENGINE
-
-
-def _is_recorded(block: ContextBlock, turn: Turn) -> bool:
-    """Return whether a turn made a block of its prompt.
-
-    Earlier releases did not mark such blocks: these are in the record of the last turn, or are directives.
-    """
-    if is_made_by_engine(block):
-        return True
-    prompt = turn.window.previous.prompt if turn.window.previous is not None else None
-    recorded = [each for each in (prompt or {}).get("context_blocks", ()) if isinstance(each, Mapping)]
-    if not recorded or any((each.get("extra") or {}).get(MADE_BY) == ENGINE for each in recorded):
-        return False
-    return block.content.startswith("<directive ") or block.block_id in {each.get("block_id") for each in recorded}
 
 
 def _may_show(block: ContextBlock, viewer: str | None) -> bool:

@@ -151,8 +151,6 @@ def build_package(
 
 def _has_own_part(block: PromptBlock) -> bool:
     """Return whether a package has another place for a block than its system and developer blocks."""
-    if block.kind is BlockKind.UNKNOWN:
-        return slot_traits(block.slot).part is PackagePart.OWN
     return KINDS[block.kind].has_own_part or block.slot == SUMMARY_SLOT
 
 

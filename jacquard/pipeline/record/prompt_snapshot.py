@@ -14,7 +14,6 @@ from datetime import datetime
 from enum import Enum
 from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, drop_secrets
@@ -28,15 +27,9 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
 
 SNAPSHOT_VERSION = 3
-DEFERS_OVERSIZE = 2
-"""From this version on, oversize blocks were packed last."""
-CUTS_AUTHORED = 3
-"""From this version on, authored blocks that were too long were cut."""
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 _NONE_SUCH = object()
-_LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}, "boundary": ""})
-"""Variables that snapshots of older releases lack, because those releases did not have them."""
 
 
 class _Leaners(dict[type[Any], Callable[[Any], Any]]):
@@ -120,7 +113,7 @@ def snapshot_from_json(plain: Mapping[str, Any], messages: Sequence[Mapping[str,
     }
     snapshot = codec.from_plain(filled, PromptSnapshot)
     state = snapshot.source.variables.get("state") or {}
-    variables = {**_LATER, **snapshot.source.variables, _STATUS: drop_quests(state)}
+    variables = {**snapshot.source.variables, _STATUS: drop_quests(state)}
     return replace(snapshot, source=replace(snapshot.source, variables=variables))
 
 
@@ -132,7 +125,7 @@ def _list_blocks(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
-    """Return the snapshot of a recorded turn; None for a turn without one (imported, or of an older release).
+    """Return the snapshot of a recorded turn; None for an imported turn.
 
     Raises DamagedRecordError where it cannot be read.
     """

@@ -23,16 +23,13 @@ def rename_duplicates(
 ) -> tuple[PromptBlock, ...]:
     """Return the blocks in their order, each with a unique id; applying it again changes nothing.
 
-    The ids of frame and input are reserved for those two, `template_ids` for template blocks, rendered or not. Blocks of an
-    unknown kind keep their ids, because they were recorded with them.
+    The ids of frame and input are reserved for those two, `template_ids` for template blocks, rendered or not.
     """
     wanted = {block.block_id for block in blocks} | {FRAME, INPUT_ID, *template_ids}
     taken: set[str] = set()
     names: dict[int, str] = {}
     for place, block in sorted(enumerate(blocks), key=lambda pair: _RANK[pair[1].kind]):
-        if block.kind is BlockKind.UNKNOWN:
-            taken.add(block.block_id)
-        elif block.block_id in taken or _is_reserved(block, template_ids):
+        if block.block_id in taken or _is_reserved(block, template_ids):
             names[place] = next(name for name in _number_names(block) if name not in wanted and name not in taken)
             taken.add(names[place])
         else:

@@ -12,7 +12,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from filament import choose_boundary, escape_attribute
-from jacquard.core.block_kinds import HISTORY_SLOT
 from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, Position, PromptBlock, Skein
 from jacquard.core.errors import AssemblerError
 from jacquard.core.receipt import BlockSpan, PrefixReport
@@ -208,9 +207,7 @@ def _message_key(block: PromptBlock) -> tuple[str, bool]:
 
 def is_history_message(block: PromptBlock) -> bool:
     """Return whether a block is a message of the conversation, which has a role message of its own."""
-    # Used instead of `is_of_kind`, because it is called for every block several times a turn.
-    kind = block.kind
-    return kind is BlockKind.MESSAGE or (kind is BlockKind.UNKNOWN and block.slot == HISTORY_SLOT)
+    return block.kind is BlockKind.MESSAGE
 
 
 def _message_group(block: PromptBlock) -> _Group:

@@ -13,12 +13,12 @@ from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
 from jacquard.config.sections import LayersConfig
-from jacquard.core.block_kinds import HISTORY_SLOT, INPUT_ID, INPUT_SLOT, SYSTEM_PROMPT, Layer, slot_traits
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule, is_of_kind
+from jacquard.core.block_kinds import HISTORY_SLOT, INPUT_ID, INPUT_SLOT, SAID, SYSTEM_PROMPT, Layer, slot_traits
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Action, BlockDecision, decide_block
 from jacquard.pipeline.skeleton.todo import list_open_tasks
-from jacquard.pipeline.weaving.assemble import PromptMessage, assemble, is_history_message
+from jacquard.pipeline.weaving.assemble import PromptMessage, assemble
 from jacquard.pipeline.weaving.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -196,7 +196,7 @@ def layer_of(block: PromptBlock) -> str:
 
     A block whose slot has no layer of its own is knowledge.
     """
-    if is_history_message(block) or is_of_kind(block, BlockKind.INPUT):
+    if block.kind in SAID:
         return ""
     return slot_traits(block.slot, block.section).shared_layer or Layer.KNOWLEDGE.value
 
@@ -231,7 +231,7 @@ def _message_blocks(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
         )
     return [
         replace(
-            _block(f"checkpoint-{place}", message.content),
+            _block(f"checkpoint-{place}", message.content, BlockKind.MESSAGE),
             slot=HISTORY_SLOT,
             role=Role(message.role),
             placement=Placement(position=Position.IN_HISTORY, depth=len(messages) - 1 - place),
@@ -248,12 +248,13 @@ def _input(history: Sequence[PromptBlock], query: str | None) -> PromptBlock:
         return last
     if last is not None and last.content == query:
         raise ConfigError("The query is the last of checkpoint_messages already; give it in one place only.")
-    return replace(_block(INPUT_ID, query), slot=INPUT_SLOT, role=Role.USER)
+    return replace(_block(INPUT_ID, query, BlockKind.INPUT), slot=INPUT_SLOT, role=Role.USER)
 
 
-def _block(name: str, text: str) -> PromptBlock:
+def _block(name: str, text: str, kind: BlockKind = BlockKind.CONTEXT) -> PromptBlock:
     return PromptBlock(
         block_id=name,
+        kind=kind,
         block_type=BlockType.INSTRUCTION,
         slot=name,
         source="layers",

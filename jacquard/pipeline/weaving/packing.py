@@ -92,7 +92,7 @@ def build_units(
     )
 
 
-def build_steps(units: Sequence[Unit], rules: PruneRules) -> list[Step]:
+def build_steps(units: Sequence[Unit]) -> list[Step]:
     """Return the steps, tier by tier: first a place for every unit (in short form if possible), then the complete texts.
 
     Oversize units come last.
@@ -111,17 +111,17 @@ def build_steps(units: Sequence[Unit], rules: PruneRules) -> list[Step]:
     for place, unit in enumerate(units):
         if unit.only_short and not unit.must and not unit.out:
             steps.append((place, unit.short_tokens, False, 0))
-    return _defer_oversize(steps, units, rules)
+    return _defer_oversize(steps, units)
 
 
-def _defer_oversize(steps: list[Step], units: Sequence[Unit], rules: PruneRules) -> list[Step]:
+def _defer_oversize(steps: list[Step], units: Sequence[Unit]) -> list[Step]:
     """Return the steps in their order, but those that add an oversize length after all others.
 
     The first step that does not fit ends packing, so a block of 20,000 tokens would keep everything after it out. The part of a
     block that may be cut stays in its place up to the oversize length.
     """
     sizes = sorted([unit.tokens for unit in units if not unit.must and not unit.out])
-    if not sizes or not rules.defer_oversize:
+    if not sizes:
         return steps
     limit = max(OVERSIZE_TOKENS, OVERSIZE_TIMES * sizes[(len(sizes) - 1) // 2])
     late = {unit for unit, tokens, whole, _ in steps if not whole and tokens > limit}
@@ -237,7 +237,7 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
         expired = expired and _is_expired(block, rules)
         guarded = guarded or _GUARD[block.sensitivity] > most
     out = "sensitive" if guarded and not rules.mask else "expired" if expired and short == tokens else ""
-    is_cut = len(places) == 1 and short == tokens > LEAST_PART_TOKENS and rules.cut_authored
+    is_cut = len(places) == 1 and short == tokens > LEAST_PART_TOKENS
     is_cut = is_cut and blocks[places[0]].kind in AUTHORED and not guarded
     return Unit(
         members=places,

@@ -5,11 +5,11 @@ Pure: no store, no clock, no budget of its own. Each stage takes the skein of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, SlotRule, Stage
+from jacquard.core.blocks import Placement, Position, PromptBlock, Skein, SkeinTemplate, SlotRule, Stage
 from jacquard.core.receipt import Action, BlockDecision, decide_block
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory
@@ -130,11 +130,11 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     blocks = skein.blocks()
     # An entity's present state replaces its encyclopedia entry.
     subjects = {b.entities[0]: b for b in blocks if b.category is LoreCategory.AGENT and b.entities}
-    find_names, seen = _index_contents(blocks)
+    seen = _index_lasting_contents(blocks)
     dropped: list[BlockDecision] = []
     out: set[int] = set()
     for block in blocks:
-        names = find_names(block)
+        names = _names(block)
         first = next((seen[name] for name in sorted(names) if name in seen and seen[name] is not block), None)
         cover = None
         if block.category is LoreCategory.ENCYCLOPEDIA and block.entities:
@@ -166,28 +166,16 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     return clean, tuple(dropped)
 
 
-def _index_contents(
-    blocks: Sequence[PromptBlock],
-) -> tuple[Callable[[PromptBlock], set[str]], dict[str, PromptBlock]]:
-    """Return a function that names a block's contents, and the blocks that certainly contain each name.
-
-    Blocks that must stay come before all others, whatever their position.
-    """
-    if any(block.kind is BlockKind.UNKNOWN for block in blocks):
-        return _recorded_names, {}
+def _index_lasting_contents(blocks: Sequence[PromptBlock]) -> dict[str, PromptBlock]:
+    """Return the blocks that must stay by the names of their contents; they come before all others, whatever their position."""
     seen: dict[str, PromptBlock] = {}
     for block in blocks:
         if block.priority is Priority.MUST:
             seen = {**dict.fromkeys(_names(block), block), **seen}
-    return _names, seen
+    return seen
 
 
 def _names(block: PromptBlock) -> set[str]:
     """Return the names of a block's contents: its address, and each evidence item that it shows completely."""
     names = {f"evidence:{ref.evidence_id}" for ref in block.refs if ref.selector is None}
     return names | {f"at:{block.uri}"} if block.uri else names
-
-
-def _recorded_names(block: PromptBlock) -> set[str]:
-    """Return the names from the time when all ids shared one namespace, so that records of that time give the same prompt."""
-    return {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}

@@ -19,4 +19,4 @@ class GreedyPriorityPruner:
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_name)
-        return pack(blocks, units, build_steps(units, rules), budget, rules)
+        return pack(blocks, units, build_steps(units), budget, rules)

@@ -19,7 +19,7 @@ class GroupAwarePruner:
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_evidence)
-        return pack(blocks, units, build_steps(units, rules), budget, rules)
+        return pack(blocks, units, build_steps(units), budget, rules)
 
 
 def group_by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
