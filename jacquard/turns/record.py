@@ -47,7 +47,7 @@ async def record_turn(
     with_report = turn.action is not None or turn.config.observability.include_reports_in_store
     record = build_record(prompt, turn.window, message, turn.fingerprint, anchors, with_report=with_report)
     made = frozenset(report.new_block_ids)
-    blocks = tuple(block for block in prompt.context_blocks if block.block_id in made)
+    blocks = tuple(block for block in prompt.context_blocks if block.block_id in made) if made else ()
     usages = (*log.usages, *usages_of(prompt))
     if turn.action is not None:
         record, usages = replace(record, ops=turn.action.patch), ()

@@ -50,6 +50,10 @@ class EventBus(Protocol):
         """Deliver an event to its handlers; never raises for a handler."""
         ...
 
+    def has_handler(self, event_type: str) -> bool:
+        """Return whether any handler receives events of this kind; those that nobody receives are not made."""
+        ...
+
     def on(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
         """Deliver events of this kind to `handler`."""
         ...

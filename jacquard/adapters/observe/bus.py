@@ -50,6 +50,10 @@ class InMemoryEventBus:
         if handler in self._all:
             self._all.remove(handler)
 
+    def has_handler(self, event_type: str) -> bool:
+        """Return whether any handler receives events of one type."""
+        return bool(self._all or self._handlers.get(event_type))
+
     async def emit(self, event: Event) -> None:
         """Call every handler, one after the other; an error of a handler is logged and not raised."""
         for handler in (*self._handlers.get(event.event_type.value, ()), *self._all):
@@ -93,6 +97,10 @@ class EventEmitter:
         added = _added_tags.get()
         return {**self._tags_of(session_id), **added} if added else self._tags_of(session_id)
 
+    def is_received(self, event_type: EventType) -> bool:
+        """Return whether anybody receives events of one type; others are not made."""
+        return self._bus is not None and self._bus.has_handler(event_type.value)
+
     def with_tags_of(self, tags_of: Callable[[str], Mapping[str, str]], *, enabled: bool = True) -> EventEmitter:
         """Return an emitter with the tags that a function returns for a session; it emits nothing unless `enabled`."""
         return EventEmitter(self._bus if enabled else None, self._clock, tags_of)
@@ -113,7 +121,7 @@ class EventEmitter:
         **payload: Any,
     ) -> None:
         """Emit one event; an error of the bus is logged and not raised, so that no turn fails because of it."""
-        if self._bus is None:
+        if self._bus is None or not self._bus.has_handler(event_type.value):
             return
         if isinstance(detail := payload.get("detail"), str):
             payload["detail"] = mask_beginning(detail, DETAIL_CHARS)
