@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag, without_hidden
+from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag
 from jacquard.core.block_kinds import REFUSALS_SOURCE, STATE_LAYER, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar
@@ -111,7 +111,7 @@ def _describe_refusals(report: Report, state: Mapping[str, Any], *, zh: bool) ->
     aside = [entry for entry in report.get("set_aside", ()) if entry.get("code") in _MISPLACED]
     if not bad and not aside:
         return []
-    view = view_state(without_hidden(state))
+    view = view_state(view_state(state).shown)
     lines = [
         "上一次回复的 state_update 没有执行，其中每一项都不算数："
         if zh

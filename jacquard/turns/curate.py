@@ -38,7 +38,7 @@ from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import party_names
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.turn_log import TurnLog
-from mnemosyne.chains.state import view_state
+from mnemosyne.chains.state import StateView
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
@@ -201,7 +201,7 @@ def _tell_times(
 ) -> dict[str, str]:
     """Return the time of the story after each entry's turn, by turn id, if the state of that turn was read."""
     told = dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id)
-    views = {turn_id: view_state(without_hidden(states[turn_id])) for turn_id in told if turn_id in states}
+    views = {turn_id: StateView(without_hidden(states[turn_id])) for turn_id in told if turn_id in states}
     return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 

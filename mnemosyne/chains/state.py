@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
+from filament.state.anchors import collect_anchors, with_anchors
 from filament.state.changes.judge import AppliedOps, JudgedOps, judge_ops
 from filament.state.changes.sizes import NO_LIMITS, OpLimits
 from filament.state.conventions import ANCHOR, IDENTITY, META, is_pair
+from filament.state.display import without_hidden
 from filament.state.places import AnchorIndex, locate, spot_at
 from filament.state.pointer import look_up
 from filament.state.verdicts import Authority, OpVerdict
@@ -26,6 +29,9 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 _ANCHOR_KEYS = tuple(b'"%b":' % key.encode("ascii") for key in IDENTITY)
 _NO_ANCHORS = AnchorIndex({})
+_MOST_VIEWS = 32
+_views: dict[int, StateView] = {}
+_lock = Lock()
 _ORDER = frozenset({Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE})
 
 
@@ -82,10 +88,30 @@ def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_char
 
 
 class StateView:
-    """A state tree with its anchors looked up once, at the first question that needs them; created by `view_state`."""
+    """A state tree and what depends on it alone, each found once, when it is first needed; created by `view_state`."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         self.tree = tree
+
+    @cached_property
+    def anchored(self) -> Mapping[str, Any]:
+        """Return the tree in which every thing has an id (`filament.with_anchors`)."""
+        anchored: Mapping[str, Any] = with_anchors(self.tree)
+        return anchored
+
+    @cached_property
+    def shown(self) -> Mapping[str, Any]:
+        """Return `anchored` without its hidden parts."""
+        shown: Mapping[str, Any] = without_hidden(self.anchored)
+        return shown
+
+    @cached_property
+    def anchors(self) -> Mapping[str, str]:
+        """Return the JSON Pointer of each anchor in `shown`, in reading order; the pointers lead through the complete tree.
+        AnchorError if two things have the same anchor.
+        """
+        anchors = collect_anchors(self.anchored)
+        return anchors if self.shown is self.anchored else {name: anchors[name] for name in collect_anchors(self.shown)}
 
     @cached_property
     def index(self) -> AnchorIndex:
@@ -152,8 +178,22 @@ class StateView:
 
 
 def view_state(state: Mapping[str, Any]) -> StateView:
-    """Return a view of a state, for more than one question."""
-    return StateView(state)
+    """Return the view of a state, which must not be changed any more; the views of the states used last are kept."""
+    with _lock:
+        view = _views.pop(id(state), None)
+        # An id is used again once its object is gone.
+        if view is None or view.tree is not state:
+            view = StateView(state)
+        _views[id(state)] = view
+        if len(_views) > _MOST_VIEWS:
+            del _views[next(iter(_views))]
+    return view
+
+
+def forget_views() -> None:
+    """Forget the views of all states, for an erasure."""
+    with _lock:
+        _views.clear()
 
 
 def read_value(state: Mapping[str, Any] | StateView, path: str) -> tuple[bool, Any]:

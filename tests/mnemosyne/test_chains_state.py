@@ -16,6 +16,7 @@ from mnemosyne.chains.state import (
     apply_reply_ops,
     condition_holds,
     find_anchor,
+    forget_views,
     read_value,
     view_state,
 )
@@ -202,3 +203,14 @@ def test_a_store_plays_a_patch_as_filament_does(tree, patch):
             replay_ops(tree, patch)
         assert caught.value.index == refused
     assert tree == before
+
+
+def test_a_state_is_looked_through_once_and_forgotten_by_an_erasure():
+    state = {"people": [{"name": "Zed"}], "$meta": {"hidden": ["plan"]}, "plan": "flee"}
+    view = view_state(state)
+    assert view_state(state) is view
+    assert view.anchors == {"item_1": "/people/0"}
+    assert "plan" not in view.shown
+    assert view_state(dict(state)) is not view
+    forget_views()
+    assert view_state(state) is not view

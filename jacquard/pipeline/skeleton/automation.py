@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from filament import FilamentError, collect_anchors, with_anchors, without_hidden
+from filament import FilamentError, collect_anchors
 from jacquard.core.block_kinds import SUMMARY_SLOT, TEMPLATE_SOURCE
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.degradations import Degradation, DegradationCode
@@ -41,6 +41,7 @@ from jacquard.templating.profiles import MessageForm
 from jacquard.templating.sets import TemplateSet, VariableHashes
 from mnemosyne.chains.asides import drop_asides
 from mnemosyne.chains.lore import entries_by_category
+from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType
@@ -152,8 +153,8 @@ class AutomationStream:
 
         Raises TemplateError if a template cannot be rendered.
         """
-        whole = with_anchors(turn.window.state)
-        state = without_hidden(whole)
+        view = view_state(turn.window.state)
+        state = view.shown
         quests = find_active_quests(state)
         directives = (
             *select_directives(turn.world, turn.text, turn.lore.gone),
@@ -185,7 +186,7 @@ class AutomationStream:
             blocks=made.blocks,
             history=history_blocks(held, turn.world, self._count, turn.session_id, profile, speakers),
             user_input=input_block(turn.message, self._count, profile, speakers),
-            anchors={} if BlockType.STATE in without else find_shown_anchors(whole, quests, made.shown, state),
+            anchors={} if BlockType.STATE in without else find_shown_anchors(view, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,
             left_out=left_out,
             source=made.source,
@@ -391,23 +392,16 @@ def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str
     )
 
 
-def find_shown_anchors(
-    state: Mapping[str, Any],
-    quests: tuple[Quest, ...],
-    shown: ShownState | None = None,
-    bare: Mapping[str, Any] | None = None,
-) -> dict[str, str]:
+def find_shown_anchors(view: StateView, quests: tuple[Quest, ...], shown: ShownState | None = None) -> dict[str, str]:
     """Return anchor -> JSON Pointer for everything the prompt shows: status, active quests and their open steps.
 
-    Pointers refer to the complete state. Anchors are left out if they are not in `shown`, the shortened state, or not in
-    `bare`, the state without hidden parts. Raises JacquardError if two things in the state have the same anchor.
+    Pointers refer to the complete state. Anchors are left out if they are not in `shown`, the shortened state, or hidden. Raises
+    JacquardError if two things in the state have the same anchor.
     """
     try:
-        anchors = collect_anchors(state)
+        anchors = view.anchors
     except FilamentError as error:
         raise JacquardError(f"The state has ambiguous anchors. {error}") from error
-    if bare is not None and bare is not state:
-        anchors = {name: anchors[name] for name in collect_anchors(bare)}
     visible = set(_quest_places(quests, shown))
     if shown is None:
         return {

@@ -16,6 +16,7 @@ from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeCon
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.turns.parts import NO_PARTS, HostParts
+from mnemosyne.chains.state import forget_views
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.core.tokens import estimate_tokens, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
@@ -67,6 +68,7 @@ class IngestServices:
                 estimate_tokens.cache_clear,
                 line_cost.cache_clear,
                 fingerprint_text.cache_clear,
+                forget_views,
                 *caches,
             ),
         )
