@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any
 
 import numpy as np
 import pytest
@@ -106,9 +105,9 @@ def test_a_tail_finds_what_was_appended(documents: list[list[int]]) -> None:
         for code, count in found.items():
             expected[code].append((slot, float(count)))
         if slot % 50 == 0:
-            assert dict(zip(expected, listed(tail.find(list(expected))), strict=True)) == expected
+            assert found_in(tail, list(expected)) == list(expected.values())
     asked = [-1, *expected, 7]
-    assert listed(tail.find(asked)) == [expected.get(code, []) for code in asked]
+    assert found_in(tail, asked) == [expected.get(code, []) for code in asked]
     assert tail.documents == len(documents)
     codes, slots, counts = tail.columns()
     assert list(zip(codes.tolist(), slots.tolist(), counts.tolist(), strict=True)) == [
@@ -116,8 +115,12 @@ def test_a_tail_finds_what_was_appended(documents: list[list[int]]) -> None:
     ]
 
 
-def listed(found: list[tuple[Any, Any]]) -> list[list[tuple[int, float]]]:
-    return [list(zip(slots.tolist(), counts.tolist(), strict=True)) for slots, counts in found]
+def found_in(tail: PostingTail, asked: list[int]) -> list[list[tuple[int, float]]]:
+    found: list[list[tuple[int, float]]] = [[] for _ in asked]
+    for places, slots, counts in tail.find(asked):
+        for place, slot, count in zip(places.tolist(), slots.tolist(), counts.tolist(), strict=True):
+            found[place].append((slot, count))
+    return found
 
 
 def test_the_tail_is_folded_in_and_compacted() -> None:
@@ -156,6 +159,23 @@ def test_collections_that_count_together_score_as_one(own, other, terms):
     both.append([*own, *other])
     alone.append(own)
     beside.append(other)
-    counts = beside.count(terms, np.ones(len(other), dtype=np.bool_))
+    found = alone.find(terms, np.zeros(len(own), dtype=np.int64), 1)
+    counts = beside.find(terms, np.zeros(len(other), dtype=np.int64), 1).counts
     expected = both.scores(terms, np.ones(len(own) + len(other), dtype=np.bool_))[: len(own)]
-    assert alone.scores(terms, np.ones(len(own), dtype=np.bool_), beside=[counts]) == pytest.approx(expected)
+    assert found.scores(terms, [found.counts[0] + counts[0]]) == pytest.approx(expected)
+
+
+@given(CORPUS, st.dictionaries(WORD, st.floats(0.1, 5.0), min_size=1), st.data())
+@settings(deadline=None)
+def test_pools_searched_together_score_to_the_last_bit_as_each_by_itself(documents, terms, data):
+    numbers = data.draw(st.lists(st.integers(0, 3), min_size=len(documents), max_size=len(documents)))
+    postings, owners = Postings(), np.array(numbers, dtype=np.int64)
+    postings.append(documents[: len(documents) // 2])
+    for document in documents[len(documents) // 2 :]:
+        postings.append([document])
+    found = postings.find(terms, owners, 3)
+    together = found.scores(terms, found.counts)
+    for pool in range(3):
+        expected = postings.scores(terms, owners == pool)
+        assert together[owners == pool].tolist() == expected[owners == pool].tolist()
+    assert not together[owners == 3].any()

@@ -23,7 +23,7 @@ from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import FusionWeights
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_recent_terms
-from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
+from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequencies
 from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
@@ -184,14 +184,10 @@ def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: 
     held = wanted[order][places] == keys
     counts = np.bincount(owners[held] * len(order) + places[held], minlength=len(documents) * len(order))
     counts = counts.reshape(len(documents), len(order)).astype(np.float64)
-    worth = [
-        weight * inverse_frequency(len(documents), holding) * (K1 + 1.0)
-        for weight, holding in zip(
-            np.array(list(query_runs.values()))[order].tolist(), np.count_nonzero(counts, axis=0).tolist(), strict=True
-        )
-    ]
+    rarity = inverse_frequencies(len(documents), np.count_nonzero(counts, axis=0))
+    worth = np.array([*query_runs.values()])[order] * rarity * (K1 + 1.0)
     norms = K1 * (1.0 - B + B * lengths / max(float(lengths.mean()), 1e-9))
-    found = (counts / (counts + norms[:, None])) @ np.array(worth)
+    found = (counts / (counts + norms[:, None])) @ worth
     best = float(found.max())
     return np.asarray(found / best if best > 0.0 else found, dtype=np.float32)
 

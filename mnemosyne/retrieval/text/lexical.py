@@ -11,24 +11,26 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mnemosyne.core.codec import Struct
 from mnemosyne.retrieval.text.posting_tail import NEWEST_DOCUMENTS, Parts, PostingTail, Slots, stable_order
 from mnemosyne.retrieval.text.words import word_tokens
 
-__all__ = ["K1", "B", "Postings", "TermCounts", "inverse_frequency", "term_weights", "word_tokens"]
+__all__ = ["K1", "B", "FoundWords", "Postings", "TermCounts", "inverse_frequency", "term_weights", "word_tokens"]
 
 K1 = 1.2
 B = 0.75
 INT_BYTES = sys.getsizeof(1)
-_SHORTER = 64
+_TOGETHER = 1 << 15
 
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
+Owners = npt.NDArray[np.int64]
+"""Number of the pool of each slot."""
 
 
 def inverse_frequency(documents: int, holding: int) -> float:
@@ -38,18 +40,81 @@ def inverse_frequency(documents: int, holding: int) -> float:
     return math.log(1.0 + (documents - holding + 0.5) / (holding + 0.5))
 
 
+def inverse_frequencies(documents: int, holding: npt.NDArray[np.int64]) -> Scores:
+    """Return `inverse_frequency` for each number in `holding`."""
+    ratios = 1.0 + (documents - holding + 0.5) / (holding + 0.5)
+    # The logarithm of the C library, because numpy's differs in the last bit between processors.
+    return np.array([*map(math.log, ratios.tolist())], dtype=np.float64)
+
+
 def term_weights(text: str) -> dict[str, float]:
     """Return the terms of `text` with their counts as weights, in order of first appearance."""
     return {term: float(count) for term, count in Counter(word_tokens(text)).items()}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TermCounts:
-    """The statistics of a collection by which words are weighed: documents, tokens, and how many documents hold each term."""
+class TermCounts(Struct, frozen=True, kw_only=True):
+    """Statistics of a collection by which words are weighed: documents, tokens, and how many documents contain each term."""
 
     documents: int
     tokens: int
-    holding: Mapping[str, int]
+    holding: npt.NDArray[np.int64]
+    """In the order of the terms."""
+
+    def __add__(self, other: TermCounts) -> TermCounts:
+        return TermCounts(
+            documents=self.documents + other.documents,
+            tokens=self.tokens + other.tokens,
+            holding=self.holding + other.holding,
+        )
+
+
+class _Part(NamedTuple):
+    """Some postings; those of one slot are in the order of their terms."""
+
+    terms: npt.NDArray[np.signedinteger]
+    slots: Slots
+    counts: Parts
+    sizes: Parts
+    """Length of each one's document."""
+
+
+class FoundWords:
+    """Postings of some terms, with the counts of each pool: a set of slots that is searched by itself.
+
+    All pools are scored in the same array operations, because in a small collection each operation costs more than its work.
+    """
+
+    __slots__ = ("_cells", "_parts", "_slots", "counts")
+
+    def __init__(
+        self, *, slots: int, parts: Sequence[_Part], cells: Sequence[Owners], counts: Sequence[TermCounts]
+    ) -> None:
+        self._slots, self._parts, self._cells, self.counts = slots, parts, cells, counts
+
+    def scores(
+        self, terms: Mapping[str, float], counts: Sequence[TermCounts], *, k1: float = K1, b: float = B
+    ) -> Scores:
+        """Return a BM25 score (>= 0) for each slot by the counts of its pool; 0 for slots of none.
+
+        `counts` are those of the found words, or more if other collections count with a pool. Each term's part is multiplied
+        by its weight.
+        """
+        found = np.zeros(self._slots, dtype=np.float64)
+        flat, slopes = np.float32(k1 * (1.0 - b)), np.zeros(len(counts) + 1, dtype=np.float32)
+        scales = np.zeros((len(counts) + 1, len(terms)), dtype=np.float64)
+        weights = np.array([*terms.values()], dtype=np.float64)
+        for pool, each in enumerate(counts):
+            slopes[pool] = k1 * b * each.documents / each.tokens if each.tokens else 0.0
+            scales[pool] = weights * inverse_frequencies(each.documents, each.holding) * (k1 + 1.0)
+        slopes = np.repeat(slopes, len(terms))
+        for (_, slots, counted, sizes), cells in zip(self._parts, self._cells, strict=True):
+            part = sizes * slopes.take(cells)
+            part += flat
+            part += counted
+            np.divide(counted, part, out=part)
+            # In the order of the terms, so that a sum does not depend on the parts.
+            np.add.at(found, slots, part * scales.take(cells))
+        return found
 
 
 class Postings:
@@ -127,51 +192,32 @@ class Postings:
         known = np.fromiter((self._code(word) for word in words), dtype=np.int32, count=len(words))
         self._freeze(known[codes] if len(codes) else codes, lengths)
 
-    def count(self, terms: Mapping[str, float], admitted: Mask) -> TermCounts:
-        """Return the statistics of the admitted slots for some terms."""
-        hidden = np.flatnonzero(~admitted).astype(np.int32)
-        found = {term: slots for term, slots, _, _ in self._find(terms)}
-        return TermCounts(
-            documents=self.documents - len(hidden),
-            tokens=int(self.lengths.sum()) - int(self.lengths[hidden].sum()),
-            holding={term: len(slots) - _count_hidden(slots, hidden, admitted) for term, slots in found.items()},
-        )
-
-    def scores(
-        self,
-        terms: Mapping[str, float],
-        admitted: Mask,
-        *,
-        k1: float = K1,
-        b: float = B,
-        beside: Sequence[TermCounts] = (),
-    ) -> Scores:
+    def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
         """Return a BM25 score (>= 0) for each slot; each term's part is multiplied by its weight.
 
-        Document counts and the mean length are those of the admitted slots and of the collections in `beside`; the
-        other slots score 0.
+        Document counts and the mean length are those of the admitted slots; the other slots score 0.
         """
-        found = np.zeros(self.documents, dtype=np.float64)
-        hidden = np.flatnonzero(~admitted).astype(np.int32)
-        documents = self.documents - len(hidden)
-        if not documents or not terms:
-            return found
-        documents += sum(each.documents for each in beside)
-        total = int(self.lengths.sum()) - int(self.lengths[hidden].sum()) + sum(each.tokens for each in beside)
-        flat, slope = np.float32(k1 * (1.0 - b)), np.float32(k1 * b * documents / total if total else 0.0)
-        buffer = np.empty(self.documents, dtype=np.float32)
-        for term, slots, counts, sizes in self._find(terms):
-            holding = len(slots) - _count_hidden(slots, hidden, admitted)
-            if holding:
-                part = np.multiply(sizes, slope, out=buffer[: len(slots)])
-                part += flat
-                part += counts
-                np.divide(counts, part, out=part)
-                holding += sum(each.holding[term] for each in beside)
-                scale = np.float64(terms[term] * inverse_frequency(documents, holding) * (k1 + 1.0))
-                np.add.at(found, slots, part * scale)
-        found[hidden] = 0.0
-        return found
+        found = self.find(terms, np.where(admitted, 0, 1), 1)
+        return found.scores(terms, found.counts, k1=k1, b=b)
+
+    def find(self, terms: Collection[str], owners: Owners, pools: int) -> FoundWords:
+        """Return where some terms are. `owners` has the number of each slot's pool, from 0 on, and `pools` for a slot that does
+        not count.
+        """
+        codes = [self._vocabulary.get(term, -1) for term in terms]
+        parts, lengths = [*self._frozen_parts(codes), *self._tail_parts(codes)], self.lengths
+        cells = [owners.take(part.slots) * len(codes) + part.terms for part in parts]
+        holding = np.zeros((pools + 1) * len(codes), dtype=np.int64)
+        for each in cells:
+            holding += np.bincount(each, minlength=len(holding))
+        documents = np.bincount(owners, minlength=pools + 1).tolist()
+        # Sums of whole numbers: exact in float64.
+        tokens = np.bincount(owners, weights=lengths, minlength=pools + 1).tolist()
+        rows = holding.reshape(pools + 1, len(codes))
+        counts = [
+            TermCounts(documents=documents[pool], tokens=int(tokens[pool]), holding=rows[pool]) for pool in range(pools)
+        ]
+        return FoundWords(slots=len(lengths), parts=parts, cells=cells, counts=counts)
 
     def compact(self, keep: Mask) -> None:
         """Drop the slots that `keep` excludes; the others keep their order and get new numbers."""
@@ -198,17 +244,34 @@ class Postings:
         self._lengths[first : self.documents] = lengths
         return first
 
-    def _find(self, terms: Collection[str]) -> Iterator[tuple[str, Slots, Parts, Parts]]:
-        """Yield each term with its slots, ascending, its counts in them, and their lengths."""
-        codes = [self._vocabulary.get(term, -1) for term in terms]
-        for term, code, (late, late_counts) in zip(terms, codes, self._tail.find(codes), strict=True):
-            is_frozen = 0 <= code < len(self._starts) - 1
-            start, end = (self._starts[code], self._starts[code + 1]) if is_frozen else (0, 0)
-            slots, counts, sizes = self._slots[start:end], self._counts[start:end], self._sizes[start:end]
-            if len(late):
-                slots, counts = np.concatenate([slots, late]), np.concatenate([counts, late_counts])
-                sizes = np.concatenate([sizes, self._lengths[late].astype(np.float32)])
-            yield term, slots, counts, sizes
+    def _frozen_parts(self, codes: Sequence[int]) -> Iterator[_Part]:
+        """Yield the postings of some terms (-1: an unknown one) in the frozen segment, in their order, at most about `_TOGETHER`
+        in a part: more do not fit into the processor's caches.
+        """
+        starts, known = self._starts, len(self._starts) - 1
+        terms: list[int] = []
+        spans: list[slice] = []
+        waiting = 0
+        for term, code in enumerate(codes):
+            if 0 <= code < known and (held := int(starts[code + 1] - starts[code])):
+                if waiting and waiting + held > _TOGETHER:
+                    yield self._frozen_part(terms, spans)
+                    terms, spans, waiting = [], [], 0
+                terms.append(term)
+                spans.append(slice(starts[code], starts[code + 1]))
+                waiting += held
+        if waiting:
+            yield self._frozen_part(terms, spans)
+
+    def _frozen_part(self, terms: Sequence[int], spans: Sequence[slice]) -> _Part:
+        held = [span.stop - span.start for span in spans]
+        columns = (_gather(column, spans) for column in (self._slots, self._counts, self._sizes))
+        return _Part(np.repeat(terms, held), *columns)
+
+    def _tail_parts(self, codes: Sequence[int]) -> Iterator[_Part]:
+        """Yield the postings of some terms in the tail."""
+        for terms, slots, counts in self._tail.find(codes):
+            yield _Part(terms, slots, counts, self._lengths.take(slots).astype(np.float32))
 
     def _freeze(self, codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
         self._merge_tail()
@@ -250,13 +313,5 @@ class Postings:
         self._frozen = self.documents
 
 
-def _count_hidden(slots: Slots, hidden: Slots, admitted: Mask) -> int:
-    """Return how many of a term's `slots` (ascending) are hidden, searching the longer list for the shorter one's
-    members.
-    """
-    if not len(hidden) or not len(slots):
-        return 0
-    if len(hidden) * _SHORTER > len(slots):
-        return len(slots) - int(np.count_nonzero(admitted.take(slots)))
-    places = np.minimum(np.searchsorted(slots, hidden), len(slots) - 1)
-    return int(np.count_nonzero(slots[places] == hidden))
+def _gather(column: npt.NDArray[Any], spans: Sequence[slice]) -> npt.NDArray[Any]:
+    return column[spans[0]] if len(spans) == 1 else np.concatenate([column[span] for span in spans])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -49,13 +49,20 @@ class PostingTail:
             self._older = self.columns()
             self._begin_newest()
 
-    def find(self, codes: Sequence[int]) -> list[tuple[Slots, Parts]]:
-        """Return for each term (-1: an unknown one) the slots that hold it, ascending, and how often each holds it."""
+    def find(self, codes: Sequence[int]) -> Iterator[Columns]:
+        """Yield the postings of some terms (-1: an unknown one), with the place of each one's term in `codes` as its code: by
+        place and then by slot, the older documents first.
+        """
         # Of the type of the codes, which are converted as a whole else.
         begin = np.array(codes, dtype=np.int32)
-        ends = np.stack([begin, begin + np.int32(1)])
-        older, newer = _find(self._older, ends), _find(self._sorted_newest(), ends)
-        return [first if not len(then[0]) else _join(first, then) for first, then in zip(older, newer, strict=True)]
+        for known, slots, counts in (self._older, self._sorted_newest()):
+            starts, ends = known.searchsorted(begin), known.searchsorted(begin + np.int32(1))
+            held = ends - starts
+            if len(known) and (total := int(held.sum())):
+                # The number of each posting: from the start of its term on.
+                numbers = np.arange(total) + np.repeat(starts - np.cumsum(held) + held, held)
+                places = np.repeat(np.arange(len(begin), dtype=np.int32), held)
+                yield places, slots.take(numbers), counts.take(numbers)
 
     def columns(self) -> Columns:
         """Return all postings."""
@@ -92,13 +99,3 @@ _EMPTY: Columns = (np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.
 def _sort(codes: Codes, slots: Slots, counts: Parts) -> Columns:
     order = stable_order(codes)
     return codes[order], slots[order], counts[order]
-
-
-def _find(columns: Columns, ends: npt.NDArray[np.int32]) -> list[tuple[Slots, Parts]]:
-    codes, slots, counts = columns
-    starts, stops = codes.searchsorted(ends).tolist()
-    return [(slots[start:stop], counts[start:stop]) for start, stop in zip(starts, stops, strict=True)]
-
-
-def _join(first: tuple[Slots, Parts], then: tuple[Slots, Parts]) -> tuple[Slots, Parts]:
-    return (np.concatenate([first[0], then[0]]), np.concatenate([first[1], then[1]])) if len(first[0]) else then

@@ -6,13 +6,14 @@ Must not import an engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from anyio import to_thread
 
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
-from mnemosyne.retrieval.text.lexical import term_weights
+from mnemosyne.retrieval.text.lexical import TermCounts, term_weights
 from mnemosyne.schema.memory import EMPTY, Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
@@ -137,9 +138,43 @@ class MemoryIndex(Index):
 def _search_all(
     tables: Sequence[ScopeTable], searches: Sequence[TextSearch], known: Mapping[str, ScopeTable]
 ) -> list[tuple[Hit, ...]]:
-    found = []
-    for table, (text, where, limit, beside) in zip(tables, searches, strict=True):
-        terms = term_weights(text) if isinstance(text, str) else text
-        counts = [known[each.scope].count_terms(terms, each) for each in beside if each.scope in known]
-        found.append(table.search_text(terms, where, limit, counts))
-    return found
+    """Return the hits of each search; those for the same terms in one table are made together."""
+    terms = {id(each.text): term_weights(each.text) if isinstance(each.text, str) else each.text for each in searches}
+    found = dict[tuple[int, IndexFilter], TermCounts]()
+    groups = []
+    for places in _group(searches):
+        text, wheres = searches[places[0]].text, [searches[place].where for place in places]
+        words = tables[places[0]].find_words(terms[id(text)], wheres)
+        found.update(zip([(id(text), where) for where in wheres], words.counts, strict=True))
+        groups.append((places, words))
+
+    def count(each: TextSearch, where: IndexFilter) -> TermCounts:
+        key = id(each.text), where
+        if key not in found:
+            found[key] = known[where.scope].find_words(terms[id(each.text)], (where,)).counts[0]
+        return found[key]
+
+    hits = dict[int, tuple[Hit, ...]]()
+    for places, words in groups:
+        counts = [
+            sum([count(searches[place], other) for other in searches[place].beside if other.scope in known], start=own)
+            for place, own in zip(places, words.counts, strict=True)
+        ]
+        text, limits = searches[places[0]].text, [searches[place].limit for place in places]
+        hits.update(zip(places, words.rank(terms[id(text)], counts, limits), strict=True))
+    return [hits[place] for place in range(len(searches))]
+
+
+def _group(searches: Sequence[TextSearch]) -> list[list[int]]:
+    """Return the places of searches that can be made together: for the same terms, with filters that differ only by chains."""
+    groups: list[list[int]] = []
+    for place, (text, where, _, _) in enumerate(searches):
+        for places in groups:
+            first = searches[places[0]]
+            is_alike = text is first.text and where == replace(first.where, chains=where.chains)
+            if is_alike and all(where.chains.isdisjoint(searches[other].where.chains) for other in places):
+                places.append(place)
+                break
+        else:
+            groups.append([place])
+    return groups

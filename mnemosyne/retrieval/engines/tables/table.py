@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope, highest_sequences
 from mnemosyne.retrieval.engines.tables.columns import RowColumns, RowView
 from mnemosyne.retrieval.engines.tables.nearest import VectorRows
-from mnemosyne.retrieval.text.lexical import INT_BYTES, Mask, Postings, Scores, TermCounts
+from mnemosyne.retrieval.text.lexical import INT_BYTES, FoundWords, Mask, Owners, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.session import BranchSpan
@@ -261,19 +261,20 @@ class ScopeTable:
             order = slots[np.argsort(view.sequence[slots], kind="stable")]
             return tuple(self._ids[slot] for slot in order[:limit])
 
-    def count_terms(self, terms: Mapping[str, float], where: IndexFilter) -> TermCounts:
-        """Return the statistics of the admitted rows for some terms."""
-        with self._lock:
-            return self._postings.count(terms, self._admit_words(where))
+    def find_words(self, terms: Collection[str], pools: Sequence[IndexFilter]) -> WordSearch:
+        """Return where some terms are in the rows of each pool; the pools differ only by chains, and none has a chain of another.
 
-    def search_text(
-        self, terms: Mapping[str, float], where: IndexFilter, limit: int, beside: Sequence[TermCounts] = ()
-    ) -> tuple[Hit, ...]:
-        """Return the best by BM25 among the admitted rows that hold a term; the collections `beside` count with them."""
+        It can be scored and ranked without the lock, because its arrays are replaced when rows change, not written.
+        """
         with self._lock:
-            scores = self._postings.scores(terms, self._admit_words(where), beside=beside)
-            slots = np.flatnonzero(scores >= max(_find_threshold(scores, limit), np.finfo(np.float64).tiny))
-            return self._rank_best(slots, scores[slots], limit)
+            owners, rows = self._owners(pools), len(self._ids)
+            found = self._postings.find(terms, owners, len(pools))
+            return WordSearch(found, owners, self._ids, self._columns.view(rows))
+
+    def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by BM25 among the admitted rows that hold a term."""
+        found = self.find_words(terms, (where,))
+        return found.rank(terms, found.counts, (limit,))[0]
 
     def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by cosine among the admitted rows that have a vector of `model`."""
@@ -284,19 +285,29 @@ class ScopeTable:
             slots, cosines = self._vectors.best(vector, admitted, limit)
             return self._rank_best(slots, cosines, limit)
 
-    def _admit_words(self, where: IndexFilter) -> Mask:
-        # Entries without words are not counted, as in LanceDB.
-        return self._admit(where) & (self._postings.lengths > 0)
+    def _owners(self, pools: Sequence[IndexFilter]) -> Owners:
+        """Return the number of the pool of each row; their count for rows of none. Entries without words are not counted, as in
+        LanceDB.
+        """
+        of_chain = np.full(len(_CHAINS), len(pools), dtype=np.int64)
+        for pool, each in enumerate(pools):
+            of_chain[[_CHAINS[chain] for chain in each.chains]] = pool
+        admitted = self._admit_chains(pools[0]) & (self._postings.lengths > 0)
+        return np.where(admitted, of_chain.take(self._columns.chain[: len(self._ids)]), len(pools))
 
     def _admit(self, where: IndexFilter) -> Mask:
-        """Return a mask of the rows that a filter admits. It is shared by the word and the vector search, so it must
-        not be changed.
+        """Return a mask of the rows that a filter admits."""
+        return self._admit_chains(where) & _has_chain(self._columns.chain[: len(self._ids)], where.chains)
+
+    def _admit_chains(self, where: IndexFilter) -> Mask:
+        """Return a mask of the rows that a filter admits if all chains count. Searches of several chains, and those for words and
+        for vectors, share it, so it must not be changed.
         """
         with self._mask_lock:
             last = self._last_admitted
-            if last is not None and last[0] is where:
+            if last is not None and last[0].lineage is where.lineage and last[0].exclude is where.exclude:
                 return last[1]
-            admitted = self._admits(self._columns.view(len(self._ids)), where)
+            admitted = self._admit_paths(self._columns.view(len(self._ids)), where)
             admitted[[self._places[entry_id] for entry_id in where.exclude if entry_id in self._places]] = False
             admitted.flags.writeable = False
             self._last_admitted = (where, admitted)
@@ -304,15 +315,11 @@ class ScopeTable:
 
     def _admit_slots(self, slots: npt.NDArray[np.int64], where: IndexFilter) -> Mask:
         """Return which of some slots a filter admits, without its exclusions."""
-        return self._admits(self._columns.at(slots), where)
+        view = self._columns.at(slots)
+        return self._admit_paths(view, where) & _has_chain(view.chain, where.chains)
 
-    def _admits(self, view: RowView, where: IndexFilter) -> Mask:
-        admitted: Mask = view.alive.copy()
-        of_chain = [view.chain == _CHAINS[chain] for chain in where.chains]
-        admitted &= np.logical_or.reduce(of_chain) if len(of_chain) != 1 else of_chain[0]
-        if where.lineage is not None:
-            admitted &= self._on_path(view, where.lineage)
-        return admitted
+    def _admit_paths(self, view: RowView, where: IndexFilter) -> Mask:
+        return view.alive.copy() if where.lineage is None else view.alive & self._on_path(view, where.lineage)
 
     def _on_path(self, view: RowView, lineage: Sequence[BranchSpan]) -> Mask:
         """Return a mask of the rows on a path of branch spans; rows without a branch are on every path."""
@@ -332,21 +339,7 @@ class ScopeTable:
         return found
 
     def _rank_best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
-        if len(slots) > limit:
-            least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            keep = scores >= least
-            slots, scores = slots[keep], scores[keep]
-        order = np.argsort(-scores, kind="stable")
-        slots, scores, columns = slots[order], scores[order], self._columns
-        parts = (-scores, columns.depth[slots], columns.placed[slots], columns.sequence[slots], slots)
-        # Converted from numpy at once: one scalar at a time costs more than the search.
-        hits = [
-            (score, self._ids[slot], depth if placed else None, sequence)
-            for score, depth, placed, sequence, slot in zip(*(part.tolist() for part in parts), strict=True)
-        ]
-        # In order except for equal scores, which are ordered by id.
-        hits.sort()
-        return tuple([Hit(entry_id, -score, depth, sequence) for score, entry_id, depth, sequence in hits[:limit]])
+        return rank_rows(slots, scores, limit, self._ids, self._columns.view(len(self._ids)))
 
     def _append(self, rows: Sequence[IndexRow]) -> None:
         # A table of an older release may hold an id twice; the row written last counts.
@@ -400,6 +393,59 @@ class ScopeTable:
         self._places = {entry_id: slot for slot, entry_id in enumerate(self._ids)}
         self._columns.pack(keep)
         self._vectors.pack(keep)
+
+
+class WordSearch:
+    """Words of one table, found in its pools (`ScopeTable.find_words`)."""
+
+    __slots__ = ("_found", "_ids", "_owners", "_view")
+
+    def __init__(self, found: FoundWords, owners: Owners, ids: Sequence[str], view: RowView) -> None:
+        self._found, self._owners, self._ids, self._view = found, owners, ids, view
+
+    @property
+    def counts(self) -> Sequence[TermCounts]:
+        """The statistics of each pool's rows for the terms."""
+        return self._found.counts
+
+    def rank(
+        self, terms: Mapping[str, float], counts: Sequence[TermCounts], limits: Sequence[int]
+    ) -> list[tuple[Hit, ...]]:
+        """Return the best rows of each pool by BM25 that hold a term; `counts` as for `FoundWords.scores`."""
+        scores = self._found.scores(terms, counts)
+        ranked = []
+        for pool, limit in enumerate(limits):
+            own = np.where(self._owners == pool, scores, 0.0) if len(limits) > 1 else scores
+            slots = np.flatnonzero(own >= max(_find_threshold(own, limit), np.finfo(np.float64).tiny))
+            ranked.append(rank_rows(slots, own[slots], limit, self._ids, self._view))
+        return ranked
+
+
+def rank_rows(
+    slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int, ids: Sequence[str], view: RowView
+) -> tuple[Hit, ...]:
+    """Return the best rows of some slots, best first."""
+    if len(slots) > limit:
+        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        keep = scores >= least
+        slots, scores = slots[keep], scores[keep]
+    order = np.argsort(-scores, kind="stable")
+    slots, scores = slots[order], scores[order]
+    parts = (-scores, view.depth[slots], view.placed[slots], view.sequence[slots], slots)
+    # Converted from numpy at once: one scalar at a time costs more than the search.
+    hits = [
+        (score, ids[slot], depth if placed else None, sequence)
+        for score, depth, placed, sequence, slot in zip(*(part.tolist() for part in parts), strict=True)
+    ]
+    # In order except for equal scores, which are ordered by id.
+    hits.sort()
+    return tuple([Hit(entry_id, -score, depth, sequence) for score, entry_id, depth, sequence in hits[:limit]])
+
+
+def _has_chain(codes: npt.NDArray[np.int8], chains: Collection[Chain]) -> Mask:
+    wanted = np.zeros(len(_CHAINS), dtype=np.bool_)
+    wanted[[_CHAINS[chain] for chain in chains]] = True
+    return wanted.take(codes)
 
 
 def _find_threshold(scores: Scores, limit: int) -> float:
