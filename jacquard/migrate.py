@@ -45,7 +45,15 @@ from mnemosyne.stores.maintenance.digest import check_digest, has_digest
 from mnemosyne.stores.maintenance.rows import OpenRows, converting, find_revision
 from mnemosyne.stores.sql import blobs
 from mnemosyne.stores.sql.reading.archives import delete_session_rows, pack_rows, read_archived_rows, read_session_rows
-from mnemosyne.stores.sql.schema import COLUMNS, MARK_STATEMENT, OF_A_SESSION, REVISION, check_revision
+from mnemosyne.stores.sql.schema import (
+    COLUMNS,
+    MARK_STATEMENT,
+    OF_A_SESSION,
+    REVISION,
+    UNFINISHED_REPLIES,
+    WORDS,
+    check_revision,
+)
 from mnemosyne.stores.sqlite.file import SqliteConnection
 
 BASELINE = 8
@@ -303,6 +311,12 @@ def drop_alembic(rows: OpenRows) -> None:
     rows.connection.execute(MARK_STATEMENT if rows.dialect == "postgresql" else "PRAGMA user_version = 0")
 
 
+def hold_chunks(rows: OpenRows) -> None:
+    """Create the tables of replies that arrive in chunks, which were held in memory."""
+    for statement in UNFINISHED_REPLIES:
+        rows.connection.execute(statement.format_map(WORDS[rows.dialect]))
+
+
 def renew_fingerprints(session: StoredSession) -> int:
     """Renew the fingerprints of turns that wait for their reply, so that the same request is answered from the record.
 
@@ -463,5 +477,6 @@ CONVERSIONS: tuple[Conversion, ...] = (
     Conversion(to=9, does="recalled evidence is marked as such", session=mark_memories),
     Conversion(to=9, does="prompts hold each text once", session=shorten_prompts),
     Conversion(to=9, does="messages are found again whose reply was edited", session=renew_exchanges),
+    Conversion(to=10, does="chunks of replies have tables", tables=hold_chunks),
 )
 """The conversions, oldest first."""

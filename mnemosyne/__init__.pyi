@@ -209,6 +209,7 @@ from .schema.record import (
     TurnRecord,
 )
 from .schema.redaction import RedactionRecord, RedactionRules, RedactResult, SensitiveSpan
+from .schema.replies import AddedChunk, ChunkLimits, ChunkOutcome, ReplyChunk, UnfinishedReply
 from .schema.session import (
     Author,
     AuthorKind,
@@ -260,6 +261,7 @@ __all__ = [
     "VECTOR",
     "WINDOW_USAGES",
     "Actor",
+    "AddedChunk",
     "AgentInfo",
     "ArchivedSession",
     "AuditRecord",
@@ -279,6 +281,8 @@ __all__ = [
     "CharacterCard",
     "Chat",
     "ChosenInputs",
+    "ChunkLimits",
+    "ChunkOutcome",
     "Clock",
     "CodecError",
     "CommitUnknownError",
@@ -409,6 +413,7 @@ __all__ = [
     "RenderHints",
     "RenderedBlock",
     "Renderer",
+    "ReplyChunk",
     "ResolveRef",
     "ResolvedRef",
     "RetrievalQuery",
@@ -468,6 +473,7 @@ __all__ = [
     "TurnNotPendingError",
     "TurnRecord",
     "TurnStatus",
+    "UnfinishedReply",
     "UnreadableError",
     "UriError",
     "UserFact",

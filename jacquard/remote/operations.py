@@ -281,18 +281,18 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "commit_assistant_chunk", "POST", f"{_SESSION}/reply/chunks", "ContextEngine.commit_assistant_chunk", body=ChunkRequest,
-        open_to_viewers=True, in_one_process=True, errors=(ChunkConflictError, TurnNotFoundError, InputTooLargeError),
-        doc="Take in a chunk of the reply; nothing is written before it is whole.",
+        open_to_viewers=True, errors=(ChunkConflictError, TurnNotFoundError, InputTooLargeError),
+        doc="Store a chunk of the reply; the turn does not contain it before the reply is finished.",
     ),
     Operation(
         "finalize_assistant_message", "POST", f"{_SESSION}/reply/finalize", "ContextEngine.finalize_assistant_message",
-        body=FinalizeRequest, answer=CommitResult, open_to_viewers=True, in_one_process=True,
+        body=FinalizeRequest, answer=CommitResult, open_to_viewers=True,
         errors=(MissingChunksError, TurnNotFoundError, TurnNotPendingError, EvidenceNotFoundError, InputTooLargeError),
         doc="Join the chunks of a reply and commit it.",
     ),
     Operation(
         "abort_assistant_message", "POST", f"{_SESSION}/reply/abort", "ContextEngine.abort_assistant_message", body=AbortRequest,
-        answer=AbortAnswer, open_to_viewers=True, in_one_process=True, errors=(TurnNotFoundError,),
+        answer=AbortAnswer, open_to_viewers=True, errors=(TurnNotFoundError,),
         doc="Forget the chunks of a reply; the turn stays pending.",
     ),
     Operation(

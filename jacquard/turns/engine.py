@@ -419,12 +419,13 @@ class ContextEngine:
         turn_id: str | None = None,
         message_id: str = "",
     ) -> None:
-        """Add a chunk of the reply to the pending turn (or `turn_id`); nothing is written before the reply is complete.
+        """Store a chunk of the reply to the pending turn (or `turn_id`); any process can finish the reply.
 
-        Chunks may come in any order and more than once. `message_id` distinguishes replies to one turn. A reply without new
-        chunks for `chunks.expire_seconds` is dropped; of more than eight in a session, the one without new chunks for longest
-        is dropped. Raises ChunkConflictError; TurnNotFoundError for an unknown turn or if none is pending; InputTooLargeError
-        for a chunk that makes the reply too long (the earlier ones are kept).
+        The turn does not contain it before that. Chunks may come in any order and more than once; each is a write, so join tokens.
+        `message_id` distinguishes replies to one turn. A reply without new chunks for `chunks.expire_seconds` is dropped; of more
+        than eight in a session, the one without new chunks for longest is dropped. Raises ChunkConflictError; TurnNotFoundError
+        for an unknown turn or if none is pending; InputTooLargeError for a chunk that makes the reply too long (the earlier ones
+        are kept).
         """
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 

@@ -77,7 +77,8 @@ def _body(name: str, content: str) -> Place:
         if CONTENTS[content].word_keys
         else content
     )
-    return Place(name=name, treatment=Treatment.SCRUBBED, holds=words)
+    treatment = Treatment.WHOLE if CONTENTS[content].is_dropped else Treatment.SCRUBBED
+    return Place(name=name, treatment=treatment, holds=words)
 
 
 def _value_places() -> Iterator[Place]:

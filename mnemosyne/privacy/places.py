@@ -60,6 +60,8 @@ class Content:
     """Whether it was made from the conversation, so that even a short erased text is cut out of it; otherwise it is the
     words of others or part of the story, in which a short text is their own.
     """
+    is_dropped: bool = False
+    """Whether an erasure removes it whole."""
     word_keys: frozenset[str] = frozenset()
     """Keys of a tree with words taken from a message below them."""
 
@@ -82,6 +84,7 @@ CONTENTS: Mapping[str, Content] = {
         Content(name="summary", counted="summaries", kind=Summary),
         Content(name="path_summary", counted="summaries", kind=PathSummary),
         Content(name="prefetch", counted="prefetches", kind=Prefetch),
+        Content(name="chunk", counted="chunks", is_dropped=True),
         Content(name="plan", counted="plans", word_keys=WORD_KEYS),
         Content(name="receipt", counted="receipts", word_keys=WORD_KEYS),
         Content(name="prompt", counted="prompts"),

@@ -31,6 +31,7 @@ from mnemosyne.schema.record import (
     TurnInputs,
     TurnRecord,
 )
+from mnemosyne.schema.replies import AddedChunk, ChunkLimits, ReplyChunk, UnfinishedReply
 from mnemosyne.schema.session import Message, Role, SessionHead, TurnStatus
 
 _PAGE = 200
@@ -318,6 +319,25 @@ class Store(Protocol):
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
         """Return the state after a committed turn (None: before the first); TurnNotFoundError."""
+        ...
+
+    async def add_chunk(self, session_id: str, chunk: ReplyChunk, limits: ChunkLimits) -> AddedChunk:
+        """Add a chunk to an unfinished reply. The version of the session does not change; nothing is added for an outcome other
+        than ADDED.
+
+        Chunks may come in any order. NoPendingTurnError, TurnNotFoundError.
+        """
+        ...
+
+    async def unfinished_reply(self, session_id: str, turn_id: str | None, message_id: str) -> UnfinishedReply | None:
+        """Return a reply that is not complete yet, or None.
+
+        `turn_id` None is the only turn with chunks for this message, else the pending turn of the active branch.
+        """
+        ...
+
+    async def drop_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> int:
+        """Delete the chunks of a reply; return their number. `turn_id` as for `unfinished_reply`."""
         ...
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:

@@ -23,6 +23,7 @@ from mnemosyne.testing.stores.erasure import StoreErasure
 from mnemosyne.testing.stores.lineage import StoreLineage
 from mnemosyne.testing.stores.memory import StoreMemory
 from mnemosyne.testing.stores.parts import StoreParts
+from mnemosyne.testing.stores.replies import StoreReplies
 from mnemosyne.testing.stores.rules import StoreRules
 from mnemosyne.testing.stores.runs import StoreRuns
 from mnemosyne.testing.stores.turn_inputs import StoreTurnInputs
@@ -38,6 +39,7 @@ class StoreContract(
     StoreParts,
     StoreLineage,
     StoreErasure,
+    StoreReplies,
     StoreWorlds,
     StoreConcurrency,
 ):

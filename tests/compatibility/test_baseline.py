@@ -61,7 +61,7 @@ def fill_postgres(uri: str, source: Path) -> str:
         admin.execute(f"SET search_path = {SCHEMA}")
         admin.execute(lzma.decompress((DATA / "postgres.sql.xz").read_bytes()))
         for table in COLUMNS:
-            if table != "store_revision":
+            if table not in ("store_revision", "unfinished_replies", "reply_chunks"):
                 found = rows.execute(f"SELECT * FROM {table}")
                 columns = ", ".join(each[0] for each in found.description)
                 signs = ", ".join(["%s"] * len(found.description))
@@ -122,7 +122,9 @@ def test_a_session_goes_on(address, session_id):
         async with open_runtime(address, embedder="none", config=config) as runtime:
             before = await runtime.ensure_session(session_id)
             first = await runtime.engine.prepare_turn(session_id, SESSIONS[session_id])
-            done = await runtime.engine.commit_assistant_message(session_id, "<content>…</content>")
+            await runtime.engine.commit_assistant_chunk(session_id, "<content>…", 0)
+            await runtime.engine.commit_assistant_chunk(session_id, "</content>", 1)
+            done = await runtime.engine.finalize_assistant_message(session_id)
             second = await runtime.engine.prepare_turn(session_id, "……")
             return before, first, done, second
 
@@ -190,6 +192,18 @@ def test_a_converted_file_is_like_a_new_one(tmp_path):
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_a_store_of_revision_9_gets_tables_for_chunks(tmp_path):
+    file = tmp_path / "store.db"
+    open_database(SqliteOptions(path=file)).close()
+    new = tables_of(file)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(
+            "DROP TABLE unfinished_replies; DROP TABLE reply_chunks; UPDATE store_revision SET revision = 9"
+        )
+    assert migrate_store(str(tmp_path)).changes == ("chunks of replies have tables",)
+    assert tables_of(file) == new
+
+
 def test_converted_messages_are_found_as_new_ones_are(tmp_path):
     """A copy through the present code writes the same digests that the conversion made."""
     file = unpack_database(tmp_path)
@@ -241,7 +255,7 @@ def test_processes_that_convert_one_store_at_once_convert_it_once(old_address):
     running = [
         subprocess.Popen([sys.executable, "-c", code, old_address], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    assert sorted(process.communicate(timeout=120)[0].strip() for process in running) in (["8", "8"], ["8", "9"])
+    assert sorted(process.communicate(timeout=120)[0].strip() for process in running) in (["8", "8"], ["10", "8"])
     open_once(old_address)
 
 

@@ -48,6 +48,8 @@ _log = open_log(__name__)
 T = TypeVar("T")
 MOST_TURNS = 1_000
 """Maximum number of running turns; the oldest ones, whose runs were abandoned silently, are dropped."""
+CHUNKS_A_WRITE, SECONDS_BETWEEN_WRITES = 64, 0.2
+"""A stream's chunks are joined until there are so many, or until the last write was so long ago: each write waits for the disk."""
 MOST_OWNERS = 10_000
 """Number of session owners to cache."""
 COUNTED, REPORTED_WITH_MORE = "counted", "reported_with_host_parts"
@@ -67,6 +69,9 @@ class _RunningTurn:
     called_at: float = 0.0
     is_bare: bool = False
     chunks: list[str] = field(default_factory=list)
+    written_chunks: int = 0
+    writes: int = 0
+    written_at: float = 0.0
     tools_since: dict[str, float] = field(default_factory=dict)
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -241,6 +246,7 @@ class ContextAdapter:
         answered = sum(message.get("role") == "assistant" for message in request.tail)
         turn.calls = max(turn.calls, answered) + 1
         turn.called_at, turn.chunks = perf_counter(), []
+        turn.written_chunks, turn.writes, turn.written_at = 0, 0, turn.called_at
         turn.is_bare = request.is_bare and not request.tail
         if turn.prompt is None:
             self._book.add(ungoverned_calls=1)
@@ -392,16 +398,26 @@ class ContextAdapter:
             await self._engine.upsert_tasks(session_id, tasks)
 
     async def _take_chunk(self, turn: _RunningTurn, text: str) -> None:
+        turn.chunks.append(text)
+        self._book.add(chunks=1)
+        waiting = len(turn.chunks) - turn.written_chunks
+        if waiting >= CHUNKS_A_WRITE or perf_counter() - turn.written_at >= SECONDS_BETWEEN_WRITES:
+            await self._write_chunks(turn)
+
+    async def _write_chunks(self, turn: _RunningTurn) -> None:
+        """Write the chunks since the last write as one."""
         assert turn.prompt is not None
-        async with self._step("chunk", turn):
-            place, ids = len(turn.chunks), (turn.prompt.turn_id, turn.message_id)
-            turn.chunks.append(text)
-            await self._engine.commit_assistant_chunk(turn.session_id, text, place, turn_id=ids[0], message_id=ids[1])
-            self._book.add(chunks=1)
+        text, index = "".join(turn.chunks[turn.written_chunks :]), turn.writes
+        turn.written_chunks, turn.writes, turn.written_at = len(turn.chunks), index + bool(text), perf_counter()
+        if text:
+            ids = {"turn_id": turn.prompt.turn_id, "message_id": turn.message_id}
+            async with self._step("chunk", turn):
+                await self._engine.commit_assistant_chunk(turn.session_id, text, index, **ids)
 
     async def _drop_chunks(self, turn: _RunningTurn) -> None:
-        chunks, turn.chunks = turn.chunks, []
-        if chunks and turn.prompt is not None:
+        writes = turn.writes
+        turn.chunks, turn.written_chunks, turn.writes = [], 0, 0
+        if writes and turn.prompt is not None:
             async with self._step("chunk", turn):
                 await self._engine.abort_assistant_message(
                     turn.session_id, turn_id=turn.prompt.turn_id, message_id=turn.message_id
@@ -419,6 +435,7 @@ class ContextAdapter:
                 return
             turn_id = turn.prompt.turn_id
             if turn.chunks and "".join(turn.chunks) == said.content and said.author is None:
+                await self._write_chunks(turn)
                 await self._engine.finalize_assistant_message(
                     turn.session_id, turn_id=turn_id, message_id=turn.message_id
                 )

@@ -53,7 +53,7 @@ class AdapterOptions:
     document_tools: frozenset[str] = frozenset()
     """Names of tools whose results are documents: each becomes evidence of type `rag_doc`."""
     record_chunks: bool = True
-    """Pass streamed chunks to the engine as they come."""
+    """Pass streamed chunks to the engine as they come, several at once."""
     system_in_place: bool = False
     """Keep text that changes in each turn as a system message before the input, for providers that cache everything before it.
 

@@ -30,10 +30,10 @@ from mnemosyne.core.off_loop import calculate, size_of
 KEY_HEADER = "idempotency-key"
 MOST_KEY_CHARS = 255
 ONE_PROCESS = (
-    "This service runs in several processes that cannot reach each other on this system, so each would see a part: send the "
-    "reply whole (POST …/reply) and read the turns, or start it without --workers."
+    "This service runs in several processes that cannot reach each other on this system, so each would see a part of the events: "
+    "read the turns, or start it without --workers."
 )
-OWNER_GONE = "The process that holds what this session has sent so far is being replaced; begin the reply again."
+OWNER_GONE = "The process that has the events of this session is being replaced; ask again."
 
 _KEPT = "/%:@!$&'()*+,;="
 _CHAT = re.compile(r"/+v1/+(?:chat/+completions|messages(?:/+count_tokens)?|models)/*")

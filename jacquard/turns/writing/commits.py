@@ -1,22 +1,22 @@
 """Writes replies of the main model, complete or in chunks, into the store.
 
-Each function runs while its session is locked (adding chunks needs no lock, because they are only in memory). This module must
-not import a concrete store.
+Chunks lie in the store, so any process can finish a reply. Each function runs while its session is locked, except adding chunks,
+which is one write. This module must not import a concrete store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from jacquard.adapters.observe.bus import EventEmitter
-from jacquard.config.input_limits import check_reply
+from jacquard.config.input_limits import check_reply, check_reply_chars
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.degradations import DegradationCode
-from jacquard.core.errors import MissingChunksError
+from jacquard.core.errors import ChunkConflictError, MissingChunksError
 from jacquard.core.names import NameDictionary
 from jacquard.memory.path_entries import load_path_entries
 from jacquard.memory.threads import (
@@ -34,7 +34,6 @@ from jacquard.pipeline.refusals import UNTAGGED
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
-from jacquard.turns.writing.chunks import ChunkBuffer, Key
 from mnemosyne.chains.event import CLOSED
 from mnemosyne.chains.unanswered_inputs import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
@@ -44,9 +43,16 @@ from mnemosyne.schema.event import EventType
 from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnCommit, TurnRecord
+from mnemosyne.schema.replies import ChunkLimits, ChunkOutcome, ReplyChunk, UnfinishedReply
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
 T = TypeVar("T")
+
+MAX_CHUNKS = 100_000
+"""Maximum number of chunks of a reply, because empty chunks do not count as characters."""
+
+MOST_OF_A_SESSION = 8
+"""Maximum number of unfinished replies of a session."""
 
 
 async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, emitter: EventEmitter) -> T:
@@ -72,10 +78,8 @@ class ReplyCommitter:
         worlds: WorldSource,
     ) -> None:
         self._parts, self._emitter, self._worlds = parts, emitter, worlds
-        self._config, self._limits, chunks = config, config.limits, config.chunks
-        self._chunks = ChunkBuffer(
-            expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=self._limits
-        )
+        self._config, self._limits = config, config.limits
+        self._lifetime = timedelta(seconds=config.chunks.expire_seconds)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
         """Write a complete reply; once more if another writer came first."""
@@ -85,36 +89,55 @@ class ReplyCommitter:
 
         return await retry_on_conflict(commit, session_id, self._emitter)
 
-    async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, chunk: str) -> None:
-        """Add a chunk and emit it."""
-        turn = turn_id or await self._turn(session_id, message_id, pending=True)
-        if not self._chunks.has((session_id, turn, message_id)):
-            # The turn must exist.
-            await self._parts.store.turn(session_id, turn)
-        is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
-        await self._emit_expired()
-        kind = EventType.ASSISTANT_CHUNK_RECEIVED
+    async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, text: str) -> None:
+        """Write a chunk and emit it; raises ChunkConflictError, and InputTooLargeError for a reply that becomes too long."""
+        if not 0 <= index < MAX_CHUNKS:
+            raise ChunkConflictError(
+                session_id, turn_id or "(pending)", index, f"its index is not one of 0 to {MAX_CHUNKS - 1:,}"
+            )
+        now, limits, most = self._parts.clock.now(), self._limits, self._config.chunks.max_chars
+        chunk = ReplyChunk(turn_id=turn_id, message_id=message_id, index=index, text=text, at=now)
+        added = await self._parts.store.add_chunk(
+            session_id,
+            chunk,
+            ChunkLimits(
+                chars=min(most, limits.reply_chars), replies=MOST_OF_A_SESSION, expired_before=now - self._lifetime
+            ),
+        )
+        await self._emit_dropped(session_id, added.dropped)
+        if added.outcome is ChunkOutcome.CONFLICTING:
+            raise ChunkConflictError(session_id, added.turn_id, index, "another text has this index already")
+        if added.outcome is ChunkOutcome.TOO_LONG:
+            check_reply_chars(added.chars, limits)
+            raise ChunkConflictError(session_id, added.turn_id, index, f"the reply would pass {most:,} characters")
         await self._emitter.emit(
-            kind, session_id, turn, chunk_index=index, chars=len(chunk), duplicate=not is_new, message_id=message_id
+            EventType.ASSISTANT_CHUNK_RECEIVED,
+            session_id,
+            added.turn_id,
+            chunk_index=index,
+            chars=len(text),
+            duplicate=added.outcome is ChunkOutcome.REPEATED,
+            message_id=message_id,
         )
 
     async def finish(
         self, session_id: str, turn_id: str | None, message_id: str, refs: tuple[Ref, ...]
     ) -> CommitResult:
-        """Join the chunks of a reply and write it; they are dropped once it is written."""
-        turn = turn_id or await self._turn(session_id, message_id)
-        key = (session_id, turn, message_id)
-        text = self._chunks.whole(key, self._parts.clock.now())
-        await self._emit_expired()
-        if text is None:
-            return await self._answer_finished(key)
+        """Join the chunks of a reply and write it; they are dropped once it is written. Raises MissingChunksError."""
+        reply = await self._find_unfinished(session_id, turn_id, message_id)
+        if reply is None:
+            return await self._answer_finished(session_id, turn_id or await self._last_turn(session_id))
+        chunks, turn = reply.chunks, reply.turn_id
+        if missing := tuple(index for index in range(max(chunks)) if index not in chunks):
+            raise MissingChunksError(session_id, turn, missing)
+        text = "".join(chunks[index] for index in range(len(chunks)))
         result = await self.commit(session_id, Message(role=Role.ASSISTANT, content=text), turn, refs)
-        chunks = self._chunks.drop(key)
+        await self._parts.store.drop_unfinished(session_id, turn, message_id)
         await self._emitter.emit(
             EventType.ASSISTANT_MESSAGE_FINALIZED,
             session_id,
             turn,
-            chunks=chunks,
+            chunks=len(chunks),
             chars=len(text),
             message_id=message_id,
         )
@@ -122,8 +145,16 @@ class ReplyCommitter:
 
     async def abort(self, session_id: str, turn_id: str | None, message_id: str) -> int:
         """Drop the chunks of a reply; return their number."""
-        turn = turn_id or await self._turn(session_id, message_id)
-        return self._chunks.drop((session_id, turn, message_id))
+        return await self._parts.store.drop_unfinished(session_id, turn_id, message_id)
+
+    async def _find_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> UnfinishedReply | None:
+        """Return a reply with chunks; one that has expired is dropped."""
+        reply = await self._parts.store.unfinished_reply(session_id, turn_id, message_id)
+        if reply is None or reply.changed_at >= self._parts.clock.now() - self._lifetime:
+            return reply
+        await self._parts.store.drop_unfinished(session_id, reply.turn_id, message_id)
+        await self._emit_dropped(session_id, ((reply.turn_id, message_id),))
+        return None
 
     async def _commit(
         self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]
@@ -217,32 +248,23 @@ class ReplyCommitter:
         tags = (record.receipt or {}).get("tags")
         return self._emitter.with_tags(tags) if isinstance(tags, Mapping) and tags else self._emitter
 
-    async def _answer_finished(self, key: Key) -> CommitResult:
+    async def _answer_finished(self, session_id: str, turn_id: str) -> CommitResult:
         """Answer a second call for a written reply; raises MissingChunksError if there was none."""
-        session_id, turn_id, _ = key
         record = await self._parts.store.turn(session_id, turn_id)
         if record.status is not TurnStatus.COMMITTED:
             raise MissingChunksError(session_id, turn_id)
         head = await self._parts.store.head(session_id, record.branch_id)
         return read_commit_result(record, head.version)
 
-    async def _turn(self, session_id: str, message_id: str, *, pending: bool = False) -> str:
-        """Return the turn of a reply without a turn id: the one with chunks, else the pending one.
-
-        If none is pending it is the last one, unless `pending` is required.
-        """
-        under_way = [turn for turn, message in self._chunks.turns(session_id) if message == message_id]
-        if len(under_way) == 1:
-            return under_way[0]
+    async def _last_turn(self, session_id: str) -> str:
+        """Return the pending turn, else the last one."""
         window = await self._parts.store.window(session_id, message_limit=1)
-        if window.pending is not None:
-            return window.pending.turn_id
-        if window.previous is not None and not pending:
-            return window.previous.turn_id
-        raise NoPendingTurnError(session_id)
+        if (turn := window.pending or window.previous) is None:
+            raise NoPendingTurnError(session_id)
+        return turn.turn_id
 
-    async def _emit_expired(self) -> None:
-        for session_id, turn_id, message_id in self._chunks.pop_expired(self._parts.clock.now()):
+    async def _emit_dropped(self, session_id: str, replies: Sequence[tuple[str, str]]) -> None:
+        for turn_id, message_id in replies:
             await self._emitter.emit(
                 EventType.DEGRADED,
                 session_id,

@@ -87,6 +87,11 @@ def prefetch_place(key: int, branch_id: str) -> str:
     return place_of("prefetches", "body", key, branch_id)
 
 
+def chunk_place(key: int, reply: int, index: int) -> str:
+    """Return the place of a chunk of a reply."""
+    return place_of("reply_chunks", "body", key, reply, index)
+
+
 def evidence_place(key: int, evidence_id: str) -> str:
     """Return the place of the body of an evidence item."""
     return f"evidences\x1fbody\x1f{key}\x1f{evidence_id}"
@@ -113,6 +118,7 @@ PLACED_BY: Mapping[str, tuple[str, ...]] = {
     "snapshots": ("branch_id", "depth"),
     "turns": ("turn_id", "branch_id", "depth", "parent_id", "kind", "status", "fingerprint", "created_at"),
     "prefetches": ("branch_id",),
+    "reply_chunks": ("reply", "ord"),
     "summaries": ("turn_id", "branch_id", "depth"),
     "evidences": ("evidence_id",),
     "parts": ("part_id", "kind"),
@@ -124,6 +130,7 @@ _ROW_PLACES: Mapping[str, Callable[..., str]] = {
     "branch_states": state_place,
     "snapshots": snapshot_place,
     "prefetches": prefetch_place,
+    "reply_chunks": chunk_place,
     "summaries": summary_place,
     "evidences": evidence_place,
     "parts": part_place,

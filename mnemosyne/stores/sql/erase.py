@@ -48,6 +48,7 @@ from mnemosyne.stores.sql.parts import bump, columns_made_of
 from mnemosyne.stores.sql.reading.archives import archived_of_user
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
 from mnemosyne.stores.sql.reading.search import find_in_packs, find_left
+from mnemosyne.stores.sql.replies import drop_all_unfinished
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TURN, PART, TextTable
 from mnemosyne.stores.sql.sessions import SessionArchivedError, StoredSession, find_session, load_session
 from mnemosyne.stores.sql.writing.entries import replace_entry
@@ -162,6 +163,7 @@ def _drop(connection: Connection, session: StoredSession, tally: _Tally) -> None
         ("evidences", "evidences"),
         ("summaries", "summaries"),
         ("prefetches", "prefetches"),
+        ("chunks", "reply_chunks"),
         ("branches", "branches"),
     ):
         tally.count(kind, _number(connection, f"{table} WHERE session = ?", here))
@@ -339,6 +341,8 @@ def _rewrite(connection: Connection, task: _Task) -> None:
     _messages(connection, task)
     connection.post("UPDATE messages SET exchange = NULL WHERE session = ?", (task.session.key,))
     _entries(connection, task)
+    # An erased text may lie in several chunks.
+    task.tally.count("chunks", drop_all_unfinished(connection, task.session.key))
     for table in OF_A_SESSION:
         if table.bodies and table.table != "messages":
             _clean_table(connection, task, table)

@@ -19,6 +19,8 @@ The tables:
 - `evidences.is_memory` is 1 for what turns recalled, else NULL. `turn_id` and `readers` say which turn found an item, and who may
   know it (NULL: it is of the session, everyone); they are in the body too.
 - `turns.origin_id` is the turn that a turn is a copy of; what was found in that one is known on the path of the copy.
+- `unfinished_replies` and `reply_chunks` hold replies that arrive in chunks until they are committed: when the last chunk
+  came (microseconds since 1970), how long the reply is, and each chunk by its index.
 - a row of `summaries` without a body says that the path has no summary from there on.
 - `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
   digest.
@@ -41,7 +43,7 @@ from mnemosyne.core.errors import StoreUnavailableError
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 9
+REVISION = 10
 """The revision of these tables and of all that is recorded in them. A release reads and writes exactly one."""
 
 MARK = "mnemosyne"
@@ -63,6 +65,16 @@ WORDS: Mapping[Dialect, Mapping[str, str]] = {
         "lean": "",
     },
 }
+
+UNFINISHED_REPLIES = (
+    """CREATE TABLE unfinished_replies (
+        number {serial}, session {int} NOT NULL, turn_id {text} NOT NULL, message_id {text} NOT NULL,
+        changed_us {int} NOT NULL, chars {int} NOT NULL)""",
+    "CREATE UNIQUE INDEX unfinished_replies_by_turn ON unfinished_replies (session, turn_id, message_id)",
+    """CREATE TABLE reply_chunks (
+        session {int} NOT NULL, reply {int} NOT NULL, ord {int} NOT NULL, body {blob} NOT NULL,
+        PRIMARY KEY (session, reply, ord)){lean}""",
+)
 
 TABLES = (
     """CREATE TABLE sessions (
@@ -109,6 +121,7 @@ TABLES = (
     """CREATE TABLE prefetches (
         session {int} NOT NULL, branch_id {text} NOT NULL, depth {int} NOT NULL, body {blob} NOT NULL,
         PRIMARY KEY (session, branch_id))""",
+    *UNFINISHED_REPLIES,
     """CREATE TABLE summaries (
         session {int} NOT NULL, branch_id {text} NOT NULL, depth {int} NOT NULL, turn_id {text} NOT NULL, body {blob},
         PRIMARY KEY (session, branch_id, depth))""",
@@ -229,6 +242,13 @@ OF_A_SESSION = (
     TextTable(
         table="prefetches", key="branch_id", words=("branch_id",), bodies={"body": "prefetch"}, row=("branch_id",)
     ),
+    TextTable(
+        table="unfinished_replies",
+        key="turn_id",
+        words=("turn_id", "message_id"),
+        row=("turn_id", "message_id"),
+    ),
+    TextTable(table="reply_chunks", key="''", words=(), bodies={"body": "chunk"}, row=("reply", "ord")),
     TextTable(
         table="summaries",
         key="turn_id",

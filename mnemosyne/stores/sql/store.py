@@ -32,10 +32,12 @@ from mnemosyne.schema.record import (
     TurnInputs,
     TurnRecord,
 )
+from mnemosyne.schema.replies import AddedChunk, ChunkLimits, ReplyChunk, UnfinishedReply
 from mnemosyne.schema.session import Message, SessionHead
 from mnemosyne.stores.sql import documents as sql_documents
 from mnemosyne.stores.sql import erase as sql_erase
 from mnemosyne.stores.sql import parts as sql_parts
+from mnemosyne.stores.sql import replies as sql_replies
 from mnemosyne.stores.sql import sessions as sql_sessions
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
@@ -225,6 +227,15 @@ class SqlStore(SqlUpkeep, Store):
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
         return await self._reads.run(lambda db: sql_turns.read_state(db, session_id, turn_id))
+
+    async def add_chunk(self, session_id: str, chunk: ReplyChunk, limits: ChunkLimits) -> AddedChunk:
+        return await self._writes.run(lambda db: sql_replies.add_chunk(db, session_id, chunk, limits))
+
+    async def unfinished_reply(self, session_id: str, turn_id: str | None, message_id: str) -> UnfinishedReply | None:
+        return await self._reads.run(lambda db: sql_replies.read_unfinished(db, session_id, turn_id, message_id))
+
+    async def drop_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> int:
+        return await self._writes.run(lambda db: sql_replies.drop_unfinished(db, session_id, turn_id, message_id))
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
         await self._writes.run(lambda db: sql_writes.save_prefetch(db, session_id, prefetch))

@@ -25,7 +25,7 @@ from jacquard.integrations import (
     ToolOutcome,
     ToolResultError,
 )
-from jacquard.integrations.core.adapter import MOST_TURNS
+from jacquard.integrations.core.adapter import CHUNKS_A_WRITE, MOST_TURNS
 from jacquard.integrations.core.bridge import EngineBridge
 from jacquard.integrations.core.mapping import find_status, read_arguments, read_documents, read_text, write_result
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
@@ -255,6 +255,22 @@ async def test_chunks_of_an_answer_with_tool_calls_are_no_part_of_the_reply(engi
     document = await engine.parts.store.get_session("s")
     assert [message.content for message in document.session.messages] == ["Hello.", "It is here."]
     assert adapter.report.problems == ()
+
+
+async def test_the_chunks_of_a_stream_are_written_several_at_once(engine):
+    adapter, pieces = adapter_on(engine), [f"{number} " for number in range(200)]
+    prompt = await adapter.on_before_model_call("s", ModelRequest(turn_key="m1", user=said("Count.")))
+    for piece in pieces:
+        await adapter.on_chunk("s", piece)
+    reply = await engine.parts.store.unfinished_reply("s", prompt.turn_id, "m1")
+    assert list(reply.chunks) == list(range(len(reply.chunks)))
+    assert "".join(pieces).startswith("".join(reply.chunks.values()))
+    assert len(reply.chunks) >= 3
+    assert sum(len(text.split()) for text in reply.chunks.values()) > 200 - CHUNKS_A_WRITE
+    await adapter.on_turn_end("s", "".join(pieces))
+    assert await engine.parts.store.unfinished_reply("s", prompt.turn_id, "m1") is None
+    assert (await engine.parts.store.get_session("s")).session.messages[-1].content == "".join(pieces)
+    assert adapter.report.chunks == 200
 
 
 async def test_usage_with_the_hosts_own_parts_corrects_no_estimate(engine):

@@ -52,7 +52,7 @@ def workers_of(service):
     return [int(each) for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
 
 
-def test_chunks_come_to_one_process(two_workers):
+def test_turns_come_to_one_process(two_workers):
     service, counters = two_workers, ("jacquard_http_passed_on_total", "jacquard_http_requests_total")
     before = [counted(service, name) for name in counters]
     for session_id in SESSIONS:
@@ -97,18 +97,37 @@ def test_a_killed_process_is_replaced_and_its_sessions_go_on(start_service):
     before = workers_of(service)
     os.kill(before[0], signal.SIGKILL)
     for session_id in SESSIONS:
-        try:
-            call(service, "POST", f"/api/v1/sessions/{session_id}/turns", json={"message": "Still there?"})
-        except httpx.TransportError:
-            # The connection was one of the killed process.
-            call(service, "POST", f"/api/v1/sessions/{session_id}/turns", json={"message": "Still there?"})
+        call_again(service, "POST", f"/api/v1/sessions/{session_id}/turns", json={"message": "Still there?"})
     while len(now := workers_of(service)) < 2 or now == before:
         time.sleep(0.05)
     for session_id in SESSIONS:
-        # The new process of some of them may not answer yet.
-        with suppress(httpx.HTTPStatusError):
-            play(service, session_id, "Yes indeed.")
+        play(service, session_id, "Yes indeed.")
     assert service.end() in (0, -15)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="finds processes in /proc")
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_reply_in_chunks_is_finished_after_its_process_was_killed(start_service, number):
+    service = start_service("--workers", "2")
+    for session_id in SESSIONS:
+        call(service, "POST", "/api/v1/sessions", json={"session_id": session_id})
+        call(service, "POST", f"/api/v1/sessions/{session_id}/turns", json={"message": "Still there?"})
+        for index, chunk in enumerate(("Yes", " indeed")):
+            sent = {"chunk": chunk, "chunk_index": index}
+            call(service, "POST", f"/api/v1/sessions/{session_id}/reply/chunks", json=sent)
+    os.kill(workers_of(service)[number], signal.SIGKILL)
+    for session_id in SESSIONS:
+        path, last = f"/api/v1/sessions/{session_id}/reply", {"chunk": ".", "chunk_index": 2}
+        call_again(service, "POST", f"{path}/chunks", json=last)
+        assert call_again(service, "POST", f"{path}/finalize", json={}).json()["content"] == "Yes indeed."
+    assert service.end() in (0, -15)
+
+
+def call_again(service, *sent, **body):
+    """Make one call, and once more if its connection was one of a killed process."""
+    with suppress(httpx.TransportError):
+        return call(service, *sent, **body)
+    return call(service, *sent, **body)
 
 
 def test_a_place_is_held_by_one_process_and_free_after_it(tmp_path):

@@ -1,6 +1,6 @@
 """Forwards a request to the process of its session over that process's Unix socket, and returns the answer.
 
-So a session's caches, chunks and events are in one process. If that process cannot be reached, this one handles the request.
+So a session's caches and events are in one process. If that process cannot be reached, this one handles the request.
 """
 
 from __future__ import annotations
