@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, drop_config_secrets
+from jacquard.core.block_kinds import DIRECTIVE_SLOT, KINDS, BlockKind
 from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, BlockSpan
 from jacquard.pipeline.record.prepared_turn import RECORD_VERSION, request_fingerprint
@@ -192,7 +193,10 @@ def _convert_turn(turn: Any) -> Any:
     """Return a turn of a document in the present form; one that cannot be read stays unchanged, and the import reports it."""
     with suppress(CodecError, LookupError, TypeError, AttributeError):
         if "package" in turn["prompt"] and turn["prompt"].get("tape"):
-            return {**turn, "prompt": _shorten_prompt(deepcopy(turn["prompt"]), turn.get("receipt") or {})}
+            turn = deepcopy(turn)
+            receipt = turn.get("receipt") or {}
+            _name_kinds(turn["prompt"]["tape"], receipt)
+            return {**turn, "prompt": _shorten_prompt(turn["prompt"], receipt)}
     return turn
 
 
@@ -375,9 +379,40 @@ def shorten_prompts(session: StoredSession) -> int:
         prompt = session.read("papers", row, "prompt")
         if prompt and "package" in prompt and prompt.get("tape"):
             receipt = session.read("papers", row, "receipt") or {}
+            if _name_kinds(prompt["tape"], receipt):
+                session.write("papers", row, "receipt", receipt)
             session.write("papers", row, "prompt", _shorten_prompt(prompt, receipt))
             number += 1
     return number
+
+
+def _name_kinds(tape: dict[str, Any], receipt: dict[str, Any]) -> bool:
+    """Give each block, decision and span a kind, and return whether they had none.
+
+    The ids of all kinds of blocks shared one namespace then. Blocks that were dropped for it leave the record, because they are
+    not duplicates any more.
+    """
+    if all("kind" in each for each in tape["blocks"]):
+        return False
+    decisions = receipt.get("decisions") or []
+    gone = {(each["block_id"], each["source"]) for each in decisions if each["code"] == "duplicate"}
+    for name in ("blocks", "history"):
+        tape[name] = [each for each in tape[name] if (each["block_id"], each["source"]) not in gone]
+    kinds = {}
+    for each in (*tape["blocks"], *tape["history"], tape["user_input"], *tape.get("carried", ())):
+        each["kind"] = kinds[each["block_id"]] = _kind_of(each)
+    receipt["decisions"] = [each for each in decisions if each["code"] != "duplicate"]
+    for each in (*receipt["decisions"], *(receipt.get("spans") or ())):
+        each["kind"] = kinds.get(each["block_id"], "")
+    return True
+
+
+def _kind_of(block: Mapping[str, Any]) -> BlockKind:
+    slot, source = block["slot"], block["source"]
+    if slot == DIRECTIVE_SLOT:
+        return BlockKind.DIRECTIVE
+    kinds = [kind for kind, each in KINDS.items() if each.slot in (None, slot) and source.startswith(each.source)]
+    return BlockKind.MEMORY if kinds[0] is BlockKind.RATIONALE and block.get("refs") else kinds[0]
 
 
 def _shorten_prompt(prompt: dict[str, Any], receipt: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ HISTORY_SLOT = "history"
 INPUT_SLOT = "user_input"
 FLESH_SLOT = "flesh"
 INSTRUCTION_SLOT = "instruction"
+DIRECTIVE_SLOT = "directive"
 SUMMARY_SLOT = "summary"
 DOCUMENT_SLOT = "document"
 REFUSALS_SLOT = "refused_update"
@@ -227,7 +228,7 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
             remedy="they are the pack's lore of the category axiom: say them shorter, or make some of them encyclopedia",
             beside=Beside.LASTING,
         ),
-        "directive": SlotTraits(
+        DIRECTIVE_SLOT: SlotTraits(
             shared_layer=Layer.FRAMEWORK.value, part=PackagePart.DEVELOPER_BLOCKS, subject=Subject.DIRECTIVE
         ),
         WORLD_INFO_SLOT: SlotTraits(),

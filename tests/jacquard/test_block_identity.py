@@ -560,13 +560,13 @@ def test_a_pack_may_still_write_its_own_status(run, tmp_path, layout):
 
 
 def test_what_was_recorded_without_kinds_plays_on(run, tmp_path):
-    """A store of a release in which all ids shared one namespace: its turns come out byte for byte, and new ones are whole."""
+    """All ids shared one namespace then: the blocks get kinds, the turns come out byte for byte, and new ones are whole."""
     shutil.copytree(DATA / "store_before_block_kinds", tmp_path / "old")
     pack, store = DATA / "pack_block_ids", ("--store", f"file:{tmp_path / 'old'}")
     run("operate", "migrate", *store)
     assert "2 of 2 recorded turns came out byte for byte" in run("author", "replay", *store)
     old = json.loads(run("play", "explain", "--json", *store))["report"]
-    assert {d["kind"] for d in old["decisions"]} == {""}
+    assert {d["kind"] for d in old["decisions"]} == {"template", "instruction", "memory", "message", "input"}
     (origin, *_) = json.loads(run("play", "explain", "--find", "ninety steps", "--json", *store))["origins"]
     assert origin["uri"] == "mnemosyne://world:isle/lore/active_quests"
     assert origin["candidate"]["entry_id"] == "active_quests"
