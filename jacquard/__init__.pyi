@@ -35,8 +35,20 @@ from .config.sections import (
     WorldInfoConfig,
 )
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
-from .core.block_kinds import Layer
-from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
+from .core.block_kinds import BlockKind, Layer
+from .core.blocks import (
+    Block,
+    BlockOrigin,
+    BlockPlace,
+    PlacedBlock,
+    Placement,
+    Position,
+    Sensitivity,
+    Skein,
+    SkeinTemplate,
+    SlotRule,
+    Stage,
+)
 from .core.degradations import Degradation, DegradationCode
 from .core.errors import (
     AssemblerError,
@@ -157,7 +169,11 @@ __all__ = [
     "Assembler",
     "AssemblerError",
     "AutomationStream",
+    "Block",
     "BlockDecision",
+    "BlockKind",
+    "BlockOrigin",
+    "BlockPlace",
     "BlockSpan",
     "BreakerChange",
     "BreakingSelector",
@@ -231,6 +247,7 @@ __all__ = [
     "PageSection",
     "PageTurn",
     "PairScorer",
+    "PlacedBlock",
     "Placement",
     "PlanContext",
     "PlanRefiner",
@@ -243,7 +260,6 @@ __all__ = [
     "PreparedTurn",
     "ProcessTuning",
     "PrometheusMetrics",
-    "PromptBlock",
     "PromptMessage",
     "PromptSnapshot",
     "PruneBudget",

@@ -149,19 +149,19 @@ def _weave_prompt(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, e
 def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
     final, whole = prompt.stages[-1].blocks(), prompt.stages[-2].blocks()
     spent = {decision.block_id: decision.tokens for decision in prompt.decisions}
-    kept = {block.block_id for block in final}
-    gone = [block for block in whole if block.block_id not in kept]
+    kept = {each.block.block_id for each in final}
+    gone = [each for each in whole if each.block.block_id not in kept]
     return tuple(
         BlockRow(
             block_id=block.block_id,
-            title=block.title,
-            source=block.source,
-            slot=block.slot,
-            tokens=spent.get(block.block_id, block.tokens),
+            title=block.origin.title,
+            source=block.origin.source,
+            slot=block.place.slot,
+            tokens=spent.get(block.block_id, tokens),
             kept=block.block_id in kept,
             content=block.content,
         )
-        for block in (*final, *gone)
+        for block, tokens in [(each.block, each.tokens) for each in (*final, *gone)]
     )
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from jacquard.authoring.replay.replay import select_untemplated_blocks
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import Block
 from jacquard.core.errors import JacquardError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
@@ -53,7 +53,7 @@ class AuthorTurn:
     entries: tuple[MemoryEntry, ...] = ()
     """Memories of Stream B, in the order of choice."""
     selection: Selection = NOTHING_CHOSEN
-    fixed: tuple[PromptBlock, ...] | None = None
+    fixed: tuple[Block, ...] | None = None
     """Recorded turn: all blocks that no template made (memories, results of tools, instructions of the host)."""
     model: str = "heuristic"
     layout: str = AUTO
@@ -64,7 +64,7 @@ class AuthorTurn:
     """Decides which blocks are dropped if the prompt is too long."""
     at: datetime = NO_TIME
     """Time of that decision."""
-    carried: Mapping[str, PromptBlock] = field(default_factory=dict)
+    carried: Mapping[str, Block] = field(default_factory=dict)
     """Shortened or masked blocks, by id."""
     recorded: str = ""
     """Text of the recorded prompt, or ''."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from jacquard.core.block_kinds import BlockKind as BlockKind
+from mnemosyne.core.codec import Struct, replace_struct
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
@@ -65,9 +66,8 @@ def is_too_sensitive(metadata: Mapping[str, object], most: str) -> bool:
     return _LEVELS[sensitivity_of(metadata)] > _LEVELS[most]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Placement:
-    """Place of a block in the prompt."""
+class Placement(Struct, frozen=True, kw_only=True):
+    """Position of a block in the prompt, and its order there."""
 
     position: Position
     priority: int = 0
@@ -78,32 +78,31 @@ class Placement:
     """SYSTEM only: the slot's place, smallest first."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PromptBlock:
-    """One piece of the prompt, rendered and escaped."""
+class BlockPlace(Struct, frozen=True, kw_only=True):
+    """Place and form of a block in every prompt; blocks of one sort share it."""
 
-    block_id: str
-    """Unique in the prompt (`rename_duplicates`)."""
-    block_type: BlockType
     slot: str
     """Name by which a layout places the block (`instruction`, `state`, `flesh`…)."""
-    source: str
-    content: str
-    """Final text, in filament markup."""
     role: Role = Role.SYSTEM
-    priority: Priority = Priority.MEDIUM
     placement: Placement = Placement(position=Position.SYSTEM)
+    """Placement by layouts without a rule for the slot."""
     layer: str | None = None
     """Wrapper `<context_layer>` shared with neighbours ("deterministic", "probabilistic"), or None."""
     section: str | None = None
     """Element inside the layer shared with neighbours (`knowledge_base`, `relevant_memories`), or None."""
-    group: str | None = None
-    """Blocks of one group are kept or dropped together."""
-    rank: int = 0
-    """Order among blocks of one priority for pruning; the smallest is kept first."""
-    tokens: int = 0
-    """Tokens of `content` only."""
     volatile: bool = False
+    as_written: bool = False
+    """True if the content is a message exactly as written, without markup; it never shares a message with markup."""
+    sequence: int = 0
+    """Order among blocks that a layout puts in one place, smallest first, whatever their rank."""
+    anchor: str = ""
+    """Only for APPENDED blocks of an earlier prompt: id of the message that follows the block."""
+
+
+class BlockOrigin(Struct, frozen=True, kw_only=True):
+    """Origin of a block's text."""
+
+    source: str
     title: str = ""
     """Name of the block for people."""
     entities: tuple[str, ...] = ()
@@ -115,37 +114,60 @@ class PromptBlock:
     expires_at: datetime | None = None
     """Time from which the text is not used any more (None: never)."""
     sensitivity: Sensitivity = Sensitivity.PUBLIC
-    shortened: bool = False
-    """True if the content replaces a longer text or one that must not be shown."""
-    kind: BlockKind
-    """States what the block's id refers to."""
     uri: str = ""
     """Address of the memory entry, message or evidence in the block; blocks with the same address have the same text."""
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """One piece of the prompt, rendered and escaped."""
+
+    block_id: str
+    """Unique in the prompt (`rename_duplicates`)."""
+    kind: BlockKind
+    """States what the block's id refers to."""
+    block_type: BlockType
+    content: str
+    """Final text, in filament markup."""
+    place: BlockPlace
+    origin: BlockOrigin
+    priority: Priority = Priority.MEDIUM
+    rank: int = 0
+    """Order among blocks of one priority for pruning; the smallest is kept first."""
+    group: str | None = None
+    """Blocks of one group are kept or dropped together."""
+    tokens: int = 0
+    """Tokens of the text and of what is sent with it; if it is shortened, those of its own message too."""
     attached_tokens: int = 0
     """Tokens sent with the text: images, tool calls."""
-    as_written: bool = False
-    """True if the content is a message exactly as written, without markup; it never shares a message with markup."""
-    sequence: int = 0
-    """Order among blocks that a layout puts in one place, smallest first, whatever their rank."""
-    anchor: str = ""
-    """Only for APPENDED blocks of an earlier prompt: id of the message that follows the block."""
+    shortened: bool = False
+    """True if the content replaces a longer text or one that must not be shown."""
 
 
-_COPIED = tuple((slot.__get__, slot.__set__) for slot in (vars(PromptBlock)[each.name] for each in fields(PromptBlock)))
-_SET_TOKENS = vars(PromptBlock)["tokens"].__set__
+class PlacedBlock(Struct, frozen=True, kw_only=True):
+    """Block in its place in one prompt."""
+
+    block: Block
+    placement: Placement
+    """Placement by the layout of the prompt."""
+    tokens: int
+    """Tokens of the block in the prompt, with those of a message of its own."""
+
+    @property
+    def is_volatile(self) -> bool:
+        """True if the block may change each turn; an appended one stays in the prompts that follow."""
+        return self.block.place.volatile and self.placement.position is not Position.APPENDED
 
 
-def with_tokens(block: PromptBlock, tokens: int) -> PromptBlock:
-    """Return the block with another token count; four times faster than `dataclasses.replace`, and every turn counts every
-    block.
-    """
-    if block.tokens == tokens or type(block) is not PromptBlock:
-        return block if block.tokens == tokens else replace(block, tokens=tokens)
-    made = object.__new__(PromptBlock)
-    for read, write in _COPIED:
-        write(made, read(block))
-    _SET_TOKENS(made, tokens)
-    return made
+def place_block(block: Block, placement: Placement | None = None) -> PlacedBlock:
+    """Return a block with its tokens in the prompt; `placement` defaults to the block's own."""
+    overhead = MESSAGE_OVERHEAD_TOKENS if block.kind is BlockKind.MESSAGE else 0
+    return PlacedBlock(block=block, placement=placement or block.place.placement, tokens=block.tokens + overhead)
+
+
+def shorten_block(block: Block, content: str, tokens: int, title: str | None = None) -> Block:
+    """Return a block with other content, whose tokens are all those in the prompt; `title` defaults to its own."""
+    origin = block.origin if title is None else replace_struct(block.origin, title=title)
+    return replace_struct(block, content=content, tokens=tokens, origin=origin, shortened=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,14 +205,14 @@ class Skein:
     """Blocks of one prompt at one stage, each list in reading order."""
 
     stage: Stage
-    system: tuple[PromptBlock, ...] = ()
+    system: tuple[PlacedBlock, ...] = ()
     """Blocks of the system text."""
-    history: tuple[PromptBlock, ...] = ()
+    history: tuple[PlacedBlock, ...] = ()
     """Conversation, with the blocks before, inside and after it."""
-    anchor: tuple[PromptBlock, ...] = ()
+    anchor: tuple[PlacedBlock, ...] = ()
     """Blocks directly before the user input."""
-    user_input: PromptBlock | None = None
-    pending: tuple[PromptBlock, ...] = ()
+    user_input: PlacedBlock | None = None
+    pending: tuple[PlacedBlock, ...] = ()
     """Blocks without a place; empty from the ANCHORED stage on."""
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Attributes of the wrapper of each layer (for example the model that chose the memories)."""
@@ -198,7 +220,7 @@ class Skein:
     boundary: str = ""
     alternates: bool = False
 
-    def blocks(self) -> tuple[PromptBlock, ...]:
+    def blocks(self) -> tuple[PlacedBlock, ...]:
         """Return every placed block in reading order, the user input last."""
         last = () if self.user_input is None else (self.user_input,)
         return (*self.system, *self.history, *self.anchor, *last)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from jacquard.core.blocks import PromptBlock, Sensitivity
+from jacquard.core.blocks import PlacedBlock, Sensitivity
 from jacquard.core.model_calls import Call, CallBook
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import BlockDecision
@@ -231,15 +231,15 @@ NO_RULES = PruneRules()
 class PruneResult:
     """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given."""
 
-    kept: tuple[PromptBlock, ...]
+    kept: tuple[PlacedBlock, ...]
     """Unchanged blocks."""
     decisions: tuple[BlockDecision, ...]
     """`code` of a degraded block states what the caller must do (`shortened`, `cut`, `masked`), `tokens` its maximum length
     then.
     """
-    degraded: tuple[PromptBlock, ...] = ()
+    degraded: tuple[PlacedBlock, ...] = ()
     """Unchanged here; the caller shortens them with a summarizer, cuts them, or withholds their text."""
-    dropped: tuple[PromptBlock, ...] = ()
+    dropped: tuple[PlacedBlock, ...] = ()
 
 
 class Pruner(Protocol):
@@ -254,7 +254,7 @@ class Pruner(Protocol):
     7. A block more sensitive than `max_sensitivity` is never kept unchanged, even if it must be kept.
     """
 
-    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+    def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit into the budget, each list in the order of `blocks`.
 
         Raises BudgetExceededError if the blocks that must be kept do not fit by themselves.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jacquard.core.blocks import BlockKind, PromptBlock
+from jacquard.core.blocks import Block, BlockKind
 from jacquard.core.degradations import Degradation
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
@@ -73,7 +73,7 @@ class BlockDecision:
 
 
 def decide_block(
-    block: PromptBlock, action: Action, code: str, reason: str, tokens: int | None = None, title: str | None = None
+    block: Block, action: Action, code: str, reason: str, tokens: int | None = None, title: str | None = None
 ) -> BlockDecision:
     """Return the decision about a block; `tokens` and `title` default to the block's."""
     return BlockDecision(
@@ -82,9 +82,9 @@ def decide_block(
         code=code,
         reason=reason,
         tokens=block.tokens if tokens is None else tokens,
-        source=block.source,
-        title=block.title if title is None else title,
-        trust=block.trust,
+        source=block.origin.source,
+        title=block.origin.title if title is None else title,
+        trust=block.origin.trust,
         kind=block.kind,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag
 from jacquard.core.block_kinds import REFUSALS_SOURCE, STATE_LAYER, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from jacquard.core.quests import is_scalar
 from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.state import StateView, view_state
@@ -27,6 +27,12 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnKind, TurnStatus
 
 BLOCK_ID = "refused_update"
+_PLACE = BlockPlace(
+    slot=slot_of(BlockKind.REFUSAL),
+    placement=Placement(position=Position.SYSTEM, order=68),
+    layer=STATE_LAYER,
+    volatile=True,
+)
 _MOST_OPS = 5
 _MOST_BOUND = 6
 _STEPS_BACK = 20
@@ -76,7 +82,7 @@ def _is_reply(record: TurnRecord) -> bool:
     return record.kind is TurnKind.NARRATIVE and is_answered
 
 
-def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return the block about refused ops of the last reply; none if no op was refused."""
     zh = turn.world.locale.lower().startswith("zh")
     name, lines = BLOCK_ID, _describe_refusals(turn.facts.last_report, turn.window.state, zh=zh)
@@ -86,20 +92,17 @@ def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock
     if not lines:
         return ()
     content = "\n".join((open_tag(name), *(escape_text(line) for line in lines), close_tag(name)))
-    block = PromptBlock(
+    block = Block(
         block_id=BLOCK_ID,
-        block_type=BlockType.STATE,
-        slot=slot_of(BlockKind.REFUSAL),
-        source=REFUSALS_SOURCE,
-        content=content,
-        priority=Priority.HIGH,
-        placement=Placement(position=Position.SYSTEM, order=68),
-        layer=STATE_LAYER,
-        tokens=count(content),
-        volatile=True,
-        title="没有执行的状态更新" if zh else "Refused update",
-        trust=Trust.MODEL,
         kind=BlockKind.REFUSAL,
+        block_type=BlockType.STATE,
+        content=content,
+        place=_PLACE,
+        origin=BlockOrigin(
+            source=REFUSALS_SOURCE, title="没有执行的状态更新" if zh else "Refused update", trust=Trust.MODEL
+        ),
+        priority=Priority.HIGH,
+        tokens=count(content),
     )
     return (block,)
 

@@ -12,41 +12,64 @@ Each test's docstring names its rule of the protocol. A seeded generator makes t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
-from jacquard import Action, BudgetExceededError, PromptBlock, PruneBudget, Pruner, PruneResult, PruneRules, Sensitivity
-from jacquard.core.block_kinds import FLESH_SLOT, BlockKind
+from jacquard import (
+    Action,
+    Block,
+    BlockKind,
+    BlockOrigin,
+    BlockPlace,
+    BudgetExceededError,
+    PlacedBlock,
+    PruneBudget,
+    Pruner,
+    PruneResult,
+    PruneRules,
+    Sensitivity,
+)
+from jacquard.core.block_kinds import FLESH_SLOT
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Ref
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_PLACE = BlockPlace(slot=FLESH_SLOT)
 TIERS = (Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 
 
 def sample_block(
-    name: str, tokens: int, priority: Priority = Priority.MEDIUM, *, rank: int = 0, group: str | None = None
-) -> PromptBlock:
-    """Return a block of the given number of tokens, for tests."""
-    return PromptBlock(
+    name: str,
+    tokens: int,
+    priority: Priority = Priority.MEDIUM,
+    *,
+    rank: int = 0,
+    group: str | None = None,
+    block_type: BlockType = BlockType.MEMORY,
+    kind: BlockKind = BlockKind.MEMORY,
+    **origin: Any,
+) -> PlacedBlock:
+    """Return a block of the given number of tokens, for tests; `origin` are fields of its `BlockOrigin`."""
+    block = Block(
         block_id=name,
-        kind=BlockKind.MEMORY,
-        block_type=BlockType.MEMORY,
-        slot=FLESH_SLOT,
-        source="test",
+        kind=kind,
+        block_type=block_type,
         content=name,
+        place=_PLACE,
+        origin=BlockOrigin(source="test", **origin),
         priority=priority,
         rank=rank,
         group=group,
         tokens=tokens,
     )
+    return PlacedBlock(block=block, placement=_PLACE.placement, tokens=tokens)
 
 
-def sample_sets(cases: int, seed: int) -> Iterator[tuple[list[PromptBlock], PruneRules]]:
+def sample_sets(cases: int, seed: int) -> Iterator[tuple[list[PlacedBlock], PruneRules]]:
     """Yield sets of blocks with rules: groups, shared evidence, old and sensitive blocks; no must blocks."""
     random = Random(seed)
     for _ in range(cases):
@@ -60,15 +83,30 @@ def sample_sets(cases: int, seed: int) -> Iterator[tuple[list[PromptBlock], Prun
         yield blocks, rules
 
 
-def _block(random: Random, number: int) -> PromptBlock:
-    return replace(
-        sample_block(f"b{number}", random.choice((0, 1, 5, 20, 60, 200)), random.choice(TIERS)),
+def _block(random: Random, number: int) -> PlacedBlock:
+    return sample_block(
+        f"b{number}",
+        random.choice((0, 1, 5, 20, 60, 200)),
+        random.choice(TIERS),
         block_type=random.choice((BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.STATE)),
         rank=random.randint(0, 4),
         group=random.choice((None, None, None, "g", "h")),
         refs=random.choice(((), (), (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),))),
         at=random.choice((None, NOW - timedelta(minutes=5), NOW - timedelta(days=2))),
         sensitivity=random.choice((Sensitivity.PUBLIC, Sensitivity.PUBLIC, Sensitivity.CONFIDENTIAL)),
+    )
+
+
+def _ungroup(placed: PlacedBlock) -> PlacedBlock:
+    block = placed.block
+    return sample_block(
+        block.block_id,
+        placed.tokens,
+        block.priority,
+        rank=block.rank,
+        block_type=block.block_type,
+        at=block.origin.at,
+        sensitivity=block.origin.sensitivity,
     )
 
 
@@ -97,9 +135,9 @@ class PrunerContract:
             least = sum(block.tokens for block in must)
             line = [*blocks, *must]
             random.shuffle(line)
-            free = [replace(block, group=None, refs=()) for block in line]
+            free = [_ungroup(block) for block in line]
             result = pruner.prune(free, PruneBudget(max_tokens=least + random.choice((0, 7, 90))), rules)
-            assert {block.block_id for block in must} <= _ids(result.kept)
+            assert _ids(must) <= _ids(result.kept)
 
     def test_must_blocks_that_do_not_fit_are_named(self) -> None:
         """Rule 1: must blocks that do not fit raise an error with their names, biggest first."""
@@ -127,11 +165,11 @@ class PrunerContract:
         """Rule 2: no tier takes more than its quota."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
-            free = [replace(block, group=None, refs=()) for block in blocks]
+            free = [_ungroup(block) for block in blocks]
             quotas = {tier: random.randint(0, 150) for tier in TIERS if random.random() < 0.7}
             result = pruner.prune(free, PruneBudget(max_tokens=300, tier_tokens=quotas), rules)
             for tier, quota in quotas.items():
-                own = {block.block_id for block in free if block.priority is tier}
+                own = _ids(each for each in free if each.block.priority is tier)
                 assert _count_spent_tokens(result, own) <= quota
 
     def test_decisions_cover_all_blocks(self) -> None:
@@ -139,7 +177,7 @@ class PrunerContract:
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
-            assert [d.block_id for d in result.decisions] == [b.block_id for b in blocks]
+            assert [d.block_id for d in result.decisions] == [each.block.block_id for each in blocks]
             assert all(decision.code and decision.reason for decision in result.decisions)
             for action, expected in (
                 (Action.KEPT, result.kept),
@@ -156,7 +194,7 @@ class PrunerContract:
             result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
             gone = _ids(result.dropped)
             for name in ("g", "h"):
-                assert len({block.block_id in gone for block in blocks if block.group == name}) <= 1
+                assert len({each.block.block_id in gone for each in blocks if each.block.group == name}) <= 1
 
     def test_a_bigger_budget_never_gives_a_worse_set(self) -> None:
         """Rule 5: a bigger budget contains all blocks that a smaller one kept or degraded, in the same form or a fuller one."""
@@ -174,11 +212,11 @@ class PrunerContract:
         """Rule 6: a block past its expiry, or older than its priority allows, is never kept whole, except a must block."""
         old = NOW - timedelta(hours=2)
         blocks = [
-            replace(sample_block("old", 5, Priority.LOW), at=old),
-            replace(sample_block("fresh", 5, Priority.LOW), at=NOW),
-            replace(sample_block("timeless", 5, Priority.LOW)),
-            replace(sample_block("over", 5), expires_at=NOW),
-            replace(sample_block("must", 5, Priority.MUST), at=old, expires_at=old),
+            sample_block("old", 5, Priority.LOW, at=old),
+            sample_block("fresh", 5, Priority.LOW, at=NOW),
+            sample_block("timeless", 5, Priority.LOW),
+            sample_block("over", 5, expires_at=NOW),
+            sample_block("must", 5, Priority.MUST, at=old, expires_at=old),
         ]
         rules = PruneRules(now=NOW, ttl_seconds={Priority.LOW: 3600, Priority.MUST: 1})
         result = self.make_pruner().prune(blocks, PruneBudget(max_tokens=1000), rules)
@@ -187,9 +225,9 @@ class PrunerContract:
     def test_what_is_too_guarded_is_never_kept_as_it_is(self) -> None:
         """Rule 7: a block that is too sensitive is masked or dropped; a must block is always masked."""
         blocks = [
-            replace(sample_block("secret", 5), sensitivity=Sensitivity.SECRET),
-            replace(sample_block("must", 5, Priority.MUST), sensitivity=Sensitivity.CONFIDENTIAL),
-            replace(sample_block("open", 5), sensitivity=Sensitivity.INTERNAL),
+            sample_block("secret", 5, sensitivity=Sensitivity.SECRET),
+            sample_block("must", 5, Priority.MUST, sensitivity=Sensitivity.CONFIDENTIAL),
+            sample_block("open", 5, sensitivity=Sensitivity.INTERNAL),
         ]
         for mask in (True, False):
             rules = PruneRules(max_sensitivity=Sensitivity.INTERNAL, mask=mask)
@@ -207,8 +245,8 @@ class PrunerContract:
             assert blocks == given
 
 
-def _ids(blocks: tuple[PromptBlock, ...]) -> set[str]:
-    return {block.block_id for block in blocks}
+def _ids(blocks: Iterable[PlacedBlock]) -> set[str]:
+    return {each.block.block_id for each in blocks}
 
 
 def _count_spent_tokens(result: PruneResult, own: set[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.blocks import Block, SkeinTemplate
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Shortener
@@ -55,7 +55,7 @@ _Decided = tuple[PromptInputs, PromptLayout, PreparedTurn | None]
 class _ShownBlocks:
     """Blocks of the previous turn's prompt, and those that may stay."""
 
-    blocks: tuple[PromptBlock, ...]
+    blocks: tuple[Block, ...]
 
 
 class PromptComposer:
@@ -118,8 +118,8 @@ class PromptComposer:
         return decided
 
     async def _find_standing_blocks(
-        self, turn: Turn, skeleton: Skeleton, shown: tuple[PromptBlock, ...]
-    ) -> tuple[PromptBlock, ...]:
+        self, turn: Turn, skeleton: Skeleton, shown: tuple[Block, ...]
+    ) -> tuple[Block, ...]:
         """Return the blocks of the previous turn that keep their position."""
         store = self._parts.store
         read = await combined_reads(store).chosen_inputs(store, turn.session_id, addresses_of(shown))
@@ -145,7 +145,7 @@ class PromptComposer:
         curation: Curation,
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
-        standing: tuple[PromptBlock, ...] | None = None,
+        standing: tuple[Block, ...] | None = None,
     ) -> _Decided | _ShownBlocks:
         """Decide, and build the prompt unless a block must be degraded first or `standing` is not known yet.
 
@@ -166,7 +166,7 @@ class PromptComposer:
         curation: Curation,
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
-        standing: tuple[PromptBlock, ...],
+        standing: tuple[Block, ...],
         template: SkeinTemplate,
     ) -> tuple[PromptInputs, PromptLayout]:
         """Join both streams, and decide which blocks the prompt keeps."""
@@ -183,7 +183,7 @@ class PromptComposer:
             labels_of(turn, curation.story_times),
             parts.hasher.digest,
         )
-        stands = {block.uri for block in standing}
+        stands = {block.origin.uri for block in standing}
         joining = (
             *standing,
             *instruction_blocks(config.instructions, count),
@@ -193,7 +193,7 @@ class PromptComposer:
             *(
                 block
                 for block in (*world_info_blocks(turn, count), *memories)
-                if block.uri not in stands or not block.uri
+                if block.origin.uri not in stands or not block.origin.uri
             ),
         )
         skeleton, flesh = make_block_ids_unique(skeleton, joining)

@@ -14,7 +14,7 @@ import json
 import math
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
@@ -25,6 +25,9 @@ from msgspec import Struct as Struct
 from mnemosyne.core.errors import CodecError, UnreadableError
 
 T = TypeVar("T")
+
+replace_struct = msgspec.structs.replace
+"""Returns a `Struct` with other values in some of its fields."""
 
 JsonText = msgspec.Raw
 """Encoded JSON: `encode` copies it; a field of this type is not decoded."""
@@ -162,6 +165,19 @@ def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
         raise CodecError(f"This is not a {kind.__name__}: {error}.") from None
     except UnicodeEncodeError:
         raise CodecError(f"This is not a {kind.__name__}: a text in it holds half of a surrogate pair.") from None
+
+
+def find_defaults(kind: type[Any]) -> dict[str, Any]:
+    """Return the default of each field of a value; a field without one has a default that equals nothing."""
+    if issubclass(kind, Struct):
+        return {each.name: _default(each.default, each.default_factory) for each in msgspec.structs.fields(kind)}
+    return {each.name: _default(each.default, each.default_factory) for each in fields(kind)}
+
+
+def _default(value: Any, make: Any) -> Any:
+    if value not in (MISSING, msgspec.NODEFAULT):
+        return value
+    return object() if make in (MISSING, msgspec.NODEFAULT) else make()
 
 
 def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:

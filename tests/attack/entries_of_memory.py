@@ -9,15 +9,18 @@ from entry_points import AT, COUNT, LIMITS, MEASURED_CHARS, entry, plan_of
 
 from filament import dump_yaml, escape_text, show_text
 from jacquard import (
+    Block,
+    BlockKind,
+    BlockOrigin,
+    BlockPlace,
     ConversationTurn,
     JacquardError,
-    PromptBlock,
     SelectionRequest,
     SummarizerError,
     SummaryRequest,
 )
 from jacquard.adapters.prompts.templates import find_text_language
-from jacquard.core.blocks import BlockKind
+from jacquard.core.blocks import place_block
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import extract_summary
@@ -229,16 +232,16 @@ def cut_authored(text: str) -> None:
         show_text(text, "b7c1f2a09d33"),
     ):
         content = f"<persona>\n{inside}\n</persona>"
-        whole = PromptBlock(
+        whole = Block(
             block_id="persona",
             kind=BlockKind.TEMPLATE,
             block_type=BlockType.INSTRUCTION,
-            slot="persona",
-            source="automation:x.j2",
             content=content,
+            place=BlockPlace(slot="persona"),
+            origin=BlockOrigin(source="automation:x.j2"),
             tokens=COUNT(content),
         )
-        cut = cut_block(whole, 200, COUNT)
+        cut = cut_block(place_block(whole), 200, COUNT)
         assert cut is None or cut.tokens == COUNT(cut.content) <= 200
 
 

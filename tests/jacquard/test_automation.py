@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from filament import clean_text, display, load_yaml, unescape, with_anchors
 from jacquard import (
     AutomationStream,
+    Block,
     HistoryConfig,
     JacquardError,
     Position,
-    PromptBlock,
     RuntimeConfig,
     TemplateError,
     Turn,
@@ -47,7 +47,7 @@ def render(text: str = "你好", *, world=WORLD, plan=PLAN, view: SessionWindow 
     return STREAM.render(Turn(plan=plan, window=view, world=world, message=said_now(text), config=config, **more))
 
 
-def block(skeleton: Skeleton, block_id: str) -> PromptBlock:
+def block(skeleton: Skeleton, block_id: str) -> Block:
     return next(each for each in skeleton.blocks if each.block_id == block_id)
 
 
@@ -90,7 +90,9 @@ def test_golden(name, world, template):
         view = replace(view, tasks=TASKS)
     skeleton = render("写一首诗", world=world, plan=replace(PLAN, template_id=template), view=view)
     blocks = (*skeleton.blocks, *skeleton.history, skeleton.user_input)
-    shown = "".join(f"=== {b.block_id} ({b.slot}, {b.role.value}, {b.priority.value})\n{b.content}\n" for b in blocks)
+    shown = "".join(
+        f"=== {b.block_id} ({b.place.slot}, {b.place.role.value}, {b.priority.value})\n{b.content}\n" for b in blocks
+    )
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         file.parent.mkdir(exist_ok=True)
@@ -149,7 +151,8 @@ def test_the_to_do_list_shows_what_is_open_and_nothing_else():
         ],
         "completed": 1,
     }
-    assert (todo.slot, todo.layer, todo.volatile, todo.title) == ("todo", "deterministic", True, "待办事项")
+    assert (todo.place.slot, todo.place.layer, todo.place.volatile) == ("todo", "deterministic", True)
+    assert todo.origin.title == "待办事项"
     finished = [replace(task, status=TaskStatus.COMPLETED) for task in TASKS]
     assert "todo" not in {each.block_id for each in render(view=replace(window(TALK), tasks=tuple(finished))).blocks}
 
@@ -180,14 +183,14 @@ def test_blocks_say_where_they_belong():
     assert [each.block_id for each in skeleton.blocks] == [
         "instruction", "persona", "axioms", "status", "limits", "active_quests", "guidance", "dir_always", "dir_poem",
     ]  # fmt: skip
-    assert [each.layer for each in skeleton.blocks] == [None] * 3 + ["deterministic"] * 4 + [None] * 2
+    assert [each.place.layer for each in skeleton.blocks] == [None] * 3 + ["deterministic"] * 4 + [None] * 2
     assert all(each.tokens == len(each.content) for each in (*skeleton.blocks, *skeleton.history, skeleton.user_input))
-    assert block(skeleton, "status").volatile
-    assert not block(skeleton, "axioms").volatile
-    assert block(skeleton, "guidance").source == "automation:chat/guidance.j2"
-    assert block(skeleton, "guidance").title == "规划指导"
+    assert block(skeleton, "status").place.volatile
+    assert not block(skeleton, "axioms").place.volatile
+    assert block(skeleton, "guidance").origin.source == "automation:chat/guidance.j2"
+    assert block(skeleton, "guidance").origin.title == "规划指导"
     poem = block(skeleton, "dir_poem")
-    assert (poem.slot, poem.category, poem.placement.position) == (
+    assert (poem.place.slot, poem.origin.category, poem.place.placement.position) == (
         "directive",
         LoreCategory.DIRECTIVE,
         Position.USER_ANCHOR,
@@ -196,7 +199,7 @@ def test_blocks_say_where_they_belong():
 
 
 def test_directives_come_when_called():
-    assert [each.block_id for each in render("hello").blocks if each.slot == "directive"] == ["dir_always"]
+    assert [each.block_id for each in render("hello").blocks if each.place.slot == "directive"] == ["dir_always"]
     assert "dir_poem" in [each.block_id for each in render("A POEM, please").blocks]
     assert "dir_poem" not in [each.block_id for each in render("poems").blocks]
     assert "dir_poem" not in [
@@ -251,9 +254,9 @@ def test_talk_is_escaped_and_ranked_by_age():
     assert {each.content for each in history} == {"&lt;x&gt;"}
     assert [each.rank for each in history] == list(range(9, -1, -1))
     assert [each.priority for each in history] == [Priority.MEDIUM] * 4 + [Priority.HIGH] * 6
-    assert [each.role for each in history[:2]] == [Role.USER, Role.ASSISTANT]
-    assert [each.trust for each in history[:2]] == [Trust.USER, Trust.MODEL]
-    assert {each.slot for each in history} == {HISTORY_SLOT}
+    assert [each.place.role for each in history[:2]] == [Role.USER, Role.ASSISTANT]
+    assert [each.origin.trust for each in history[:2]] == [Trust.USER, Trust.MODEL]
+    assert {each.place.slot for each in history} == {HISTORY_SLOT}
 
 
 @pytest.mark.parametrize(
@@ -396,7 +399,9 @@ def check_nothing_breaks_out(request: Turn) -> None:
     """Every block is one well-formed piece of the expected elements, and its YAML reads back to what was to be shown."""
     skeleton = STREAM.render(request)
     trees = {
-        each.block_id if each.slot != "directive" else "directive": ElementTree.fromstring(f"<r>{each.content}</r>")
+        each.block_id if each.place.slot != "directive" else "directive": ElementTree.fromstring(
+            f"<r>{each.content}</r>"
+        )
         for each in skeleton.blocks
     }
     world, state = request.world, request.window.state

@@ -220,15 +220,16 @@ def test_flesh_is_rendered_as_the_seed_shows_it() -> None:
         '<memory id="q_necklace">The lost necklace: The necklace was found in the well and given back.</memory>',
     ]
     by_id = {block.block_id: block for block in blocks}
-    assert [block.section for block in blocks] == [None, "knowledge_base", *["relevant_memories"] * 3]
+    assert [block.place.section for block in blocks] == [None, "knowledge_base", *["relevant_memories"] * 3]
     assert by_id["flesh:p003.summary"].priority is Priority.HIGH
     assert by_id["flesh:lore_key"].priority is Priority.MEDIUM
     assert by_id["flesh:rationale"].priority is Priority.LOW
     assert [by_id[f"flesh:{name}"].rank for name in ("p003.summary", "lore_key", "D1:3", "q_necklace")] == [0, 1, 2, 3]
-    assert by_id["flesh:lore_key"].source == "curation:lore"
-    assert by_id["flesh:lore_key"].refs[0].evidence_id == "lore_key"
+    assert by_id["flesh:lore_key"].origin.source == "curation:lore"
+    assert by_id["flesh:lore_key"].origin.refs[0].evidence_id == "lore_key"
     assert all(block.tokens == WordCounter().estimate(block.content) for block in blocks)
-    assert all(block.layer == "probabilistic" and block.slot == "flesh" and block.volatile for block in blocks)
+    places = [block.place for block in blocks]
+    assert all(place.layer == "probabilistic" and place.slot == "flesh" and place.volatile for place in places)
 
 
 def test_a_long_entry_shows_its_first_sentences_and_its_ref_says_which() -> None:
@@ -244,17 +245,17 @@ def test_a_long_entry_shows_its_first_sentences_and_its_ref_says_which() -> None
     first, other = render_memories(chosen("lore_saga", "lore_key"), entries, CalibratedEstimator(), 60)
     assert 60 < first.tokens < 120
     assert first.content.endswith("miller &amp; his wife went down to the water. […]</desc>\n</entry>")
-    (ref,) = first.refs
+    (ref,) = first.origin.refs
     assert ref.selector is not None
     shown = extract(long.text, ref.selector).text
     assert ref.hash == ref_hash(shown)
     assert f"<desc>{escape_text(shown)} […]</desc>" in first.content
-    assert other.refs[0].selector is None
+    assert other.origin.refs[0].selector is None
     assert describe_cuts((first, other), entries) == (
         f"text_cut: flesh:lore_saga shows {ref.selector} of {len(long.text)} characters",
     )
     (whole,) = render_memories(chosen("lore_saga"), entries, CalibratedEstimator())
-    assert whole.refs[0].selector is None
+    assert whole.origin.refs[0].selector is None
 
 
 def test_an_empty_choice_makes_no_blocks() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
 import pytest
+from block_parts import make_block
 from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import escape_text, unescape
 from jacquard import (
     Action,
+    Block,
     BlockDecision,
     BudgetConfig,
     BudgetExceededError,
@@ -19,9 +22,6 @@ from jacquard import (
     CurationConfig,
     DegradeToSummaryPruner,
     GreedyPriorityPruner,
-    Placement,
-    Position,
-    PromptBlock,
     PruneConfig,
     PruneRules,
     RuntimeConfig,
@@ -32,7 +32,7 @@ from jacquard import (
     SummaryText,
     open_runtime,
 )
-from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, BlockKind, sensitivity_of
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, place_block, sensitivity_of
 from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.degrade import WITHHELD, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens
@@ -47,42 +47,25 @@ LAYOUT = SkeinTemplate(layout_id="bare", rules=())
 LONG = "The miller keeps the key under a stone. He told nobody but the priest. 钥匙在石头下面。神父也知道。 " * 6
 
 
-def memory(name: str, content: str, **more) -> PromptBlock:
-    return PromptBlock(
-        block_id=name,
-        kind=BlockKind.MEMORY,
-        block_type=BlockType.MEMORY,
-        slot="flesh",
-        source="test",
-        content=content,
-        tokens=COUNT(content),
-        placement=Placement(position=Position.SYSTEM),
-        **more,
-    )
+def memory(name: str, content: str, count: Callable[[str], int] = COUNT, **more) -> Block:
+    return make_block(name, "flesh", content, tokens=count(content), **more)
 
 
-def said(name: str, text: str) -> PromptBlock:
+def said(name: str, text: str, **more) -> Block:
     content = escape_text(text)
-    return replace(
-        memory(name, content),
-        kind=BlockKind.MESSAGE,
-        block_type=BlockType.CONVERSATION,
-        slot="history",
-        role=Role.USER,
-        tokens=COUNT(content) + 4,
-    )
+    fields = {"slot": "history", "block_type": BlockType.CONVERSATION, "role": Role.USER, **more}
+    return make_block(name, content=content, tokens=COUNT(content), **fields)
 
 
-INPUT = replace(
-    said("user_input", "Where is the key?"), priority=Priority.MUST, kind=BlockKind.INPUT, slot="user_input"
-)
+INPUT = said("user_input", "Where is the key?", priority=Priority.MUST, slot="user_input")
 
 
-def order(block: PromptBlock, tokens: int = 0, code: str = "shortened"):
+def order(block: Block, tokens: int = 0, code: str = "shortened"):
+    placed = place_block(block)
     decision = BlockDecision(
-        block_id=block.block_id, action=Action.DEGRADED, code=code, reason="r", tokens=tokens or block.tokens
+        block_id=block.block_id, action=Action.DEGRADED, code=code, reason="r", tokens=tokens or placed.tokens
     )
-    return (block, decision)
+    return (placed, decision)
 
 
 @given(st.text(max_size=400), st.integers(0, 60))
@@ -228,7 +211,7 @@ async def test_a_guarded_text_is_withheld_whole_whatever_else_could_be_masked_in
     shown = carried.blocks["m"].content
     assert WITHHELD in shown
     assert not any(word in shown for word in ("heir", "king", "Kai", "example", "Ann"))
-    assert carried.blocks["m"].title == "memory"
+    assert carried.blocks["m"].origin.title == "memory"
 
 
 def test_what_cannot_be_degraded_is_dropped():
@@ -249,7 +232,7 @@ def awkward(text: str) -> int:
 
 @pytest.mark.parametrize("limit", range(150, 900, 50))
 def test_a_prompt_that_counts_more_than_its_blocks_is_cut_and_not_sent(limit):
-    blocks = [memory(f"b{n}", f"<memory>{LONG[: 40 + n]}</memory>", rank=n) for n in range(20)]
+    blocks = [memory(f"b{n}", f"<memory>{LONG[: 40 + n]}</memory>", awkward, rank=n) for n in range(20)]
     prompt = complete(
         lay_out(blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward)
     )
@@ -267,7 +250,7 @@ def test_a_prompt_that_counts_more_than_its_blocks_is_cut_and_not_sent(limit):
 
 
 def test_the_emergency_cut_happens():
-    blocks = [memory(f"b{n}", f"<memory>{LONG[:30]}</memory>", rank=n) for n in range(4)]
+    blocks = [memory(f"b{n}", f"<memory>{LONG[:30]}</memory>", awkward, rank=n) for n in range(4)]
     exact = complete(
         lay_out(blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=10_000, count=awkward)
     )
@@ -287,7 +270,7 @@ def test_the_emergency_cut_happens():
 
 
 def test_must_blocks_that_overflow_when_counted_whole_are_an_error():
-    must = [memory(f"b{n}", LONG[:50], priority=Priority.MUST) for n in range(4)]
+    must = [memory(f"b{n}", LONG[:50], awkward, priority=Priority.MUST) for n in range(4)]
     limit = sum(awkward(block.content) for block in must) + awkward(INPUT.content) + 20
     with pytest.raises(BudgetExceededError, match="b0"):
         complete(
@@ -367,7 +350,7 @@ async def test_the_room_that_a_pruner_leaves_is_enough_for_tags_and_words():
     opened = '<memory id="p011.a" turn="11" at="2026-01-01T08:00Z" speaker="The Storyteller">'
     for length in (60, 120, 300, 900):
         block = memory("m", f"{opened}{escape_text((LONG * 9)[:length])}</memory>")
-        tokens = estimate_short_tokens(block, PruneRules())
+        tokens = estimate_short_tokens(place_block(block), PruneRules())
         carried = await apply_degradations([order(block, tokens)], count=COUNT, shortener=None)
         assert carried.blocks["m"].tokens <= max(tokens, block.tokens)
         assert carried.degradations == ()

@@ -155,7 +155,7 @@ async def test_expired_and_recalled_evidence_stays_out(runtime):
     await runtime.intake.ingestor.ingest("s1", "the bell", recalled, EvidenceType.RAG_DOC)
     assert len((await flesh(runtime, clock)).blocks) == 2
     clock.at += timedelta(seconds=61)
-    assert [block.refs[0].evidence_id for block in (await flesh(runtime, clock)).blocks] == [kept.evidence_id]
+    assert [block.origin.refs[0].evidence_id for block in (await flesh(runtime, clock)).blocks] == [kept.evidence_id]
 
 
 async def test_the_newest_come_and_the_limit_holds(runtime):

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from block_parts import make_block
 
 from jacquard import (
+    Block,
     ConfigError,
     ContextCollector,
     ContextComposer,
@@ -269,15 +271,8 @@ async def test_a_prepared_turn_is_what_the_composer_makes_of_its_layers(tmp_path
 
 
 def test_every_block_of_the_pipeline_has_a_layer():
-    from jacquard import PromptBlock
-    from jacquard.core.blocks import BlockKind
-    from mnemosyne import BlockType
-
-    def block(slot: str, section: str | None = None) -> PromptBlock:
-        kind = {"history": BlockKind.MESSAGE, "user_input": BlockKind.INPUT}.get(slot, BlockKind.TEMPLATE)
-        return PromptBlock(
-            kind=kind, block_id=slot, block_type=BlockType.STATE, slot=slot, source="t", content="x", section=section
-        )
+    def block(slot: str, section: str | None = None) -> Block:
+        return make_block(slot, slot, "x", section=section)
 
     assert layer_of(block("flesh", "knowledge_base")) == "knowledge__context"
     assert layer_of(block("flesh", "relevant_memories")) == "experience__context"

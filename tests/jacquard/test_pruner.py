@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jacquard import (
     Action,
+    BlockKind,
     BudgetExceededError,
     DegradeToSummaryPruner,
     GreedyPriorityPruner,
@@ -19,7 +20,6 @@ from jacquard import (
     PruneRules,
     Sensitivity,
 )
-from jacquard.core.block_kinds import BlockKind
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.pruner import sample_block as block
 from mnemosyne import BlockType, Priority, Ref
@@ -49,7 +49,7 @@ def room(tokens, **tiers):
 
 
 def ids(blocks):
-    return [each.block_id for each in blocks]
+    return [each.block.block_id for each in blocks]
 
 
 def codes(result):
@@ -71,8 +71,10 @@ def test_dropped_blocks_say_what_was_missing():
 
 @ALL
 def test_a_call_and_its_result_are_never_parted(pruner):
-    call = [block("call", 10, Priority.HIGH, group="t"), block("result", 30, Priority.LOW, group="t")]
-    state = [replace(each, block_type=BlockType.STATE) for each in call]
+    state = [
+        block("call", 10, Priority.HIGH, group="t", block_type=BlockType.STATE),
+        block("result", 30, Priority.LOW, group="t", block_type=BlockType.STATE),
+    ]
     assert len(pruner.prune(state, room(39)).kept) == 0
     assert len(pruner.prune(state, room(40)).kept) == 2
 
@@ -88,9 +90,9 @@ def test_a_quota_closes_a_tier_and_leaves_room_for_the_next():
 def test_blocks_of_one_evidence_live_or_die_together():
     one, two = (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),)
     blocks = [
-        replace(block("a", 10, Priority.HIGH), refs=one),
-        replace(block("b", 10, Priority.HIGH, rank=1), refs=two),
-        replace(block("c", 30, Priority.LOW), refs=(Ref(evidence_id="e1", selector="lines:1-2"),)),
+        block("a", 10, Priority.HIGH, refs=one),
+        block("b", 10, Priority.HIGH, rank=1, refs=two),
+        block("c", 30, Priority.LOW, refs=(Ref(evidence_id="e1", selector="lines:1-2"),)),
     ]
     assert ids(GREEDY.prune(blocks, room(25)).kept) == ["a", "b"]
     assert ids(GROUPS.prune(blocks, room(39)).kept) == []
@@ -99,9 +101,9 @@ def test_blocks_of_one_evidence_live_or_die_together():
 
 def test_evidence_that_is_shared_joins_groups():
     chain = [
-        replace(block("a", 10), refs=(Ref(evidence_id="e1"), Ref(evidence_id="e2"))),
-        replace(block("b", 10), refs=(Ref(evidence_id="e2"), Ref(evidence_id="e3"))),
-        replace(block("c", 10), refs=(Ref(evidence_id="e3"),), group="g"),
+        block("a", 10, refs=(Ref(evidence_id="e1"), Ref(evidence_id="e2"))),
+        block("b", 10, refs=(Ref(evidence_id="e2"), Ref(evidence_id="e3"))),
+        block("c", 10, refs=(Ref(evidence_id="e3"),), group="g"),
         block("d", 10, group="g"),
     ]
     assert ids(GROUPS.prune(chain, room(39)).kept) == []
@@ -123,12 +125,12 @@ def test_degrading_gives_every_block_a_place_before_any_gets_all_its_words():
 
 
 def test_only_what_can_be_told_in_fewer_words_is_degraded():
-    state = replace(block("state", 100), block_type=BlockType.STATE)
+    state = block("state", 100, block_type=BlockType.STATE)
     assert codes(DEGRADE.prune([state, block("short", 10)], room(50))) == ["over_budget", "after_cut"]
 
 
 def test_what_is_too_old_is_shortened_last():
-    old = replace(block("old", 100, Priority.HIGH), at=NOW - timedelta(days=9))
+    old = block("old", 100, Priority.HIGH, at=NOW - timedelta(days=9))
     rules = PruneRules(now=NOW, ttl_seconds={Priority.HIGH: 86_400})
     result = DEGRADE.prune([old, block("low", 50, Priority.LOW)], room(1_000), rules)
     assert codes(result) == ["shortened", "fits"]
@@ -137,34 +139,33 @@ def test_what_is_too_old_is_shortened_last():
 
 
 def test_a_guarded_block_takes_its_group_along_when_it_is_dropped():
-    pair = [block("call", 5, group="t"), replace(block("result", 5, group="t"), sensitivity=Sensitivity.SECRET)]
+    pair = [block("call", 5, group="t"), block("result", 5, group="t", sensitivity=Sensitivity.SECRET)]
     rules = PruneRules(max_sensitivity=Sensitivity.INTERNAL, mask=False)
     assert codes(GREEDY.prune(pair, room(100), rules)) == ["with_group", "sensitive"]
     assert codes(GREEDY.prune(pair, room(100), replace(rules, mask=True))) == ["fits", "masked"]
 
 
 blocks_strategy = st.lists(
-    st.builds(
-        lambda tokens, priority, rank, group, evidence, block_type, kind: replace(
-            block("", tokens, priority, rank=rank, group=group), refs=evidence, block_type=block_type, kind=kind
-        ),
-        st.integers(0, 120) | st.sampled_from([1_600, 5_000]),
-        st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]),
-        st.integers(0, 4),
-        st.sampled_from([None, None, "a", "b"]),
-        st.sampled_from([(), (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),)]),
-        st.sampled_from([BlockType.MEMORY, BlockType.STATE]),
-        st.sampled_from([BlockKind.MEMORY, BlockKind.TEMPLATE]),
+    st.fixed_dictionaries(
+        {
+            "tokens": st.integers(0, 120) | st.sampled_from([1_600, 5_000]),
+            "priority": st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]),
+            "rank": st.integers(0, 4),
+            "group": st.sampled_from([None, None, "a", "b"]),
+            "refs": st.sampled_from([(), (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),)]),
+            "block_type": st.sampled_from([BlockType.MEMORY, BlockType.STATE]),
+            "kind": st.sampled_from([BlockKind.MEMORY, BlockKind.TEMPLATE]),
+        }
     ),
     max_size=14,
-).map(lambda rows: [replace(each, block_id=f"b{n}") for n, each in enumerate(rows)])
+).map(lambda rows: [block(f"b{n}", **each) for n, each in enumerate(rows)])
 quota_strategy = st.dictionaries(st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]), st.integers(0, 200))
 
 
 @ALL
 def test_one_oversize_block_does_not_starve_those_after_it(pruner):
-    small = [block(f"b{n}", 100, Priority.LOW, rank=n) for n in range(5)]
-    state = [replace(each, block_type=BlockType.STATE) for each in (block("long", 20_000, Priority.HIGH), *small)]
+    small = [block(f"b{n}", 100, Priority.LOW, rank=n, block_type=BlockType.STATE) for n in range(5)]
+    state = [block("long", 20_000, Priority.HIGH, block_type=BlockType.STATE), *small]
     result = pruner.prune(state, room(1_000))
     assert ids(result.kept) == ids(small)
     assert "20000" in result.decisions[0].reason
@@ -193,8 +194,8 @@ def test_a_bigger_budget_never_gives_a_worse_set(pruner, blocks, quotas, limit, 
 @ALL
 @pytest.mark.parametrize("whole", [60, 400, 1_400, 20_000])
 def test_an_authored_block_that_is_too_long_is_cut_and_not_dropped(pruner, whole):
-    persona = replace(block("persona", whole, Priority.HIGH), kind=BlockKind.TEMPLATE, block_type=BlockType.INSTRUCTION)
-    talk = [replace(block(f"m{n}", 20, Priority.HIGH, rank=n + 1), block_type=BlockType.STATE) for n in range(5)]
+    persona = block("persona", whole, Priority.HIGH, kind=BlockKind.TEMPLATE, block_type=BlockType.INSTRUCTION)
+    talk = [block(f"m{n}", 20, Priority.HIGH, rank=n + 1, block_type=BlockType.STATE) for n in range(5)]
     for limit in (48, whole // 2 + 24, whole - 1):
         (own, *others) = pruner.prune([persona, *talk], room(limit)).decisions
         spoken = sum(each.tokens for each in others if each.action is Action.KEPT)
@@ -207,6 +208,6 @@ def test_an_authored_block_that_is_too_long_is_cut_and_not_dropped(pruner, whole
 
 @ALL
 def test_an_authored_block_that_must_stay_is_never_cut(pruner):
-    rules = replace(block("rules", 500, Priority.MUST), kind=BlockKind.TEMPLATE)
+    rules = block("rules", 500, Priority.MUST, kind=BlockKind.TEMPLATE)
     with pytest.raises(BudgetExceededError, match="rules"):
         pruner.prune([rules], room(400))

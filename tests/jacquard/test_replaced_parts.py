@@ -322,7 +322,7 @@ class OneMessage:
 
     def assemble(self, skein, count):
         spans, text = [], ""
-        for block in skein.blocks():
+        for block in [placed.block for placed in skein.blocks()]:
             spans.append(self.span(block.block_id, len(text), block.content, count))
             text += block.content
             spans.append(self.span("frame", len(text), "\n", count))

@@ -34,6 +34,7 @@ from jacquard.templating import open_templates
 from jacquard.templating.files import template_roots
 from mnemosyne import CalibratedEstimator, TurnRecord
 from mnemosyne.core import codec
+from mnemosyne.core.codec import replace_struct
 
 pytestmark = pytest.mark.anyio
 
@@ -132,7 +133,7 @@ async def test_a_thousand_recorded_turns_come_out_byte_for_byte(tmp_path: Path) 
 async def test_a_replay_that_goes_wrong_is_told(runtime: Runtime) -> None:
     (turn_id,) = await played(runtime, 1)
     record, snapshot = await taped(runtime, turn_id)
-    other = replace(snapshot, user_input=replace(snapshot.user_input, content="something else"))
+    other = replace(snapshot, user_input=replace_struct(snapshot.user_input, content="something else"))
     faults = find_differences(record, replay_prompt(other, COUNT))
     assert any("differs from character" in fault for fault in faults)
 

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from block_parts import make_block
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,18 +16,17 @@ from jacquard import (
     GreedyPriorityPruner,
     LayoutError,
     Position,
-    PromptBlock,
     SkeinTemplate,
     SlotRule,
     Stage,
     load_layout,
 )
-from jacquard.core.blocks import FRAME, BlockKind
+from jacquard.core.blocks import FRAME
 from jacquard.pipeline.weaving.assemble import assemble, prefix
 from jacquard.pipeline.weaving.prompt import complete, lay_out
 from jacquard.pipeline.weaving.weave import truncate, weave
 from jacquard.templating.layouts import find_layout_ids
-from mnemosyne import BlockType, LoreCategory, Priority, Ref, Role
+from mnemosyne import LoreCategory, Priority, Ref, Role
 
 ROOT = Path(__file__).parents[2] / "templates"
 CLASSIC = load_layout("classic", [ROOT])
@@ -38,17 +38,8 @@ def words(text):
 
 
 def block(name, slot, text="", **more):
-    more.setdefault("priority", Priority.HIGH)
-    kind = {"history": BlockKind.MESSAGE, "user_input": BlockKind.INPUT}.get(slot, BlockKind.MEMORY)
-    return PromptBlock(
-        block_id=name,
-        kind=kind,
-        block_type=BlockType.MEMORY,
-        slot=slot,
-        source="test",
-        content=text or f"text of {name}",
-        **more,
-    )
+    content = text or f"text of {name}"
+    return make_block(name, slot, content, **{"priority": Priority.HIGH, "tokens": words(content), **more})
 
 
 def talk(count):
@@ -105,7 +96,7 @@ def test_cache_first_without_history_still_keeps_the_volatile_tail_in_the_users_
 def test_in_history_means_exactly_n_newer_messages(depth, place):
     layout = SkeinTemplate(layout_id="x", rules=(SlotRule(slot="note", position=Position.IN_HISTORY, depth=depth),))
     skein = weave([block("note", "note")], talk(3), INPUT, layout).skein
-    assert [b.block_id for b in skein.history].index("note") == place
+    assert [b.block.block_id for b in skein.history].index("note") == place
 
 
 def test_a_higher_priority_stands_nearer_to_the_input():
@@ -113,20 +104,20 @@ def test_a_higher_priority_stands_nearer_to_the_input():
     skein = weave(
         [block("n", "near"), block("f", "far")], talk(1), INPUT, SkeinTemplate(layout_id="x", rules=rules)
     ).skein
-    assert [b.block_id for b in skein.history] == ["m0", "f", "n"]
+    assert [b.block.block_id for b in skein.history] == ["m0", "f", "n"]
 
 
 def test_every_stage_can_be_looked_at():
     woven = weave(SKELETON, talk(2), INPUT, CACHE_FIRST)
     assert [s.stage for s in woven.stages] == [Stage.SKELETON, Stage.ANCHORED, Stage.STITCHED, Stage.DEDUPLICATED]
     assert truncate(woven.skein, {}).stage is Stage.TRUNCATED
-    assert truncate(woven.skein, {}).user_input == INPUT
+    assert truncate(woven.skein, {}).user_input.block == INPUT
 
 
 def test_the_same_evidence_stands_once():
     twice = [block("a", "flesh", refs=(Ref(evidence_id="e1"),)), block("b", "flesh", refs=(Ref(evidence_id="e1"),))]
     woven = weave(twice, [], INPUT, CLASSIC)
-    assert [b.block_id for b in woven.skein.system] == ["a"]
+    assert [b.block.block_id for b in woven.skein.system] == ["a"]
     assert [(d.block_id, d.code) for d in woven.dropped] == [("b", "duplicate")]
 
 
@@ -141,7 +132,7 @@ def test_an_agent_as_it_is_now_covers_its_encyclopedia_entry_wherever_it_stands(
     now = block("now", "flesh", category=LoreCategory.AGENT, entities=("chief",), rank=1)
     other = block("key", "flesh", category=LoreCategory.ENCYCLOPEDIA, entities=("key", "chief"), rank=2)
     woven = weave([book, now, other], [], INPUT, CLASSIC)
-    assert [b.block_id for b in woven.skein.system] == ["now", "key"]
+    assert [b.block.block_id for b in woven.skein.system] == ["now", "key"]
     assert woven.dropped[0].code == "covered"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, HISTORY_SOURCE, HOST_SOURCE, TEMPLATE_SOURCE, USER_SOURCE
-from jacquard.core.blocks import FRAME, PromptBlock
+from jacquard.core.blocks import FRAME, Block
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, BlockSpan, CandidateDecision
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
@@ -153,15 +153,15 @@ def _is_named(candidate: CandidateDecision, evidence_ids: set[str]) -> bool:
     return not candidate.uri and candidate.entry_id in evidence_ids
 
 
-def _block_of(snapshot: PromptSnapshot | None, block_id: str) -> PromptBlock | None:
+def _block_of(snapshot: PromptSnapshot | None, block_id: str) -> Block | None:
     blocks = (*snapshot.blocks, *snapshot.history) if snapshot is not None else ()
     return next((block for block in blocks if block.block_id == block_id), None)
 
 
 def _uri(turn: PreparedTurn, block_id: str, source: str, snapshot: PromptSnapshot | None, refs: Sequence[Ref]) -> str:
     block = _block_of(snapshot, block_id)
-    if block is not None and (block.uri or source.startswith(TEMPLATE_SOURCE)):
-        return block.uri
+    if block is not None and (block.origin.uri or source.startswith(TEMPLATE_SOURCE)):
+        return block.origin.uri
     if refs and source.startswith(EVIDENCE_SOURCE):
         return evidence_uri(turn.session_id, refs[0].evidence_id)
     directives = snapshot.source.directives if snapshot is not None else ()

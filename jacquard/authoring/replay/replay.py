@@ -15,7 +15,7 @@ from typing import Any
 from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
-from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.blocks import Block, SkeinTemplate
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BY_HEURISTIC, NOT_ADDED, SHOWN_BY_CLIENT, BlockDecision, CurationPath
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, config_to_plain
@@ -141,7 +141,7 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
 def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: Count) -> TemplateComparison:
     """Return how today's templates render the turn of a snapshot differently; raises TemplateError if one has a fault."""
     then, now = snapshot.source.digests, templates.digests
-    old = {block.block_id: block for block in snapshot.blocks if block.source.startswith(TEMPLATE_SOURCE)}
+    old = {block.block_id: block for block in snapshot.blocks if block.origin.source.startswith(TEMPLATE_SOURCE)}
     new = {block.block_id: block for block in render_blocks(templates, snapshot.source, count)}
     names = list(dict.fromkeys([*old, *new]))
     return TemplateComparison(
@@ -156,9 +156,9 @@ def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: C
     )
 
 
-def select_untemplated_blocks(blocks: Sequence[PromptBlock]) -> tuple[PromptBlock, ...]:
+def select_untemplated_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the blocks from memory, tools or the host, which no template changes."""
-    return tuple(block for block in blocks if not block.source.startswith(TEMPLATE_SOURCE))
+    return tuple(block for block in blocks if not block.origin.source.startswith(TEMPLATE_SOURCE))
 
 
 def lay_out_with(
@@ -168,7 +168,7 @@ def lay_out_with(
     *,
     layout: SkeinTemplate,
     templates: TemplateSet | None = None,
-    history: Sequence[PromptBlock] | None = None,
+    history: Sequence[Block] | None = None,
     stream_b: CurationPath | None = None,
 ) -> PromptLayout:
     """Return the prompt of a snapshot's turn under another configuration and layout, with its decisions.
@@ -202,7 +202,7 @@ def lay_out_with(
     return _lay_out_snapshot(played, config, layout, count)
 
 
-def reuse_degraded_blocks(snapshot: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
+def reuse_degraded_blocks(snapshot: PromptSnapshot, config: RuntimeConfig) -> dict[str, Block]:
     """Return the recorded shortened or masked blocks, by id, if another configuration would degrade them equally."""
     own = snapshot.runtime
     same = own.prune == config.prune and own.budget == config.budget
@@ -289,28 +289,30 @@ def _prompt_limit(config: RuntimeConfig) -> int:
     return budget.max_input_tokens - budget.reserved_reply_tokens - budget.reserved_tail_tokens
 
 
-def _limit_memories(
-    blocks: Sequence[PromptBlock], config: RuntimeConfig, stream_b: CurationPath | None
-) -> list[PromptBlock]:
+def _limit_memories(blocks: Sequence[Block], config: RuntimeConfig, stream_b: CurationPath | None) -> list[Block]:
     """Return the blocks without the memories that another configuration would not have taken."""
     settings = config.curation
     limit = settings.fallback_limit if stream_b in BY_HEURISTIC else settings.select_limit
-    memories = sorted((block for block in blocks if block.source.startswith(CURATION_SOURCE) and block.refs), key=_rank)
+    memories = sorted(
+        (block for block in blocks if block.origin.source.startswith(CURATION_SOURCE) and block.origin.refs), key=_rank
+    )
     kept = {block.block_id for block in memories[: limit if settings.enabled else 0]}
     return [
         block
         for block in blocks
-        if not block.source.startswith(CURATION_SOURCE) or block.block_id in kept or (kept and not block.refs)
+        if not block.origin.source.startswith(CURATION_SOURCE)
+        or block.block_id in kept
+        or (kept and not block.origin.refs)
     ]
 
 
-def _rank(block: PromptBlock) -> int:
+def _rank(block: Block) -> int:
     return block.rank
 
 
-def _block_change(name: str, old: PromptBlock | None, new: PromptBlock | None, count: Count) -> TemplateChange:
+def _block_change(name: str, old: Block | None, new: Block | None, count: Count) -> TemplateChange:
     known = new or old
-    file = known.source.removeprefix(TEMPLATE_SOURCE) if known is not None else ""
+    file = known.origin.source.removeprefix(TEMPLATE_SOURCE) if known is not None else ""
     lines = diff_lines(_text(old).splitlines(), _text(new).splitlines(), around=1)
     return TemplateChange(
         block_id=name,
@@ -321,7 +323,7 @@ def _block_change(name: str, old: PromptBlock | None, new: PromptBlock | None, c
     )
 
 
-def _text(block: PromptBlock | None) -> str:
+def _text(block: Block | None) -> str:
     return "" if block is None else block.content
 
 

@@ -21,7 +21,7 @@ from jacquard.authoring.replay.replay import (
     reuse_degraded_blocks,
 )
 from jacquard.config.sections import RuntimeConfig
-from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.blocks import Block, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
@@ -102,7 +102,7 @@ class WhatIf:
         )
 
     async def _play_turn(
-        self, record: TurnRecord, snapshot: PromptSnapshot, report: Report, history: Sequence[PromptBlock] | None
+        self, record: TurnRecord, snapshot: PromptSnapshot, report: Report, history: Sequence[Block] | None
     ) -> tuple[Prompt, Prompt]:
         count = self.estimator.estimate
         layout = snapshot.layout
@@ -129,7 +129,7 @@ class WhatIf:
 
     async def _history(
         self, record: TurnRecord, snapshot: PromptSnapshot, before: Baseline
-    ) -> tuple[tuple[PromptBlock, ...] | None, str | None]:
+    ) -> tuple[tuple[Block, ...] | None, str | None]:
         """Return the conversation of the other window and its start; None if the window is the same."""
         stored = (record.prompt or {}).get("history_start")
         limits = history_limits(self.config)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from filament import escape_text, open_tag, show_text
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.pipeline.truncation import truncate_with_size
@@ -20,6 +20,7 @@ from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import name_of_author, party_names
 from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.core.codec import replace_struct
 from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.retrieval.text.dates import resolve_dates
@@ -38,7 +39,14 @@ from mnemosyne.schema.memory import (
 from mnemosyne.schema.session import Ref
 from mnemosyne.schema.world import BARE_DIGEST
 
-_PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=10)
+_RATIONALE = BlockPlace(
+    slot=slot_of(BlockKind.RATIONALE),
+    placement=Placement(position=Position.BEFORE_HISTORY, priority=10),
+    layer=KINDS[BlockKind.RATIONALE].layer,
+    volatile=True,
+)
+_KNOWLEDGE = replace_struct(_RATIONALE, section=KNOWLEDGE_SECTION)
+_MEMORIES = replace_struct(_RATIONALE, section=MEMORIES_SECTION)
 _TITLE_CHARS = 60
 _SPAN = re.compile(r"chars:([0-9]{1,12})-([0-9]{1,12})")
 _DATES_SHOWN = 6
@@ -71,7 +79,7 @@ def render_memories(
     names: Mapping[str, str] = EMPTY,
     labels: MemoryLabels = _PLAIN,
     hash_text: HashText = hash_with_sha256,
-) -> tuple[PromptBlock, ...]:
+) -> tuple[Block, ...]:
     """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
     `rank` is the place in the selection (0 = first); the first entry is HIGH, the others MEDIUM. If the selector gave a
@@ -87,20 +95,21 @@ def render_memories(
         _block(entry, name, rank, estimator, limit_tokens, labels, hash_text)
         for rank, (name, entry) in enumerate(chosen)
     ]
-    blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
+    blocks.sort(key=lambda block: block.place is not _KNOWLEDGE)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
     return tuple(blocks)
 
 
-def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
+def describe_cuts(blocks: Sequence[Block], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
     """Return a code with its sentence for every memory that is not shown completely."""
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
-    cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY and block.refs]
+    memories = [(block, block.origin) for block in blocks if block.kind is BlockKind.MEMORY]
+    cut = [(block, origin.uri, origin.refs[0].selector) for block, origin in memories if origin.refs]
     return tuple(
-        f"{DegradationCode.TEXT_CUT}: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
-        for block, selector in cut
-        if (span := _SPAN.fullmatch(selector or "")) is not None and int(span[2]) - int(span[1]) < sizes[block.uri]
+        f"{DegradationCode.TEXT_CUT}: {block.block_id} shows {selector} of {sizes[uri]} characters"
+        for block, uri, selector in cut
+        if (span := _SPAN.fullmatch(selector or "")) is not None and int(span[2]) - int(span[1]) < sizes[uri]
     )
 
 
@@ -112,7 +121,7 @@ def _block(
     limit_tokens: int | None,
     labels: MemoryLabels,
     hash_text: HashText,
-) -> PromptBlock:
+) -> Block:
     lore = entry.chain is Chain.LORE
     shown, ref = entry, _ref(entry, name, len(entry.text), hash_text)
     if limit_tokens is not None:
@@ -122,28 +131,26 @@ def _block(
             # The ref covers only the shown text, so a change after it does not make the ref stale.
             ref = _ref(entry, name, chars, hash_text)
     content = _entry_element(shown, labels) if lore else _memory_element(shown, labels)
-    return PromptBlock(
+    return Block(
         block_id=f"flesh:{name}",
+        kind=BlockKind.MEMORY,
         block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
-        slot=slot_of(BlockKind.MEMORY),
-        source=f"{CURATION_SOURCE}:{entry.chain.value}",
         content=content,
+        place=_KNOWLEDGE if lore else _MEMORIES,
+        origin=BlockOrigin(
+            source=f"{CURATION_SOURCE}:{entry.chain.value}",
+            title=entry.title or _shorten_title(entry.text),
+            entities=entry.entities,
+            category=_category(entry) if lore else None,
+            refs=(ref,),
+            trust=entry.trust,
+            at=entry.at,
+            sensitivity=sensitivity_of(entry.metadata),
+            uri=entry_uri(entry),
+        ),
         priority=Priority.HIGH if rank == 0 else Priority.MEDIUM,
-        placement=_PLACEMENT,
-        layer=KINDS[BlockKind.MEMORY].layer,
-        section=KNOWLEDGE_SECTION if lore else MEMORIES_SECTION,
         rank=rank,
         tokens=estimator.estimate(content),
-        volatile=True,
-        title=entry.title or _shorten_title(entry.text),
-        entities=entry.entities,
-        category=_category(entry) if lore else None,
-        refs=(ref,),
-        trust=entry.trust,
-        at=entry.at,
-        sensitivity=sensitivity_of(entry.metadata),
-        kind=BlockKind.MEMORY,
-        uri=entry_uri(entry),
     )
 
 
@@ -160,23 +167,18 @@ def _ref(entry: MemoryEntry, name: str, chars: int, hash_text: HashText) -> Ref:
     return Ref(evidence_id=name, selector=None if whole else f"chars:0-{chars}", hash=digest)
 
 
-def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
+def _rationale(text: str, rank: int, estimator: TokenEstimator) -> Block:
     content = f"<rationale>{escape_text(text)}</rationale>"
-    return PromptBlock(
+    return Block(
         block_id="flesh:rationale",
+        kind=BlockKind.RATIONALE,
         block_type=BlockType.MEMORY,
-        slot=slot_of(BlockKind.RATIONALE),
-        source=f"{CURATION_SOURCE}:selector",
         content=content,
+        place=_RATIONALE,
+        origin=BlockOrigin(source=f"{CURATION_SOURCE}:selector", title="why these memories", trust=Trust.MODEL),
         priority=Priority.LOW,
-        placement=_PLACEMENT,
-        layer=KINDS[BlockKind.RATIONALE].layer,
         rank=rank,
         tokens=estimator.estimate(content),
-        volatile=True,
-        title="why these memories",
-        trust=Trust.MODEL,
-        kind=BlockKind.RATIONALE,
     )
 
 

@@ -12,7 +12,16 @@ from dataclasses import replace
 from filament import escape_text, open_tag, show_text
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Sensitivity, sensitivity_of
+from jacquard.core.blocks import (
+    Block,
+    BlockKind,
+    BlockOrigin,
+    BlockPlace,
+    Placement,
+    Position,
+    Sensitivity,
+    sensitivity_of,
+)
 from jacquard.core.degradations import DegradationCode
 from jacquard.pipeline.evidence.candidates import (
     NO_QUERY,
@@ -26,15 +35,19 @@ from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.audience import join_audiences, read_audience
 from mnemosyne.chains.uris import evidence_uri
-from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import Session, SessionDocument
-from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.ingest import ConflictRecord
 
-_PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
+_PLACE = BlockPlace(
+    slot=slot_of(BlockKind.EVIDENCE),
+    placement=Placement(position=Position.BEFORE_HISTORY, priority=20),
+    layer=EVIDENCE_LAYER,
+    volatile=True,
+)
 
 
 async def load_evidence_blocks(
@@ -85,22 +98,19 @@ async def load_evidence_blocks(
     told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]
     derived, errors = await with_parts.derive(replace(known, evidences=by_id), kept)
     shown = [block for block in derived if any(ref.evidence_id in by_id for ref in block.refs)]
-    blocks: list[PromptBlock] = []
+    blocks: list[Block] = []
     for resolved in await with_parts.render_all(session_id, shown, by_id):
         told += resolved.details
         errors = (*errors, *((resolved.error,) if resolved.error else ()))
         if resolved.text:
             text, chars = truncate_with_size(resolved.text, config.max_tokens, count)
             if chars < len(resolved.text):
-                size = len(resolved.text)
-                block_id = resolved.block.block_id
+                size, block_id = len(resolved.text), resolved.block.block_id
                 told.append(f"{DegradationCode.TEXT_CUT}: {block_id} shows chars:0-{chars} of {size} characters")
             sources = [by_id[ref.evidence_id] for ref in resolved.block.refs if ref.evidence_id in by_id]
-            notices = tuple(notice for each in sources for notice in settled.notices.get(each.evidence_id, ()))
-            made = _prompt_block(
-                sources, replace(resolved, text=text), notices, len(kept) - len(blocks), count, boundary
-            )
-            blocks.append(replace(made, uri=evidence_uri(session_id, sources[0].evidence_id)))
+            notices = [notice for each in sources for notice in settled.notices.get(each.evidence_id, ())]
+            content = _result_element(sources, text, notices, boundary)
+            blocks.append(_block(session_id, sources, resolved.block, content, len(kept) - len(blocks), count))
     return EvidenceBlocks(
         blocks=tuple(blocks),
         conflicts=settled.records,
@@ -115,44 +125,48 @@ async def load_evidence_blocks(
     )
 
 
-def _prompt_block(
-    sources: Sequence[Evidence],
-    resolved: ResolvedBlock,
-    notices: tuple[str, ...],
-    rank: int,
-    count: Callable[[str], int],
-    boundary: str,
-) -> PromptBlock:
-    evidence, trust = sources[0], lowest_trust(each.trust for each in sources)
+def _result_element(sources: Sequence[Evidence], text: str, notices: Sequence[str], boundary: str) -> str:
+    evidence = sources[0]
     attributes = {
         "id": evidence.evidence_id,
         "source": evidence.source.name or evidence.source.kind.value,
-        "trust": trust.value,
+        "trust": lowest_trust(each.trust for each in sources).value,
     }
     if evidence.created_at is not None:
         attributes["at"] = evidence.created_at.isoformat(timespec="minutes").replace("+00:00", "Z")
     warned = "".join(f"<notice>{escape_text(notice)}</notice>" for notice in notices)
-    content = f"{open_tag('result', attributes.items())}{show_text(resolved.text, boundary)}{warned}</result>"
-    return PromptBlock(
-        block_id=resolved.block.block_id,
-        block_type=resolved.block.block_type,
-        slot=slot_of(BlockKind.EVIDENCE),
-        source=f"{EVIDENCE_SOURCE}{evidence.source.kind.value}",
-        content=content,
-        priority=resolved.block.priority,
-        placement=_PLACEMENT,
-        layer=EVIDENCE_LAYER,
-        group=f"evidence:{evidence.evidence_id}",
-        rank=rank,
-        tokens=count(content),
-        volatile=True,
-        title=evidence.source.name or evidence.type.value,
-        refs=resolved.block.refs,
-        trust=trust,
-        at=evidence.created_at,
-        expires_at=evidence.expires_at,
-        sensitivity=max((sensitivity_of(each.metadata) for each in sources), key=list(Sensitivity).index),
+    return f"{open_tag('result', attributes.items())}{show_text(text, boundary)}{warned}</result>"
+
+
+def _block(
+    session_id: str,
+    sources: Sequence[Evidence],
+    derived: ContextBlock,
+    content: str,
+    rank: int,
+    count: Callable[[str], int],
+) -> Block:
+    evidence = sources[0]
+    return Block(
+        block_id=derived.block_id,
         kind=BlockKind.EVIDENCE,
+        block_type=derived.block_type,
+        content=content,
+        place=_PLACE,
+        origin=BlockOrigin(
+            source=f"{EVIDENCE_SOURCE}{evidence.source.kind.value}",
+            title=evidence.source.name or evidence.type.value,
+            refs=derived.refs,
+            trust=lowest_trust(each.trust for each in sources),
+            at=evidence.created_at,
+            expires_at=evidence.expires_at,
+            sensitivity=max((sensitivity_of(each.metadata) for each in sources), key=list(Sensitivity).index),
+            uri=evidence_uri(session_id, evidence.evidence_id),
+        ),
+        priority=derived.priority,
+        rank=rank,
+        group=f"evidence:{evidence.evidence_id}",
+        tokens=count(content),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from filament import open_tag, show_text
 from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, sensitivity_of
 from jacquard.core.receipt import CandidateDecision, LeftOut
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.turn import Turn
@@ -41,7 +41,7 @@ _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 CONTEXT_BLOCKS = BlockFilter(without_prefixes=_RECORDED)
 """Filter for the context blocks that a turn reads."""
 
-_PLACEMENT = Placement(position=Position.SYSTEM)
+_PLACE = BlockPlace(slot=slot_of(BlockKind.CONTEXT))
 _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 
 
@@ -49,7 +49,7 @@ _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 class EvidenceBlocks:
     """Evidence and context blocks of a session as prompt blocks, the best last, with the receipt's lines on them."""
 
-    blocks: tuple[PromptBlock, ...] = ()
+    blocks: tuple[Block, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()
     degradations: tuple[str, ...] = ()
     """Degradations as `code: detail`."""
@@ -108,7 +108,7 @@ async def load_context_blocks(
     said = {placed.message.content.strip() for placed in turn.shown}
     if turn.window.summary is not None:
         said.add(turn.window.summary.summary.content.strip())
-    blocks: list[PromptBlock] = []
+    blocks: list[Block] = []
     told: list[str] = []
     left_out: list[LeftOut] = []
     errors: list[str] = []
@@ -164,7 +164,7 @@ async def _load_cited(
     return known, frozenset(each.evidence_id for each in others)
 
 
-def is_of_document(block: PromptBlock) -> bool:
+def is_of_document(block: Block) -> bool:
     """Return whether a prompt block is a context block of the session's document."""
     return block.kind is BlockKind.CONTEXT
 
@@ -193,24 +193,25 @@ def _trust_of_text(block: ContextBlock) -> Trust:
 
 def _prompt_block(
     resolved: ResolvedBlock, text: str, trusts: Sequence[Trust], rank: int, count: Callable[[str], int], boundary: str
-) -> PromptBlock:
+) -> Block:
     block = resolved.block
     trust = lowest_trust(trusts) if trusts else _trust_of_text(block)
     attributes = (("id", block.block_id), ("type", block.block_type.value), ("trust", trust.value))
     content = f"{open_tag('context_block', attributes)}\n{show_text(text, boundary)}\n</context_block>"
-    return PromptBlock(
+    return Block(
         block_id=block.block_id,
+        kind=BlockKind.CONTEXT,
         block_type=block.block_type,
-        slot=slot_of(BlockKind.CONTEXT),
-        source=f"{DOCUMENT_SOURCE}{block.block_type.value}",
         content=content,
+        place=_PLACE,
+        origin=BlockOrigin(
+            source=f"{DOCUMENT_SOURCE}{block.block_type.value}",
+            title=block.block_id,
+            refs=block.refs if trusts else (),
+            trust=trust,
+            sensitivity=sensitivity_of(block.extra),
+        ),
         priority=block.priority,
-        placement=_PLACEMENT,
         rank=rank,
         tokens=count(content),
-        title=block.block_id,
-        refs=block.refs if trusts else (),
-        trust=trust,
-        sensitivity=sensitivity_of(block.extra),
-        kind=BlockKind.CONTEXT,
     )

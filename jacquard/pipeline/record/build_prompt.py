@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from jacquard.core.block_kinds import INPUT_ID
-from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
+from jacquard.core.blocks import Block, BlockKind, PlacedBlock, SkeinTemplate
 from jacquard.core.calibration import correction_of
 from jacquard.core.degradations import Degradation
 from jacquard.core.plan import plan_to_json
@@ -29,7 +29,6 @@ from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.weaving.assemble import (
     ROLE_MESSAGES,
     Assembler,
-    is_history_message,
     name_of_assembler,
     prefix,
 )
@@ -40,6 +39,7 @@ from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tok
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from jacquard.pipeline.weaving.standing import appends_blocks
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.core.codec import replace_struct
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
@@ -65,7 +65,7 @@ class PromptInputs:
     turn: Turn
     skeleton: Skeleton
     curation: Curation
-    flesh: tuple[PromptBlock, ...]
+    flesh: tuple[Block, ...]
     """Blocks besides the skeleton, each with a unique id."""
     layout: SkeinTemplate
     evidence_ids: Mapping[str, str]
@@ -109,7 +109,7 @@ def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
 
 
 def build_turn_prompt(
-    inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, PromptBlock]
+    inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, Block]
 ) -> PreparedTurn:
     """Return the prepared turn, without times; `carried` are the degraded blocks of `laid`.
 
@@ -135,7 +135,7 @@ def build_turn_prompt(
             prompt.assembled,
             _previous_messages(turn.window),
             laid.count,
-            {block.block_id for block in prompt.stages[-1].blocks() if block.volatile},
+            {each.block.block_id for each in prompt.stages[-1].blocks() if each.is_volatile},
         ),
         spans=prompt.assembled.spans,
         degradations=(*inputs.degradations, *describe_cuts(prompt.decisions, laid.woven.skein.blocks())),
@@ -147,7 +147,7 @@ def build_turn_prompt(
         evidence=inputs.skeleton.results.decisions,
         left_out=(*left_out, *inputs.skeleton.left_out, *inputs.skeleton.results.left_out),
         redactions=find_redactions(
-            prompt.stages[-1].blocks(),
+            [each.block for each in prompt.stages[-1].blocks()],
             prompt.decisions,
             inputs.skeleton.results.redactions,
             _said_redactions(turn),
@@ -168,14 +168,14 @@ def _build_prepared_turn(
 ) -> PreparedTurn:
     turn, blocks = inputs.turn, prompt.stages[-1].blocks()
     # What the pruner dropped is not evidence of this prompt.
-    shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
+    shown = {each.block.origin.uri for each in blocks if each.block.kind is BlockKind.MEMORY}
     memories = tuple(
         evidence_of(entry, inputs.evidence_ids, parts.hash_text)
         for entry in inputs.curation.entries
         if entry_uri(entry) in shown
     )
     # Competes with the window of the next turn; memories have a share of their own.
-    shared_tokens = sum(b.tokens for b in blocks if is_history_message(b) or b.kind is BlockKind.MEMORY)
+    shared_tokens = sum([b.tokens for b in blocks if b.block.kind in (BlockKind.MESSAGE, BlockKind.MEMORY)])
     head = turn.window.head
     report = replace(
         report,
@@ -183,7 +183,7 @@ def _build_prepared_turn(
         # A block of the session's document keeps its id: a record of the prompt does not take its place.
         new_block_ids=tuple(
             block.block_id
-            for block in blocks
+            for block in [each.block for each in blocks]
             if is_stored_with_turn(block) and block.block_id not in inputs.skeleton.results.document_ids
         ),
     )
@@ -221,12 +221,12 @@ def _build_prepared_turn(
 
 
 def _snapshot_prompt(
-    inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, prompt: Prompt, carried: Mapping[str, PromptBlock]
+    inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, prompt: Prompt, carried: Mapping[str, Block]
 ) -> PromptSnapshot:
     """Return the snapshot of a prompt; `carried` are its degraded blocks by id."""
-    woven = {block.block_id: block for block in laid.woven.skein.blocks()}
-    standing = {block.block_id: block for block in prompt.stages[-1].blocks()}
-    changed = {name: block for name, block in standing.items() if block is not woven[name] and block != woven[name]}
+    woven = {each.block.block_id: each for each in laid.woven.skein.blocks()}
+    standing = {each.block.block_id: each.block for each in prompt.stages[-1].blocks()}
+    changed = {name: block for name, block in standing.items() if block is not woven[name].block}
     return PromptSnapshot(
         source=inputs.skeleton.source,
         blocks=(*inputs.skeleton.blocks, *inputs.flesh),
@@ -237,10 +237,17 @@ def _snapshot_prompt(
         counter=parts.estimator.name,
         limit_tokens=laid.limit_tokens,
         at=inputs.at,
-        carried=tuple({**carried, **changed}.values()),
+        carried=tuple(_settle(block, woven[name]) for name, block in {**carried, **changed}.items()),
         dropped=tuple(name for name in woven if name not in standing),
         layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.curation),
         assembler=name_of_assembler(parts.assembler),
+    )
+
+
+def _settle(block: Block, placed: PlacedBlock) -> Block:
+    """Return a degraded block with the place that it has in the prompt."""
+    return replace_struct(
+        block, place=replace_struct(block.place, placement=placed.placement, volatile=placed.is_volatile)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from filament import close_tag, escape_text, open_tag, split_content
 from jacquard.config.sections import PackageConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, USER_LAYER, PackagePart, slot_traits
-from jacquard.core.blocks import BlockKind, PromptBlock
+from jacquard.core.blocks import Block, BlockKind, PlacedBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, CandidateDecision, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
@@ -71,7 +71,7 @@ def is_passage(evidence: Evidence) -> bool:
     return evidence.metadata.get("kind") == DOCUMENT and bool(evidence.metadata.get(DOCUMENT_ID))
 
 
-def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]:
+def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]:
     """Return prompt blocks in the form of session document 1.0.
 
     Blocks with refs have no text of their own unless it was shortened. All but those of the session's document say that a turn
@@ -82,16 +82,16 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
             block_id=block.block_id,
             block_type=block.block_type,
             priority=block.priority,
-            token_estimate=block.tokens,
-            content="" if block.refs and not block.shortened else block.content,
-            refs=block.refs,
+            token_estimate=tokens,
+            content="" if block.origin.refs and not block.shortened else block.content,
+            refs=block.origin.refs,
             extra=EMPTY if is_of_document(block) else MADE_BY_ENGINE,
         )
-        for block in blocks
+        for block, tokens in [(each.block, each.tokens) for each in blocks]
     )
 
 
-def is_stored_with_turn(block: PromptBlock) -> bool:
+def is_stored_with_turn(block: Block) -> bool:
     """Return whether a block of a prompt is written with its turn.
 
     All are, except the conversation, which the session stores as messages, and the session's own blocks, which are stored
@@ -116,7 +116,7 @@ def build_package(
     *,
     report: Report,
     plan: PlanContext,
-    blocks: Sequence[PromptBlock],
+    blocks: Sequence[PlacedBlock],
     summary: str,
     history: Sequence[PackageMessage],
     user_message: str,
@@ -129,7 +129,7 @@ def build_package(
     `memories` are best first; `history` and `user_message` are the original texts. `summary` is used if the prompt holds it.
     """
     candidates = {candidate.uri: candidate for candidate in report.stream_b.candidates}
-    results = [_result(b, report, created_at) for b in blocks if b.layer == EVIDENCE_LAYER]
+    results = [_result(b.block, report, created_at) for b in blocks if b.block.place.layer == EVIDENCE_LAYER]
     taken = {each.id for each in results}
     items = [_item(each, candidates.get(each.source.uri or ""), taken, report, created_at) for each in memories]
     items += results
@@ -138,9 +138,11 @@ def build_package(
         context_id=report.turn_id,
         session_id=report.session_id,
         created_at=created_at,
-        system_blocks=tuple(_block(b, created_at) for b in blocks if not _has_own_part(b) and not _is_for_developer(b)),
-        developer_blocks=tuple(_block(b, created_at) for b in blocks if _is_for_developer(b)),
-        working_summary=summary if any(b.slot == SUMMARY_SLOT for b in blocks) else "",
+        system_blocks=tuple(
+            _block(b, created_at) for b in blocks if not _has_own_part(b.block) and not _is_for_developer(b.block)
+        ),
+        developer_blocks=tuple(_block(b, created_at) for b in blocks if _is_for_developer(b.block)),
+        working_summary=summary if any(b.block.place.slot == SUMMARY_SLOT for b in blocks) else "",
         recent_turns=short.turns,
         evidence=short.items,
         user_message=PackageMessage(role=Role.USER.value, content=user_message),
@@ -149,13 +151,13 @@ def build_package(
     )
 
 
-def _has_own_part(block: PromptBlock) -> bool:
+def _has_own_part(block: Block) -> bool:
     """Return whether a package has another place for a block than its system and developer blocks."""
-    return KINDS[block.kind].has_own_part or block.slot == SUMMARY_SLOT
+    return KINDS[block.kind].has_own_part or block.place.slot == SUMMARY_SLOT
 
 
-def _is_for_developer(block: PromptBlock) -> bool:
-    return slot_traits(block.slot, block.section).part is PackagePart.DEVELOPER_BLOCKS
+def _is_for_developer(block: Block) -> bool:
+    return slot_traits(block.place.slot, block.place.section).part is PackagePart.DEVELOPER_BLOCKS
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
@@ -187,23 +189,24 @@ def _evidence_text(item: EvidenceItem) -> str:
     return f"{start}{escape_text(item.snippet)}{close_tag('evidence')}"
 
 
-def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
+def _block(placed: PlacedBlock, created_at: datetime) -> PackageBlock:
+    block, place, origin = placed.block, placed.block.place, placed.block.origin
     source = {"block_id": block.block_id}
-    if block.category is not None or block.kind is BlockKind.WORLD_INFO:
+    if origin.category is not None or block.kind is BlockKind.WORLD_INFO:
         source["memory_item_id"] = _entry_id(block)
-    if block.layer == USER_LAYER and isinstance(address := parse_uri(block.uri), EvidenceAddress):
+    if place.layer == USER_LAYER and isinstance(address := parse_uri(origin.uri), EvidenceAddress):
         source["memory_item_id"] = address.evidence_id
     return PackageBlock(
-        type=slot_traits(block.slot, block.section).package_type,
+        type=slot_traits(place.slot, place.section).package_type,
         text=block.content,
-        updated_at=block.at if block.layer == USER_LAYER else created_at if block.volatile else None,
+        updated_at=origin.at if place.layer == USER_LAYER else created_at if placed.is_volatile else None,
         source=source,
     )
 
 
-def _entry_id(block: PromptBlock) -> str:
+def _entry_id(block: Block) -> str:
     """Return the id of the entry that a block shows; for a scheduled text, the block's own."""
-    address = parse_uri(block.uri) if block.uri else None
+    address = parse_uri(block.origin.uri) if block.origin.uri else None
     return address.entry_id if isinstance(address, EntryAddress) else block.block_id
 
 
@@ -316,14 +319,14 @@ def _item(
     )
 
 
-def _result(block: PromptBlock, report: Report, created_at: datetime) -> EvidenceItem:
+def _result(block: Block, report: Report, created_at: datetime) -> EvidenceItem:
     """Return the result of a tool or a search in its form in the prompt, with its notices."""
-    evidence_id = block.refs[0].evidence_id
+    evidence_id = block.origin.refs[0].evidence_id
     return EvidenceItem(
         id=block.block_id,
         source="resource",
         source_uri=evidence_uri(report.session_id, evidence_id),
-        title=block.title,
+        title=block.origin.title,
         snippet="".join("\n" if each.is_tag else each.text for each in split_content(block.content)).strip(),
         mode="exact",
         score=0.0,

@@ -12,13 +12,13 @@ from functools import cached_property
 
 from filament import unescape
 from jacquard.core.block_kinds import SUMMARY_SLOT
-from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, PromptBlock, Skein, with_tokens
+from jacquard.core.blocks import Block, BlockKind, PlacedBlock, Skein
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Report
 from jacquard.pipeline.record.package import build_package, context_blocks_of, is_passage
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
 from jacquard.pipeline.skeleton.messages import without_notice
-from jacquard.pipeline.weaving.assemble import is_history_message, write_xml
+from jacquard.pipeline.weaving.assemble import write_xml
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.weave import truncate, weave
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -51,16 +51,14 @@ class PromptForms:
             return self.at_hand
         snapshot = self.snapshot
         blocks, history, _ = share(snapshot.blocks, snapshot.history, snapshot.runtime.layers)
-        woven = weave(
-            [_price(block) for block in blocks],
-            [_price(block) for block in history],
-            _price(snapshot.user_input),
-            snapshot.layout,
-            snapshot.layer_attributes,
-        ).skein
-        changed, dropped = {block.block_id: block for block in snapshot.carried}, frozenset(snapshot.dropped)
-        standing = (block for block in woven.blocks() if block.block_id not in dropped)
-        return truncate(woven, {block.block_id: changed.get(block.block_id, block) for block in standing})
+        woven = weave(blocks, history, snapshot.user_input, snapshot.layout, snapshot.layer_attributes).skein
+        standing = {each.block.block_id: each for each in woven.blocks()}
+        for block in snapshot.carried:
+            placement = block.place.placement
+            standing[block.block_id] = PlacedBlock(block=block, placement=placement, tokens=block.tokens)
+        for name in snapshot.dropped:
+            standing.pop(name, None)
+        return truncate(woven, standing)
 
     @cached_property
     def context_blocks(self) -> tuple[ContextBlock, ...]:
@@ -81,7 +79,7 @@ class PromptForms:
             plan=self.plan,
             blocks=blocks,
             summary=str(snapshot.source.variables.get(SUMMARY_SLOT) or ""),
-            history=_read_messages([block for block in blocks if is_history_message(block)]),
+            history=_read_messages([each.block for each in blocks if each.block.kind is BlockKind.MESSAGE]),
             user_message=_read_messages([snapshot.user_input])[0].content,
             memories=self.memories,
             created_at=snapshot.at,
@@ -89,18 +87,12 @@ class PromptForms:
         )
 
 
-def _price(block: PromptBlock) -> PromptBlock:
-    """Return a block with all its tokens, as they are counted in the prompt."""
-    overhead = MESSAGE_OVERHEAD_TOKENS if is_history_message(block) else 0
-    return with_tokens(block, block.tokens + block.attached_tokens + overhead)
-
-
-def _read_messages(blocks: Sequence[PromptBlock]) -> list[PackageMessage]:
+def _read_messages(blocks: Sequence[Block]) -> list[PackageMessage]:
     """Return messages with their original texts: only the prompt is escaped (decision 0004)."""
     return [
         PackageMessage(
-            role=str(block.role),
-            content=block.content if block.as_written else unescape(without_notice(block.content)),
+            role=str(block.place.role),
+            content=block.content if block.place.as_written else unescape(without_notice(block.content)),
         )
         for block in blocks
     ]

@@ -17,11 +17,11 @@ from operator import attrgetter
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, drop_secrets
-from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.blocks import Block, BlockOrigin, BlockPlace, SkeinTemplate
 from jacquard.core.quests import drop_quests
 from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
-from jacquard.pipeline.weaving.pieces import fill_block, point_at_pieces
+from jacquard.pipeline.weaving.pieces import BLOCK_FIELDS, fill_block, point_at_pieces
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
@@ -29,7 +29,6 @@ from mnemosyne.schema.record import TurnRecord
 SNAPSHOT_VERSION = 3
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool, type(None)))
-_NONE_SUCH = object()
 
 
 class _Leaners(dict[type[Any], Callable[[Any], Any]]):
@@ -49,11 +48,11 @@ class PromptSnapshot:
 
     source: SkeletonSource
     """Inputs of the template blocks."""
-    blocks: tuple[PromptBlock, ...]
+    blocks: tuple[Block, ...]
     """The blocks of both streams, as rendered."""
-    history: tuple[PromptBlock, ...]
+    history: tuple[Block, ...]
     """The messages of the conversation, as rendered, oldest first."""
-    user_input: PromptBlock
+    user_input: Block
     layout: SkeinTemplate
     config: Mapping[str, Any]
     """The turn's configuration as plain values, without defaults and secrets."""
@@ -62,7 +61,7 @@ class PromptSnapshot:
     limit_tokens: int
     at: datetime
     """The time for which ages were computed."""
-    carried: tuple[PromptBlock, ...] = ()
+    carried: tuple[Block, ...] = ()
     """Shortened and masked blocks, as they stood in the prompt."""
     dropped: tuple[str, ...] = ()
     """Ids of woven blocks that are not in the prompt."""
@@ -145,10 +144,19 @@ def _drop_defaults(value: Any) -> Any:
 
 def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
     """Return a function that makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
-    if dataclasses.is_dataclass(kind):
-        names, defaults = zip(*_defaults(kind), strict=True)
+    if kind is Block:
+        defaults = {
+            **codec.find_defaults(Block),
+            **{f"place.{name}": each for name, each in codec.find_defaults(BlockPlace).items()},
+            **{f"origin.{name}": each for name, each in codec.find_defaults(BlockOrigin).items()},
+        }
+        names = tuple(path.rpartition(".")[2] for path in BLOCK_FIELDS)
+        left_out = tuple(defaults[path] for path in BLOCK_FIELDS)
+        return partial(_select_changed_fields, names, left_out, attrgetter(*BLOCK_FIELDS))
+    if dataclasses.is_dataclass(kind) or issubclass(kind, codec.Struct):
+        names, left_out = zip(*codec.find_defaults(kind).items(), strict=True)
         # Two names at least, because `attrgetter` returns a tuple only then.
-        return partial(_select_changed_fields, names, defaults, attrgetter(*names, names[0]))
+        return partial(_select_changed_fields, names, left_out, attrgetter(*names, names[0]))
     if issubclass(kind, Enum):
         return attrgetter("_value_")
     if issubclass(kind, datetime):
@@ -172,18 +180,3 @@ def _select_changed_fields(
         for name, default, each in zip(names, defaults, held(value), strict=False)
         if each is not default and each != default
     }
-
-
-def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a value with their defaults (a field without one has a default that equals nothing)."""
-    return tuple(
-        (
-            each.name,
-            each.default
-            if each.default is not dataclasses.MISSING
-            else _NONE_SUCH
-            if each.default_factory is dataclasses.MISSING
-            else each.default_factory(),
-        )
-        for each in dataclasses.fields(kind)
-    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from jacquard.core.blocks import BlockKind, PromptBlock
+from jacquard.core.blocks import Block, BlockKind
 from jacquard.core.receipt import BlockDecision
 from jacquard.pipeline.weaving.degrade import WITHHELD
 from jacquard.pipeline.weaving.packing import MASKED
@@ -22,7 +22,7 @@ _SPOKEN = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
 
 
 def find_redactions(
-    blocks: Sequence[PromptBlock],
+    blocks: Iterable[Block],
     decisions: Sequence[BlockDecision],
     stored: Sequence[RedactionRecord],
     said: Mapping[str, RedactionRecord],
@@ -40,7 +40,7 @@ def find_redactions(
         record = said.get(block.block_id) if block.kind in _SPOKEN else None
         if block.kind in _SPOKEN and not is_masked and record is None:
             continue
-        evidence_id = block.refs[0].evidence_id if block.kind is BlockKind.EVIDENCE and block.refs else ""
+        evidence_id = block.origin.refs[0].evidence_id if block.kind is BlockKind.EVIDENCE and block.origin.refs else ""
         counts = _count_classes(block.content, is_masked=is_masked)
         record = record or by_evidence.get(evidence_id)
         if record is None and counts:

@@ -13,7 +13,7 @@ from typing import Any
 
 from filament import FilamentError, collect_anchors
 from jacquard.core.block_kinds import SUMMARY_SLOT, TEMPLATE_SOURCE
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
@@ -73,11 +73,11 @@ class SkeletonSource:
 class Skeleton:
     """Result of Stream A."""
 
-    blocks: tuple[PromptBlock, ...]
+    blocks: tuple[Block, ...]
     """Template blocks in their order."""
-    history: tuple[PromptBlock, ...]
+    history: tuple[Block, ...]
     """Conversation, oldest first."""
-    user_input: PromptBlock
+    user_input: Block
     anchors: Mapping[str, str]
     """Anchors in this prompt, each with the JSON Pointer of its place in the state."""
     history_start: str | None
@@ -108,14 +108,14 @@ class ShownState:
 class _RenderedBlocks:
     """Template blocks with their inputs; `shown` is None if the state is shown completely."""
 
-    blocks: tuple[PromptBlock, ...]
+    blocks: tuple[Block, ...]
     source: SkeletonSource
     state_tokens: int
     cut: StateCut | None = None
     shown: ShownState | None = None
 
 
-def _state_tokens(blocks: Iterable[PromptBlock]) -> int:
+def _state_tokens(blocks: Iterable[Block]) -> int:
     return sum(block.tokens for block in blocks if block.block_type is BlockType.STATE)
 
 
@@ -253,13 +253,13 @@ def _describe_cut(cut: CutPart) -> Degradation:
 
 def render_blocks(
     templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int], *, only: BlockType | None = None
-) -> tuple[PromptBlock, ...]:
+) -> tuple[Block, ...]:
     """Return the template blocks (`only`: of one type) that these templates make of a source, in their order. Pure.
 
     A directive with the id of a template block is named `directive:ID`, even if that block is not rendered. Raises
     TemplateError if a template cannot be rendered.
     """
-    blocks: list[PromptBlock] = []
+    blocks: list[Block] = []
     specs, hashes = templates.blocks(source.template_id), VariableHashes(source.variables)
     for spec in specs:
         if (only is not None and spec.type is not only) or _is_unwanted(spec, source.without):
@@ -272,9 +272,7 @@ def render_blocks(
     return rename_duplicates(blocks, {spec.block_id for spec in specs})
 
 
-def make_block_ids_unique(
-    skeleton: Skeleton, others: Sequence[PromptBlock]
-) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
+def make_block_ids_unique(skeleton: Skeleton, others: Sequence[Block]) -> tuple[Skeleton, tuple[Block, ...]]:
     """Return a skeleton and further blocks of its prompt, with ids that are unique among both."""
     blocks, history = skeleton.blocks, skeleton.history
     named = rename_duplicates([skeleton.user_input, *blocks, *history, *others])[1:]
@@ -290,31 +288,36 @@ def _render_spec(
     count: Callable[[str], int],
     entry: MemoryEntry | None = None,
     rank: int = 0,
-) -> tuple[PromptBlock, ...]:
+) -> tuple[Block, ...]:
     """Return the block of a spec, or none if its template prints nothing."""
     content = templates.render(spec.name, hashes).strip("\n")
     if not content.strip():
         return ()
     title = spec.titles.get(source.locale.split("-")[0]) or spec.titles.get("en") or spec.block_id
-    block = PromptBlock(
+    kind = _kind(entry)
+    block = Block(
         block_id=entry.entry_id if entry else spec.block_id,
+        kind=kind,
         block_type=spec.type,
-        slot=spec.slot,
-        source=f"{TEMPLATE_SOURCE}{spec.name}",
         content=content,
+        place=BlockPlace(
+            slot=spec.slot,
+            placement=_placement(spec, entry),
+            layer=spec.layer,
+            section=spec.section,
+            volatile=spec.volatile,
+        ),
+        origin=BlockOrigin(
+            source=f"{TEMPLATE_SOURCE}{spec.name}",
+            title=(entry.title if entry else "") or title,
+            entities=entry.entities if entry else (),
+            category=LoreCategory.DIRECTIVE if entry else None,
+            trust=entry.trust if entry else Trust.AUTHORED,
+            uri=entry_uri(entry) if kind is BlockKind.DIRECTIVE and entry else "",
+        ),
         priority=spec.priority,
-        placement=_placement(spec, entry),
-        layer=spec.layer,
-        section=spec.section,
         rank=rank,
         tokens=count(content),
-        volatile=spec.volatile,
-        title=(entry.title if entry else "") or title,
-        entities=entry.entities if entry else (),
-        category=LoreCategory.DIRECTIVE if entry else None,
-        trust=entry.trust if entry else Trust.AUTHORED,
-        kind=_kind(entry),
-        uri=entry_uri(entry) if _kind(entry) is BlockKind.DIRECTIVE and entry else "",
     )
     return (block,)
 

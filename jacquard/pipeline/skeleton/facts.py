@@ -19,7 +19,7 @@ from jacquard.core.block_kinds import (
     PackagePart,
     slot_traits,
 )
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from jacquard.core.plan import Temporal
 from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.facts import begin_of, facts_at, former_facts
@@ -34,7 +34,7 @@ _MOST_FORMER = 40
 """Maximum number of facts shown that are no longer true; the newest are kept."""
 
 
-def fact_blocks(turn: Turn, at: datetime, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+def fact_blocks(turn: Turn, at: datetime, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return a block for each fact about the user that is true at `at`, newest first.
 
     In a turn about the past or a year, facts that were true then are added.
@@ -66,7 +66,7 @@ def _block(
     boundary: str,
     *,
     is_former: bool = False,
-) -> PromptBlock:
+) -> Block:
     is_rule = fact.kind in _RULES and not is_former
     section = FORMER_SECTION if is_former else fact.kind.value
     attributes = [
@@ -78,24 +78,28 @@ def _block(
     ]
     content = f"{open_tag('fact', [pair for pair in attributes if pair[1]])}{show_text(fact.text, boundary)}</fact>"
     is_for_developer = slot_traits(FACTS_SLOT, section).part is PackagePart.DEVELOPER_BLOCKS
-    return PromptBlock(
+    return Block(
         block_id=f"user-fact:{fact.fact_id}",
+        kind=BlockKind.FACT,
         block_type=BlockType.INSTRUCTION if is_rule or is_for_developer else BlockType.MEMORY,
-        slot=FACTS_SLOT,
-        section=section,
-        layer=USER_LAYER,
-        source=f"{USER_SOURCE_OF_FACTS}{fact.kind.value}",
         content=content,
+        place=BlockPlace(
+            slot=FACTS_SLOT,
+            placement=Placement(position=Position.SYSTEM, order=78 if is_former else 25),
+            layer=USER_LAYER,
+            section=section,
+            volatile=is_former,
+        ),
+        origin=BlockOrigin(
+            source=f"{USER_SOURCE_OF_FACTS}{fact.kind.value}",
+            title=fact.topic or fact.kind.value,
+            trust=fact.trust,
+            at=fact.recorded_at,
+            uri=evidence_uri(session_id, fact.fact_id),
+        ),
         priority=Priority.MUST if is_rule else Priority.MEDIUM if is_former else Priority.HIGH,
-        placement=Placement(position=Position.SYSTEM, order=78 if is_former else 25),
         rank=rank,
         tokens=count(content),
-        volatile=is_former,
-        title=fact.topic or fact.kind.value,
-        trust=fact.trust,
-        at=fact.recorded_at,
-        kind=BlockKind.FACT,
-        uri=evidence_uri(session_id, fact.fact_id),
     )
 
 

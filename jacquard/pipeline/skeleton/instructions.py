@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 
 from filament import escape_text, open_tag
 from jacquard.core.block_kinds import HOST_SOURCE, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from mnemosyne.schema.evidence import BlockType, Priority
 
+_PLACE = BlockPlace(slot=slot_of(BlockKind.INSTRUCTION), placement=Placement(position=Position.SYSTEM, order=1))
 
-def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+
+def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return a MUST block for each instruction that is not blank, in their order, directly after the world's own."""
     blocks = []
     for place, (name, text) in enumerate(instructions.items(), start=1):
@@ -21,18 +23,16 @@ def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], i
             start = open_tag("instruction", (("id", name),))
             content = f"{start}\n{escape_text(text.strip())}\n</instruction>"
             blocks.append(
-                PromptBlock(
+                Block(
                     block_id=f"{HOST_SOURCE}:{name}",
+                    kind=BlockKind.INSTRUCTION,
                     block_type=BlockType.INSTRUCTION,
-                    slot=slot_of(BlockKind.INSTRUCTION),
-                    source=HOST_SOURCE,
                     content=content,
+                    place=_PLACE,
+                    origin=BlockOrigin(source=HOST_SOURCE, title=name),
                     priority=Priority.MUST,
-                    placement=Placement(position=Position.SYSTEM, order=1),
                     rank=place,
                     tokens=count(content),
-                    title=name,
-                    kind=BlockKind.INSTRUCTION,
                 )
             )
     return tuple(blocks)

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from jacquard.pipeline.worlds import is_account_id, party_names
 from jacquard.templating.profiles import STORY, MessageForm, Profile, SpeakerNames
 from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_calls
@@ -68,7 +68,7 @@ def history_blocks(
     session_id: str = "",
     profile: Profile = STORY,
     speakers: Speakers | None = None,
-) -> tuple[PromptBlock, ...]:
+) -> tuple[Block, ...]:
     """Return one block for each message of a session, oldest first; `rank` is its age (0 = newest).
 
     System messages are MUST, the newest NEWEST_MESSAGES others HIGH, older ones MEDIUM. A tool call and its result are kept or
@@ -99,33 +99,33 @@ def history_blocks(
         grouped = each.turn_id in with_tools and message.role not in (Role.USER, Role.SYSTEM)
         attached_tokens = count_attached(message, count)
         blocks.append(
-            PromptBlock(
+            Block(
                 block_id=message.message_id,
-                block_type=BlockType.CONVERSATION,
-                slot=slot_of(BlockKind.MESSAGE),
-                source=HISTORY_SOURCE,
-                content=content,
-                role=message.role,
-                priority=_priority(message.role, age),
-                placement=_placed_in_history(age),
-                group=f"turn:{each.turn_id}" if grouped else None,
-                rank=age,
-                tokens=count(content) + attached_tokens,
-                title=speaker or _name_of(message.author) or message.role.value,
-                trust=_TRUST[message.role],
-                at=message.at,
                 kind=BlockKind.MESSAGE,
-                uri=format_entry_uri(scope, Chain.HISTORY, message.message_id),
+                block_type=BlockType.CONVERSATION,
+                content=content,
+                place=_place_in_history(message.role, age, as_written),
+                origin=BlockOrigin(
+                    source=HISTORY_SOURCE,
+                    title=speaker or _name_of(message.author) or message.role.value,
+                    trust=_TRUST[message.role],
+                    at=message.at,
+                    uri=format_entry_uri(scope, Chain.HISTORY, message.message_id),
+                ),
+                priority=_priority(message.role, age),
+                rank=age,
+                group=f"turn:{each.turn_id}" if grouped else None,
+                tokens=count(content) + attached_tokens,
                 attached_tokens=attached_tokens,
-                as_written=as_written,
             )
         )
     return tuple(blocks)
 
 
 @lru_cache(maxsize=1024)
-def _placed_in_history(age: int) -> Placement:
-    return Placement(position=Position.IN_HISTORY, depth=age)
+def _place_in_history(role: Role, age: int, as_written: bool) -> BlockPlace:
+    placement = Placement(position=Position.IN_HISTORY, depth=age)
+    return BlockPlace(slot=slot_of(BlockKind.MESSAGE), role=role, placement=placement, as_written=as_written)
 
 
 def _says_something(message: Message) -> bool:
@@ -151,27 +151,27 @@ def input_block(
     count: Callable[[str], int],
     profile: Profile = STORY,
     speakers: Speakers | None = None,
-) -> PromptBlock:
+) -> Block:
     """Return the block of the user's message, which is never dropped; in a story it has no name before it."""
     named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(message)
     content = _shown_text(message.content, named, profile)
     attached_tokens = count_attached(message, count)
-    return PromptBlock(
+    return Block(
         block_id=INPUT_ID,
-        block_type=BlockType.CONVERSATION,
-        slot=slot_of(BlockKind.INPUT),
-        source=USER_SOURCE,
-        content=content,
-        role=Role.USER,
-        priority=Priority.MUST,
-        placement=Placement(position=Position.USER_ANCHOR),
-        tokens=count(content) + attached_tokens,
-        volatile=True,
-        title="user input",
-        trust=Trust.USER,
         kind=BlockKind.INPUT,
+        block_type=BlockType.CONVERSATION,
+        content=content,
+        place=BlockPlace(
+            slot=slot_of(BlockKind.INPUT),
+            role=Role.USER,
+            placement=Placement(position=Position.USER_ANCHOR),
+            volatile=True,
+            as_written=profile.messages is MessageForm.AS_WRITTEN,
+        ),
+        origin=BlockOrigin(source=USER_SOURCE, title="user input", trust=Trust.USER),
+        priority=Priority.MUST,
+        tokens=count(content) + attached_tokens,
         attached_tokens=attached_tokens,
-        as_written=profile.messages is MessageForm.AS_WRITTEN,
     )
 
 

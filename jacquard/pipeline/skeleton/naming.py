@@ -8,19 +8,17 @@ two blocks with the same id, the one whose kind comes first in `BlockKind` keeps
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 
 from jacquard.core.block_kinds import INPUT_ID
-from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
+from jacquard.core.blocks import FRAME, Block, BlockKind
+from mnemosyne.core.codec import replace_struct
 
 _NOBODY: frozenset[str] = frozenset()
 _RANK = {kind: place for place, kind in enumerate(BlockKind)}
 
 
-def rename_duplicates(
-    blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY
-) -> tuple[PromptBlock, ...]:
+def rename_duplicates(blocks: Sequence[Block], template_ids: Collection[str] = _NOBODY) -> tuple[Block, ...]:
     """Return the blocks in their order, each with a unique id; applying it again changes nothing.
 
     The ids of frame and input are reserved for those two, `template_ids` for template blocks, rendered or not.
@@ -37,17 +35,17 @@ def rename_duplicates(
     if not names:
         return tuple(blocks)
     return tuple(
-        replace(block, block_id=names[place]) if place in names else block for place, block in enumerate(blocks)
+        replace_struct(block, block_id=names[place]) if place in names else block for place, block in enumerate(blocks)
     )
 
 
-def _is_reserved(block: PromptBlock, template_ids: Collection[str]) -> bool:
+def _is_reserved(block: Block, template_ids: Collection[str]) -> bool:
     if block.block_id == FRAME or (block.block_id == INPUT_ID and block.kind is not BlockKind.INPUT):
         return True
     return block.kind is not BlockKind.TEMPLATE and block.block_id in template_ids
 
 
-def _number_names(block: PromptBlock) -> Iterator[str]:
+def _number_names(block: Block) -> Iterator[str]:
     name = f"{block.kind.value}:{block.block_id}"
     yield name
     for number in count(2):

@@ -12,7 +12,16 @@ from types import MappingProxyType
 
 from filament import open_tag, show_text
 from jacquard.core.block_kinds import WORLD_INFO_SOURCE, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, is_too_sensitive, sensitivity_of
+from jacquard.core.blocks import (
+    Block,
+    BlockKind,
+    BlockOrigin,
+    BlockPlace,
+    Placement,
+    Position,
+    is_too_sensitive,
+    sensitivity_of,
+)
 from jacquard.core.receipt import ActivationDecision
 from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.uris import entry_uri
@@ -65,7 +74,7 @@ _REJECTED: Mapping[str, str] = MappingProxyType(
 )
 
 
-def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return a block for each activated entry that has a text and a place; `count` returns the tokens of a text.
 
     Constant entries are HIGH, others MEDIUM; `rank` is their place by `order`, highest first. Within one place, entries are
@@ -111,30 +120,34 @@ def _placement_of(entry: WorldInfoEntry) -> Placement:
     return _AT_INPUT if entry.depth < 1 else Placement(position=Position.IN_HISTORY, depth=entry.depth - 1)
 
 
-def _block(turn: Turn, each: ActivatedEntry, rank: int, sequence: int, count: Callable[[str], int]) -> PromptBlock:
+def _block(turn: Turn, each: ActivatedEntry, rank: int, sequence: int, count: Callable[[str], int]) -> Block:
     entry, lore = each.entry, turn.lore.entry_of(each.entry)
     content = f"{open_tag('lore', (('id', lore.entry_id),))}{show_text(entry.content.strip(), turn.boundary)}</lore>"
     is_constant = entry.constant and entry.position in _BESIDE_CHAR
-    return PromptBlock(
+    return Block(
         block_id=lore.entry_id,
+        kind=BlockKind.WORLD_INFO,
         block_type=BlockType.MEMORY,
-        slot=slot_of(BlockKind.WORLD_INFO),
-        section=f"{_SECTIONS[entry.position]}{CONSTANT if is_constant else ''}",
-        source=f"{WORLD_INFO_SOURCE}{entry.world}",
         content=content,
-        role=_role_of(entry),
+        place=BlockPlace(
+            slot=slot_of(BlockKind.WORLD_INFO),
+            role=_role_of(entry),
+            placement=_placement_of(entry),
+            section=f"{_SECTIONS[entry.position]}{CONSTANT if is_constant else ''}",
+            volatile=not entry.constant,
+            sequence=sequence,
+        ),
+        origin=BlockOrigin(
+            source=f"{WORLD_INFO_SOURCE}{entry.world}",
+            title=_title_of(lore, entry),
+            entities=lore.entities,
+            trust=lore.trust,
+            sensitivity=sensitivity_of(lore.metadata),
+            uri=entry_uri(lore),
+        ),
         priority=Priority.HIGH if entry.constant else Priority.MEDIUM,
-        placement=_placement_of(entry),
         rank=rank,
         tokens=count(content),
-        volatile=not entry.constant,
-        title=_title_of(lore, entry),
-        entities=lore.entities,
-        trust=lore.trust,
-        sensitivity=sensitivity_of(lore.metadata),
-        kind=BlockKind.WORLD_INFO,
-        uri=entry_uri(lore),
-        sequence=sequence,
     )
 
 

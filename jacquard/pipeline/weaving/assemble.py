@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from filament import choose_boundary, escape_attribute
-from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, Position, PromptBlock, Skein
+from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, PlacedBlock, Position, Skein
 from jacquard.core.errors import AssemblerError
 from jacquard.core.receipt import BlockSpan, PrefixReport
 from mnemosyne.core.errors import CodecError
@@ -98,10 +98,10 @@ class AssembledPrompt:
         return sum(span.tokens for span in self.spans if span.block_id == FRAME)
 
 
-_Piece = tuple[str, PromptBlock | None]
+_Piece = tuple[str, PlacedBlock | None]
 """Piece of a message: the text of a block, or of the frame between blocks (None)."""
 
-_Group = tuple[str, list[_Piece], PromptBlock | None]
+_Group = tuple[str, list[_Piece], PlacedBlock | None]
 """Role of a message, its pieces, and the block to which its overhead is charged (None: the frame)."""
 
 
@@ -119,15 +119,17 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
             groups.append((role[0], _pieces(list(blocks), skein.layer_attributes), None))
     if skein.user_input is not None:
         before = _pieces([*tail, *skein.anchor], skein.layer_attributes)
-        if before and skein.user_input.as_written:
+        if before and skein.user_input.block.place.as_written:
             groups.append((Role.SYSTEM.value, before, None))
             before = []
         # If each part has a message of its own, nothing precedes the input in its message.
-        is_marked = bool(before) or not (skein.separate or skein.user_input.as_written or not skein.alternates)
+        is_marked = bool(before) or not (
+            skein.separate or skein.user_input.block.place.as_written or not skein.alternates
+        )
         last: _Group = (Role.USER.value, _add_input(before, skein.user_input, is_marked=is_marked), None)
         newest = history[-1] if history and skein.alternates else None
         # If the anchor blocks have a message of their own, it is between the two.
-        if newest is not None and groups[-1][0] == newest.role and _can_join(newest, skein.user_input):
+        if newest is not None and groups[-1][0] == newest.block.place.role and _can_join(newest, skein.user_input):
             last = _join_groups(groups.pop(), last)
         groups.append(last)
     messages, spans = _join(groups, count)
@@ -201,23 +203,19 @@ def _count_common_chars(left: str, right: str) -> int:
     return low
 
 
-def _message_key(block: PromptBlock) -> tuple[str, bool]:
-    return (str(block.role), is_history_message(block))
+def _message_key(placed: PlacedBlock) -> tuple[str, bool]:
+    """Return the role of a block's message, and whether the block has a message of its own."""
+    return placed.block.place.role.value, placed.block.kind is BlockKind.MESSAGE
 
 
-def is_history_message(block: PromptBlock) -> bool:
-    """Return whether a block is a message of the conversation, which has a role message of its own."""
-    return block.kind is BlockKind.MESSAGE
+def _message_group(placed: PlacedBlock) -> _Group:
+    return placed.block.place.role.value, [(placed.block.content, placed)], placed
 
 
-def _message_group(block: PromptBlock) -> _Group:
-    return str(block.role), [(block.content, block)], block
-
-
-def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
+def _join_neighbours(blocks: Iterable[PlacedBlock]) -> list[_Group]:
     """Return the messages of the conversation; neighbours of one role are one message."""
     groups: list[_Group] = []
-    before: PromptBlock | None = None
+    before: PlacedBlock | None = None
     for block in blocks:
         group = _message_group(block)
         groups.append(_join_groups(groups.pop(), group) if before is not None and _can_join(before, block) else group)
@@ -225,25 +223,26 @@ def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
     return groups
 
 
-def _can_join(before: PromptBlock, block: PromptBlock) -> bool:
+def _can_join(before: PlacedBlock, block: PlacedBlock) -> bool:
     """Return whether two messages are sent as one: of one role, and with nothing but text."""
-    is_talk = block.role in (Role.USER, Role.ASSISTANT)
-    return is_talk and before.role is block.role and not (before.attached_tokens or block.attached_tokens)
+    role = block.block.place.role
+    is_talk = role in (Role.USER, Role.ASSISTANT) and before.block.place.role is role
+    return is_talk and not (before.block.attached_tokens or block.block.attached_tokens)
 
 
 def _join_groups(first: _Group, second: _Group) -> _Group:
     return first[0], [*first[1], ("\n\n", None), *second[1]], first[2]
 
 
-def _is_tail(block: PromptBlock) -> bool:
+def _is_tail(block: PlacedBlock) -> bool:
     """Return whether a block is after the history; such blocks are sent in the user's message."""
-    return block.placement.position is Position.AFTER_HISTORY and not is_history_message(block)
+    return block.placement.position is Position.AFTER_HISTORY and block.block.kind is not BlockKind.MESSAGE
 
 
-def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str, str]]) -> list[_Piece]:
+def _pieces(blocks: Sequence[PlacedBlock], attributes: Mapping[str, Mapping[str, str]]) -> list[_Piece]:
     """Return blocks and the frame between them: neighbours of one layer share its wrapper, of one section its element."""
     pieces: list[_Piece] = []
-    for layer, members in groupby(blocks, key=lambda b: b.layer):
+    for layer, members in groupby(blocks, key=lambda b: b.block.place.layer):
         if pieces:
             pieces.append(("\n\n", None))
         if layer is None:
@@ -251,7 +250,7 @@ def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str,
             continue
         extra = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.get(layer, {}).items())
         pieces.append((f'<context_layer type="{layer}"{extra}>\n', None))
-        for place, (section, inner) in enumerate(groupby(members, key=lambda b: b.section)):
+        for place, (section, inner) in enumerate(groupby(members, key=lambda b: b.block.place.section)):
             if place:
                 pieces.append(("\n", None))
             if section is not None:
@@ -263,19 +262,19 @@ def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str,
     return pieces
 
 
-def _spread(pieces: list[_Piece], blocks: Sequence[PromptBlock], between: str) -> None:
+def _spread(pieces: list[_Piece], blocks: Sequence[PlacedBlock], between: str) -> None:
     for place, block in enumerate(blocks):
         if place:
             pieces.append((between, None))
-        pieces.append((block.content, block))
+        pieces.append((block.block.content, block))
 
 
-def _add_input(before: list[_Piece], user_input: PromptBlock, *, is_marked: bool) -> list[_Piece]:
+def _add_input(before: list[_Piece], user_input: PlacedBlock, *, is_marked: bool) -> list[_Piece]:
     """Return the pieces with the input after the other blocks of its message; `is_marked`: in an element of its own."""
     if not is_marked:
-        return [(user_input.content, user_input)]
+        return [(user_input.block.content, user_input)]
     opening = "\n\n<user_input>\n" if before else "<user_input>\n"
-    return [*before, (opening, None), (user_input.content, user_input), ("\n</user_input>", None)]
+    return [*before, (opening, None), (user_input.block.content, user_input), ("\n</user_input>", None)]
 
 
 def _join(
@@ -287,16 +286,25 @@ def _join(
         at = 0
         spans.append(_span(owner, place, at, at, MESSAGE_OVERHEAD_TOKENS))
         for text, block in pieces:
-            end, attached_tokens = at + len(text), 0 if block is None else block.attached_tokens
-            spans.append(_span(block, place, at, end, count(text) + attached_tokens))
+            end = at + len(text)
+            spans.append(_span(block, place, at, end, _count_piece(text, block, count)))
             at = end
         messages.append(PromptMessage(role=role, content="".join([text for text, _ in pieces])))
     return tuple(messages), tuple(spans)
 
 
-def _span(block: PromptBlock | None, message: int, start: int, end: int, tokens: int) -> BlockSpan:
-    if block is None:
+def _count_piece(text: str, placed: PlacedBlock | None, count: Callable[[str], int]) -> int:
+    if placed is None:
+        return count(text)
+    # The tokens of a shortened block are an upper limit.
+    block = placed.block
+    return count(text) + block.attached_tokens if block.shortened else block.tokens
+
+
+def _span(placed: PlacedBlock | None, message: int, start: int, end: int, tokens: int) -> BlockSpan:
+    if placed is None:
         return BlockSpan(block_id=FRAME, message=message, start=start, end=end, tokens=tokens)
+    block = placed.block
     return BlockSpan(block_id=block.block_id, message=message, start=start, end=end, tokens=tokens, kind=block.kind)
 
 
@@ -305,17 +313,17 @@ def write_xml(skein: Skein) -> str:
     return _write_xml(skein, *_split_tail(skein))
 
 
-def _split_tail(skein: Skein) -> tuple[list[PromptBlock], list[PromptBlock]]:
+def _split_tail(skein: Skein) -> tuple[list[PlacedBlock], list[PlacedBlock]]:
     """Return the blocks after the history, and the history with the blocks before and inside it."""
-    tail: list[PromptBlock] = []
-    history: list[PromptBlock] = []
+    tail: list[PlacedBlock] = []
+    history: list[PlacedBlock] = []
     for block in skein.history:
         (tail if _is_tail(block) else history).append(block)
     return tail, history
 
 
-def _write_xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
-    def join_pieces(blocks: Sequence[PromptBlock]) -> str:
+def _write_xml(skein: Skein, tail: Sequence[PlacedBlock], history: Sequence[PlacedBlock]) -> str:
+    def join_pieces(blocks: Sequence[PlacedBlock]) -> str:
         return "".join([text for text, _ in _pieces(blocks, skein.layer_attributes)])
 
     lines = ["<root>", "<system>", join_pieces(skein.system), "</system>", "<chat_history>"]
@@ -333,19 +341,20 @@ def _write_xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[Prom
     return "\n".join([*lines, "</root>"])
 
 
-def _message_element(block: PromptBlock, boundary: str) -> str:
-    role = f' role="{block.role!s}"'
-    if not block.as_written:
-        return f"<message{role}>{block.content}</message>"
+def _message_element(block: PlacedBlock, boundary: str) -> str:
+    role = f' role="{block.block.place.role.value}"'
+    if not block.block.place.as_written:
+        return f"<message{role}>{block.block.content}</message>"
     return "\n".join(_bounded("message", role, block, boundary))
 
 
-def _bounded(name: str, attributes: str, block: PromptBlock, boundary: str) -> list[str]:
+def _bounded(name: str, attributes: str, placed: PlacedBlock, boundary: str) -> list[str]:
     """Return the lines of an element with a message; one shown as written ends only at its own boundary."""
-    if not block.as_written:
-        return [f"<{name}{attributes}>", block.content, f"</{name}>"]
-    mark = choose_boundary(boundary, block.content)
-    return [f'<{name}{attributes} boundary="{mark}">', block.content, f'</{name} boundary="{mark}">']
+    content = placed.block.content
+    if not placed.block.place.as_written:
+        return [f"<{name}{attributes}>", content, f"</{name}>"]
+    mark = choose_boundary(boundary, content)
+    return [f'<{name}{attributes} boundary="{mark}">', content, f'</{name} boundary="{mark}">']
 
 
 class Assembler(Protocol):
@@ -394,7 +403,7 @@ def _find_fault(made: AssembledPrompt, skein: Skein) -> str:
         return f"returned {type(made).__name__}; it must return an AssembledPrompt"
     if not all(isinstance(message, PromptMessage) for message in made.messages):
         return "returned messages that are no PromptMessage"
-    known = {block.block_id for block in skein.blocks()} | {FRAME}
+    known = {each.block.block_id for each in skein.blocks()} | {FRAME}
     spans: dict[int, list[BlockSpan]] = {}
     for span in made.spans:
         if span.block_id not in known:

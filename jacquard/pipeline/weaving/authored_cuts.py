@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from filament import ContentPiece, FilamentError, dump_yaml, load_yaml, split_content
 from jacquard.core.block_kinds import AUTHORED, SUMMARY_SLOT, remedy_of
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import Block, PlacedBlock, shorten_block
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.receipt import Action, BlockDecision
@@ -35,21 +34,20 @@ Count = Callable[[str], int]
 Path = tuple[str | int, ...]
 
 
-def cut_block(block: PromptBlock, limit_tokens: int, count: Count) -> PromptBlock | None:
+def cut_block(placed: PlacedBlock, limit_tokens: int, count: Count) -> Block | None:
     """Return a block whose texts are cut to at most `limit_tokens` in all; None if none of its text fits."""
-    around = block.tokens - count(block.content)
-    content = _cut_content(block.content, limit_tokens - around, count, block.slot == SUMMARY_SLOT)
-    if not content:
-        return None
-    return replace(block, content=content, tokens=count(content) + around, shortened=True)
+    block = placed.block
+    around = placed.tokens - count(block.content)
+    content = _cut_content(block.content, limit_tokens - around, count, block.place.slot == SUMMARY_SLOT)
+    return shorten_block(block, content, count(content) + around) if content else None
 
 
-def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PromptBlock]) -> tuple[Degradation, ...]:
+def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PlacedBlock]) -> tuple[Degradation, ...]:
     """Return the receipt's lines on authored blocks that were cut, and on important ones that did not fit at all.
 
     `blocks` are those of the prompt without pruning.
     """
-    whole = {block.block_id: block for block in blocks if block.kind in AUTHORED}
+    whole = {each.block.block_id: each for each in blocks if each.block.kind in AUTHORED}
     return tuple(
         _describe_cut(whole[each.block_id], each)
         for each in decisions
@@ -63,18 +61,19 @@ def mark_shortened(content: str) -> str:
     return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'
 
 
-def _is_missed(block: PromptBlock, decision: BlockDecision) -> bool:
+def _is_missed(placed: PlacedBlock, decision: BlockDecision) -> bool:
     if decision.action is Action.DEGRADED:
         return decision.code == CUT
-    return decision.action is Action.DROPPED and decision.code in _NO_ROOM and block.priority is Priority.HIGH
+    return decision.action is Action.DROPPED and decision.code in _NO_ROOM and placed.block.priority is Priority.HIGH
 
 
-def _describe_cut(block: PromptBlock, decision: BlockDecision) -> Degradation:
-    name = block.block_id if block.title in ("", block.block_id) else f"{block.title} ({block.block_id})"
+def _describe_cut(placed: PlacedBlock, decision: BlockDecision) -> Degradation:
+    block_id, title = placed.block.block_id, placed.block.origin.title
+    name = block_id if title in ("", block_id) else f"{title} ({block_id})"
     shown = "there is no room for it" if decision.action is Action.DROPPED else f"it is shown with {decision.tokens:,}"
-    remedy = remedy_of(block.block_id) or "shorten it"
+    remedy = remedy_of(block_id) or "shorten it"
     detail = (
-        f"{name} takes {block.tokens:,} tokens; {shown}. To show it whole: {remedy}, or raise budget.max_input_tokens."
+        f"{name} takes {placed.tokens:,} tokens; {shown}. To show it whole: {remedy}, or raise budget.max_input_tokens."
     )
     return Degradation(code=DegradationCode.BLOCK_CUT.value, detail=detail)
 

@@ -8,13 +8,13 @@ compression persists: it is the session's rolling summary.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
 from jacquard.config.sections import LayersConfig
 from jacquard.core.block_kinds import HISTORY_SLOT, INPUT_ID, INPUT_SLOT, SAID, SYSTEM_PROMPT, Layer, slot_traits
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position, SkeinTemplate, SlotRule
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Action, BlockDecision, decide_block
 from jacquard.pipeline.skeleton.todo import list_open_tasks
@@ -115,7 +115,9 @@ class ContextComposer:
         history = _message_blocks(checkpoint_messages)
         spoken = _input(history, query)
         texts = {SYSTEM_PROMPT: system_prompt, **contexts}
-        blocks = [_block(name, text) for name, text in texts.items() if text.strip()]
+        blocks = [
+            _block(name, text, BlockKind.CONTEXT, BlockPlace(slot=name)) for name, text in texts.items() if text.strip()
+        ]
         woven = weave(blocks, history[:-1] if query is None else history, spoken, _LAYOUT)
         return assemble(woven.skein, _count_nothing).messages
 
@@ -191,19 +193,19 @@ def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
     )
 
 
-def layer_of(block: PromptBlock) -> str:
+def layer_of(block: Block) -> str:
     """Return the layer of a block: `system_prompt`, a `…__context`, or '' for history and input.
 
     A block whose slot has no layer of its own is knowledge.
     """
     if block.kind in SAID:
         return ""
-    return slot_traits(block.slot, block.section).shared_layer or Layer.KNOWLEDGE.value
+    return slot_traits(block.place.slot, block.place.section).shared_layer or Layer.KNOWLEDGE.value
 
 
-def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...]]:
+def layers_of(blocks: Sequence[Block]) -> dict[str, tuple[Block, ...]]:
     """Return the blocks of both streams by layer, in the order of the layers."""
-    found: dict[str, list[PromptBlock]] = {name: [] for name in ORDER}
+    found: dict[str, list[Block]] = {name: [] for name in ORDER}
     for block in blocks:
         if name := layer_of(block):
             found[name].append(block)
@@ -211,8 +213,8 @@ def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...
 
 
 def share(
-    blocks: Sequence[PromptBlock], history: Sequence[PromptBlock], config: LayersConfig
-) -> tuple[tuple[PromptBlock, ...], tuple[PromptBlock, ...], tuple[BlockDecision, ...]]:
+    blocks: Sequence[Block], history: Sequence[Block], config: LayersConfig
+) -> tuple[tuple[Block, ...], tuple[Block, ...], tuple[BlockDecision, ...]]:
     """Return the blocks and the conversation that a call may see, and a decision on each block that it may not see."""
     layers, checkpoint = find_allowed_layers(config)
     names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}
@@ -223,42 +225,46 @@ def share(
     return seen, tuple(history) if checkpoint else (), decisions
 
 
-def _message_blocks(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
+def _message_blocks(messages: Sequence[PromptMessage]) -> list[Block]:
     system = [place for place, message in enumerate(messages) if message.role == Role.SYSTEM]
     if system:
         raise ConfigError(
             f"checkpoint_messages[{system[0]}] is a system message; the conversation contains none, layers do."
         )
     return [
-        replace(
-            _block(f"checkpoint-{place}", message.content, BlockKind.MESSAGE),
-            slot=HISTORY_SLOT,
-            role=Role(message.role),
-            placement=Placement(position=Position.IN_HISTORY, depth=len(messages) - 1 - place),
+        _block(
+            f"checkpoint-{place}",
+            message.content,
+            BlockKind.MESSAGE,
+            BlockPlace(
+                slot=HISTORY_SLOT,
+                role=Role(message.role),
+                placement=Placement(position=Position.IN_HISTORY, depth=len(messages) - 1 - place),
+            ),
         )
         for place, message in enumerate(messages)
     ]
 
 
-def _input(history: Sequence[PromptBlock], query: str | None) -> PromptBlock:
-    last = history[-1] if history and history[-1].role is Role.USER else None
+def _input(history: Sequence[Block], query: str | None) -> Block:
+    last = history[-1] if history and history[-1].place.role is Role.USER else None
     if query is None:
         if last is None:
             raise ConfigError("There is no query: give one, or let checkpoint_messages end with the user's words.")
         return last
     if last is not None and last.content == query:
         raise ConfigError("The query is the last of checkpoint_messages already; give it in one place only.")
-    return replace(_block(INPUT_ID, query, BlockKind.INPUT), slot=INPUT_SLOT, role=Role.USER)
+    return _block(INPUT_ID, query, BlockKind.INPUT, BlockPlace(slot=INPUT_SLOT, role=Role.USER))
 
 
-def _block(name: str, text: str, kind: BlockKind = BlockKind.CONTEXT) -> PromptBlock:
-    return PromptBlock(
+def _block(name: str, text: str, kind: BlockKind, place: BlockPlace) -> Block:
+    return Block(
         block_id=name,
         kind=kind,
         block_type=BlockType.INSTRUCTION,
-        slot=name,
-        source="layers",
         content=text,
+        place=place,
+        origin=BlockOrigin(source="layers"),
         priority=Priority.MUST,
     )
 

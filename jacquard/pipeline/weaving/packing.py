@@ -13,7 +13,7 @@ from math import ceil
 
 from filament import split_content
 from jacquard.core.block_kinds import AUTHORED
-from jacquard.core.blocks import PromptBlock, Sensitivity
+from jacquard.core.blocks import Block, PlacedBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import PruneBudget, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision, decide_block
@@ -43,7 +43,7 @@ _MARK_TOKENS = 8
 """Tokens of the mark of a shortened element."""
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
 
-Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
+Grouping = Callable[[Sequence[PlacedBlock]], list[list[int]]]
 """Returns the places of the blocks for each unit; every place once."""
 
 
@@ -75,16 +75,17 @@ class Unit(Struct, kw_only=True):
     packed_tokens: int = 0
 
 
-def group_by_name(blocks: Sequence[PromptBlock]) -> list[list[int]]:
+def group_by_name(blocks: Sequence[PlacedBlock]) -> list[list[int]]:
     """Return units by the blocks' own `group` (a tool call and its result)."""
     groups: dict[str, list[int]] = {}
-    for place, block in enumerate(blocks):
-        groups.setdefault(f"group:{block.group}" if block.group else f"block:{place}", []).append(place)
+    for place, each in enumerate(blocks):
+        group = each.block.group
+        groups.setdefault(f"group:{group}" if group else f"block:{place}", []).append(place)
     return list(groups.values())
 
 
 def build_units(
-    blocks: Sequence[PromptBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
+    blocks: Sequence[PlacedBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
 ) -> tuple[Unit, ...]:
     """Return the units in packing order: MUST first, then by priority, rank and place of their first member."""
     return tuple(
@@ -138,7 +139,7 @@ def _defer_oversize(steps: list[Step], units: Sequence[Unit]) -> list[Step]:
 
 
 def pack(
-    blocks: Sequence[PromptBlock],
+    blocks: Sequence[PlacedBlock],
     units: Sequence[Unit],
     steps: Iterable[Step],
     budget: PruneBudget,
@@ -176,7 +177,7 @@ def pack(
         used += tokens
         unit.level, unit.packed_tokens = 2 if whole else 1, unit.packed_tokens + tokens
     decisions: dict[int, BlockDecision] = {}
-    sorted_blocks: dict[Action, dict[int, PromptBlock]] = {action: {} for action in Action}
+    sorted_blocks: dict[Action, dict[int, PlacedBlock]] = {action: {} for action in Action}
     for unit in units:
         for place in unit.members:
             block = blocks[place]
@@ -203,42 +204,42 @@ def _take_part(unit: Unit, least_tokens: int, room: int) -> int:
     return part
 
 
-def is_over_guarded(block: PromptBlock, rules: PruneRules) -> bool:
+def is_over_guarded(block: Block, rules: PruneRules) -> bool:
     """Return whether a block is more sensitive than the reader may see."""
-    return _GUARD[block.sensitivity] > _GUARD[rules.max_sensitivity]
+    return _GUARD[block.origin.sensitivity] > _GUARD[rules.max_sensitivity]
 
 
-def _keep_must(blocks: Sequence[PromptBlock], units: Sequence[Unit], budget: PruneBudget) -> int:
+def _keep_must(blocks: Sequence[PlacedBlock], units: Sequence[Unit], budget: PruneBudget) -> int:
     used = 0
     for unit in units:
         if unit.must:
             used, unit.level = used + unit.tokens, 2
     if used > budget.max_tokens:
         must = [blocks[place] for unit in units if unit.must for place in unit.members]
-        named = sorted(((block.block_id, block.tokens) for block in must), key=lambda pair: (-pair[1], pair[0]))
+        named = sorted(((each.block.block_id, each.tokens) for each in must), key=lambda pair: (-pair[1], pair[0]))
         raise BudgetExceededError(budget.max_tokens, used, tuple(named))
     return used
 
 
-def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRules, shorten: bool) -> Unit:
+def _unit(blocks: Sequence[PlacedBlock], places: Sequence[int], rules: PruneRules, shorten: bool) -> Unit:
     first, tokens, must = (len(TIERS), 0, 0), 0, False
     for place in places:
-        block = blocks[place]
+        block = blocks[place].block
         first = min(first, (_RANK[block.priority], block.rank, place))
-        tokens += block.tokens
+        tokens += blocks[place].tokens
         must = must or block.priority in rules.must_keep
     if must:
         key = (0, *first[1:])
         return Unit(members=places, priority=TIERS[first[0]], key=key, tokens=tokens, short_tokens=tokens, must=True)
     short, expired, guarded, most = 0, rules.now is not None, False, _GUARD[rules.max_sensitivity]
     for place in places:
-        block = blocks[place]
-        short += estimate_short_tokens(block, rules) if shorten else block.tokens
+        block = blocks[place].block
+        short += estimate_short_tokens(blocks[place], rules) if shorten else blocks[place].tokens
         expired = expired and _is_expired(block, rules)
-        guarded = guarded or _GUARD[block.sensitivity] > most
+        guarded = guarded or _GUARD[block.origin.sensitivity] > most
     out = "sensitive" if guarded and not rules.mask else "expired" if expired and short == tokens else ""
     is_cut = len(places) == 1 and short == tokens > LEAST_PART_TOKENS
-    is_cut = is_cut and blocks[places[0]].kind in AUTHORED and not guarded
+    is_cut = is_cut and blocks[places[0]].block.kind in AUTHORED and not guarded
     return Unit(
         members=places,
         priority=TIERS[first[0]],
@@ -252,30 +253,35 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
     )
 
 
-def estimate_short_tokens(block: PromptBlock, rules: PruneRules) -> int:
+def estimate_short_tokens(placed: PlacedBlock, rules: PruneRules) -> int:
     """Return the maximum tokens of a block after shortening; its own tokens if that is impossible or saves nothing.
 
     Its tags stay, so their share (by characters) is not shortened.
     """
+    block = placed.block
     if block.block_type not in _SHORTENABLE or is_over_guarded(block, rules):
-        return block.tokens
-    tags = 0 if block.as_written else sum(len(each.source) for each in split_content(block.content) if each.is_tag)
-    frame = ceil(block.tokens * tags / len(block.content)) + _MARK_TOKENS if tags else 0
-    words = max(0, block.tokens - frame)
-    return min(block.tokens, frame + max(rules.shorten_least_tokens, ceil(words * rules.shorten_to)))
+        return placed.tokens
+    tags = (
+        0 if block.place.as_written else sum(len(each.source) for each in split_content(block.content) if each.is_tag)
+    )
+    frame = ceil(placed.tokens * tags / len(block.content)) + _MARK_TOKENS if tags else 0
+    words = max(0, placed.tokens - frame)
+    return min(placed.tokens, frame + max(rules.shorten_least_tokens, ceil(words * rules.shorten_to)))
 
 
-def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:
+def _is_expired(block: Block, rules: PruneRules) -> bool:
     if rules.now is None:
         return False
-    if block.expires_at is not None and block.expires_at <= rules.now:
+    at, expires_at = block.origin.at, block.origin.expires_at
+    if expires_at is not None and expires_at <= rules.now:
         return True
     seconds = rules.ttl_seconds.get(block.priority)
-    return seconds is not None and block.at is not None and rules.now - block.at > timedelta(seconds=seconds)
+    return seconds is not None and at is not None and rules.now - at > timedelta(seconds=seconds)
 
 
-def _decide(block: PromptBlock, unit: Unit, rules: PruneRules) -> BlockDecision:
-    action, code, reason, tokens, title = Action.KEPT, "fits", "", block.tokens, block.title
+def _decide(placed: PlacedBlock, unit: Unit, rules: PruneRules) -> BlockDecision:
+    block = placed.block
+    action, code, reason, tokens, title = Action.KEPT, "fits", "", placed.tokens, block.origin.title
     guarded = is_over_guarded(block, rules)
     if guarded:
         title = block.block_type.value
@@ -284,11 +290,11 @@ def _decide(block: PromptBlock, unit: Unit, rules: PruneRules) -> BlockDecision:
         code, reason = _explain_drop(block, unit, rules, guarded=guarded)
     elif guarded:
         action, code = Action.DEGRADED, MASKED
-        reason = f"It is {block.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
+        reason = f"It is {block.origin.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
     elif unit.level == 1 and unit.least_tokens:
         action, code, tokens = Action.DEGRADED, CUT, unit.packed_tokens
         reason = f"It is cut to {tokens} tokens: there is no room for its whole text."
-    elif unit.level == 1 and (short := estimate_short_tokens(block, rules)) < block.tokens:
+    elif unit.level == 1 and (short := estimate_short_tokens(placed, rules)) < placed.tokens:
         action, code, tokens = Action.DEGRADED, SHORTENED, short
         why = "it is too old to stand whole" if unit.only_short else "there is no room for its whole text"
         reason = f"It is shortened to {short} tokens: {why}."
@@ -301,11 +307,12 @@ def _decide(block: PromptBlock, unit: Unit, rules: PruneRules) -> BlockDecision:
     return decide_block(block, action, code, reason, tokens, title)
 
 
-def _explain_drop(block: PromptBlock, unit: Unit, rules: PruneRules, *, guarded: bool) -> tuple[str, str]:
+def _explain_drop(block: Block, unit: Unit, rules: PruneRules, *, guarded: bool) -> tuple[str, str]:
     if unit.out == "sensitive" and not guarded:
         return "with_group", "It stands with a block that is too guarded for this reader."
     if unit.out == "sensitive":
-        sentence = f"It is {block.sensitivity.value}; this reader may see no more than {rules.max_sensitivity.value}."
+        level = block.origin.sensitivity.value
+        sentence = f"It is {level}; this reader may see no more than {rules.max_sensitivity.value}."
         return unit.out, sentence
     if unit.out == "expired":
         return unit.out, "It is older than its priority may be, or its time is over."

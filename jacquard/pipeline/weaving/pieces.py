@@ -1,4 +1,4 @@
-"""Recorded form of a prompt's messages: every text once, in pieces. Pure.
+"""Recorded form of a prompt's messages and blocks: every text once, in pieces. Pure.
 
 The content of a message is a list of texts: blocks, and the frame between them. A recorded block whose text is in a message
 names its piece (`piece`: place of the message, place in it) instead of its own `content`, so that an erasure, which changes the
@@ -15,6 +15,39 @@ from jacquard.core.receipt import BlockSpan
 from jacquard.pipeline.weaving.assemble import PromptMessage
 
 PIECE, CONTENT = "piece", "content"
+BLOCK_FIELDS = (
+    "block_id",
+    "block_type",
+    "place.slot",
+    "origin.source",
+    "content",
+    "place.role",
+    "priority",
+    "place.placement",
+    "place.layer",
+    "place.section",
+    "group",
+    "rank",
+    "tokens",
+    "place.volatile",
+    "origin.title",
+    "origin.entities",
+    "origin.category",
+    "origin.refs",
+    "origin.trust",
+    "origin.at",
+    "origin.expires_at",
+    "origin.sensitivity",
+    "shortened",
+    "kind",
+    "origin.uri",
+    "attached_tokens",
+    "place.as_written",
+    "place.sequence",
+    "place.anchor",
+)
+"""Fields of a recorded block, in their order; each is recorded under the last part of its name."""
+_PATHS = {path.rpartition(".")[2]: path for path in BLOCK_FIELDS}
 
 
 def split_messages(
@@ -51,8 +84,18 @@ def point_at_pieces(
 
 
 def fill_block(value: Any, stored: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a recorded block with its content; any other value unchanged. Raises TypeError or LookupError for a wrong piece."""
-    if not isinstance(value, Mapping) or PIECE not in value:
+    """Return a recorded block as the plain form of a `Block`, with its content; any other value unchanged.
+
+    Raises TypeError or LookupError for a wrong piece.
+    """
+    if not isinstance(value, Mapping) or "block_id" not in value:
         return value
-    (message, piece), block = value[PIECE], {name: each for name, each in value.items() if name != PIECE}
-    return {**block, CONTENT: stored[message][CONTENT][piece]}
+    block: dict[str, Any] = {"place": {}, "origin": {}}
+    for name, each in value.items():
+        if name == PIECE:
+            message, piece = each
+            block[CONTENT] = stored[message][CONTENT][piece]
+        else:
+            part, _, field = _PATHS.get(str(name), str(name)).rpartition(".")
+            (block[part] if part else block)[field] = each
+    return block

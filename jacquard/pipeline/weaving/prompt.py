@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, PromptBlock, Skein, SkeinTemplate, with_tokens
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, Block, PlacedBlock, Skein, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
@@ -19,10 +18,10 @@ from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, AssembledPrompt, A
 from jacquard.pipeline.weaving.authored_cuts import cut_block
 from jacquard.pipeline.weaving.packing import CUT
 from jacquard.pipeline.weaving.weave import WovenSkein, truncate, weave
+from mnemosyne.core.codec import replace_struct
 from mnemosyne.schema.evidence import Priority
 
 EMERGENCY = "emergency_cut"
-Counted = TypeVar("Counted", PromptBlock, BlockDecision)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,18 +51,18 @@ class PromptLayout:
     assembler: Assembler = ROLE_MESSAGES
 
     @property
-    def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
+    def orders(self) -> tuple[tuple[PlacedBlock, BlockDecision], ...]:
         """Blocks to be shortened or masked, with their decisions, in reading order; without those that `complete` cuts."""
-        named = {block.block_id: block for block in self.pruned.degraded}
+        degraded = {each.block.block_id: each for each in self.pruned.degraded}
         return tuple(
-            (named[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED and d.code != CUT
+            (degraded[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED and d.code != CUT
         )
 
 
 def lay_out(
-    blocks: Sequence[PromptBlock],
-    history: Sequence[PromptBlock],
-    user_input: PromptBlock,
+    blocks: Sequence[Block],
+    history: Sequence[Block],
+    user_input: Block,
     *,
     layout: SkeinTemplate,
     pruner: Pruner,
@@ -80,12 +79,7 @@ def lay_out(
     `history` is oldest first; `count` returns the tokens of a text. Raises BudgetExceededError if the blocks that must be kept
     do not fit, and AssemblerError if an assembler of the host breaks its rules.
     """
-
-    def price(block: PromptBlock, overhead_tokens: int = 0) -> PromptBlock:
-        return with_tokens(block, count(block.content) + block.attached_tokens + overhead_tokens)
-
-    priced_history = [price(block, MESSAGE_OVERHEAD_TOKENS) for block in history]
-    woven = weave([price(block) for block in blocks], priced_history, price(user_input), layout, layer_attributes)
+    woven = weave(blocks, history, user_input, layout, layer_attributes)
     assembled = assemble_checked(assembler, woven.skein, count)
     # The frame of all blocks: with fewer blocks it can only become smaller.
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
@@ -103,7 +97,7 @@ def lay_out(
     )
 
 
-def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, PromptBlock] | None = None) -> Prompt:
+def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, Block] | None = None) -> Prompt:
     """Return the prompt of a layout; `degraded_blocks` are the degraded blocks by id, in their final form.
 
     A block that should be degraded and is not among them is dropped. Raises BudgetExceededError if the blocks that must be kept
@@ -125,29 +119,29 @@ def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, PromptBl
     return prompt
 
 
-def _assemble_prompt(
-    prompt_layout: PromptLayout, pruned: PruneResult, degraded_blocks: Mapping[str, PromptBlock]
-) -> Prompt:
-    standing = {block.block_id: block for block in pruned.kept}
-    long = {block.block_id: block for block in pruned.degraded}
-    kinds = {block.block_id: block.kind for block in prompt_layout.woven.skein.blocks()}
-    decisions = []
+def _assemble_prompt(prompt_layout: PromptLayout, pruned: PruneResult, degraded_blocks: Mapping[str, Block]) -> Prompt:
+    placed_blocks = {each.block.block_id: each for each in prompt_layout.woven.skein.blocks()}
+    standing: dict[str, PlacedBlock] = {}
+    decisions, whole = [], True
     for decision in pruned.decisions:
+        placed = placed_blocks[decision.block_id]
         # A pruner of the host may not know kinds.
-        if decision.kind is not (kind := kinds.get(decision.block_id, decision.kind)):
-            decision = replace(decision, kind=kind)
+        if decision.kind is not placed.block.kind:
+            decision = replace(decision, kind=placed.block.kind)
         if decision.action is Action.DEGRADED:
             block = degraded_blocks.get(decision.block_id)
             if decision.code == CUT:
-                block = cut_block(long[decision.block_id], decision.tokens, prompt_layout.count)
+                block = cut_block(placed, decision.tokens, prompt_layout.count)
             if block is None:
                 reason = f"{decision.reason} That could not be done."
                 decision = replace(decision, action=Action.DROPPED, code=f"not_{decision.code}", reason=reason)
             else:
-                standing[decision.block_id] = block
+                placed = replace_struct(placed, block=block, tokens=block.tokens)
+        whole = whole and decision.action is Action.KEPT
+        if decision.action is not Action.DROPPED:
+            standing[decision.block_id] = placed
         decisions.append(decision)
     skein = truncate(prompt_layout.woven.skein, standing)
-    whole = skein.blocks() == prompt_layout.woven.skein.blocks()
     assembled = prompt_layout.assembled
     if not whole:
         assembled = assemble_checked(prompt_layout.assembler, skein, prompt_layout.count)
@@ -156,10 +150,6 @@ def _assemble_prompt(
         decisions=_set_real_tokens((*decisions, *prompt_layout.woven.dropped, *prompt_layout.left_out), assembled),
         stages=(*prompt_layout.woven.stages, skein),
     )
-
-
-def _set_tokens(value: Counted, tokens: int) -> Counted:
-    return value if value.tokens == tokens else replace(value, tokens=tokens)
 
 
 def _count_needed_tokens(assembled: AssembledPrompt, count: Callable[[str], int]) -> int:
@@ -191,4 +181,11 @@ def _set_real_tokens(decisions: Sequence[BlockDecision], assembled: AssembledPro
     spent: dict[str, int] = {}
     for span in assembled.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
-    return tuple(d if d.action is Action.DROPPED else _set_tokens(d, spent.get(d.block_id, 0)) for d in decisions)
+    return tuple(
+        [
+            d
+            if d.action is Action.DROPPED or d.tokens == (tokens := spent.get(d.block_id, 0))
+            else replace(d, tokens=tokens)
+            for d in decisions
+        ]
+    )

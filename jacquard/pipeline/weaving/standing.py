@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from filament import split_content
-from jacquard.core.blocks import BlockKind, Position, PromptBlock, SkeinTemplate
+from jacquard.core.blocks import Block, BlockKind, Position, SkeinTemplate
 from jacquard.pipeline.weaving.pieces import fill_block, join_messages
 from mnemosyne.chains.audience import audience_of_entry
 from mnemosyne.chains.uris import EntryAddress, parse_uri
 from mnemosyne.core import codec
+from mnemosyne.core.codec import replace_struct
 from mnemosyne.core.errors import CodecError, UriError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import TurnRecord
@@ -30,7 +30,7 @@ def appends_blocks(layout: SkeinTemplate) -> bool:
     return any(rule.position is Position.APPENDED for rule in layout.rules)
 
 
-def read_shown_blocks(previous: TurnRecord) -> tuple[PromptBlock, ...]:
+def read_shown_blocks(previous: TurnRecord) -> tuple[Block, ...]:
     """Return the memories and lore in a turn's prompt, each with the message that follows it.
 
     None for a record that cannot be read, because then they are shown again.
@@ -39,29 +39,37 @@ def read_shown_blocks(previous: TurnRecord) -> tuple[PromptBlock, ...]:
     said = next((each.message_id for each in previous.messages if each.role is Role.USER), "")
     with suppress(CodecError, LookupError, TypeError, AttributeError):
         plain = [each for each in prompt["tape"]["blocks"] if each.get("kind") in _KINDS and each.get("uri")]
-        blocks = codec.from_plain([fill_block(each, prompt["messages"]) for each in plain], tuple[PromptBlock, ...])
+        blocks = codec.from_plain([fill_block(each, prompt["messages"]) for each in plain], tuple[Block, ...])
         texts = "\0".join(message.content for message in join_messages(prompt["messages"]))
-        return tuple(replace(each, anchor=each.anchor or said, refs=()) for each in blocks if each.content in texts)
+        return tuple(
+            replace_struct(
+                each,
+                place=replace_struct(each.place, anchor=each.place.anchor or said),
+                origin=replace_struct(each.origin, refs=()),
+            )
+            for each in blocks
+            if each.content in texts
+        )
     return ()
 
 
-def addresses_of(blocks: Iterable[PromptBlock]) -> dict[str, list[str]]:
+def addresses_of(blocks: Iterable[Block]) -> dict[str, list[str]]:
     """Return the ids of the entries in the blocks, by scope."""
     found: dict[str, list[str]] = {}
     for block in blocks:
         with suppress(UriError):
-            address = parse_uri(block.uri)
+            address = parse_uri(block.origin.uri)
             if isinstance(address, EntryAddress):
                 found.setdefault(address.scope, []).append(address.entry_id)
     return found
 
 
 def keep_standing_blocks(
-    blocks: Iterable[PromptBlock],
+    blocks: Iterable[Block],
     entries: Mapping[str, MemoryEntry],
     messages: Iterable[str],
     may_recall: Callable[[MemoryEntry], bool],
-) -> tuple[PromptBlock, ...]:
+) -> tuple[Block, ...]:
     """Return the blocks that stay.
 
     Their entries (by address) have the same text and may be known by everybody, and their message is among `messages`, the ids
@@ -71,15 +79,15 @@ def keep_standing_blocks(
     return tuple(
         block
         for block in blocks
-        if block.anchor in shown
-        and (entry := entries.get(block.uri)) is not None
+        if block.place.anchor in shown
+        and (entry := entries.get(block.origin.uri)) is not None
         and not (entry.when or audience_of_entry(entry))
         and may_recall(entry)
         and _shows(block, entry)
     )
 
 
-def _shows(block: PromptBlock, entry: MemoryEntry) -> bool:
+def _shows(block: Block, entry: MemoryEntry) -> bool:
     """Return whether the entry still contains all of the block's text, which may be cut or have a name there."""
     texts = (each.text.strip().removesuffix(_CUT).strip() for each in split_content(block.content) if not each.is_tag)
     return all(text in entry.text or text in (entry.title, *entry.keys) for text in texts)

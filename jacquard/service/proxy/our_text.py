@@ -241,7 +241,7 @@ def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spo
     found: dict[str, _Spot] = {}
     for block in turn.forms.snapshot.blocks:
         name = block.block_id
-        section = _NOTE_ID if name == _NOTE_ID else block.section or ""
+        section = _NOTE_ID if name == _NOTE_ID else block.place.section or ""
         if block.kind not in AUTHORED_ENTRIES:
             continue
         if section in _NOTE_SECTIONS:
@@ -249,8 +249,9 @@ def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spo
             found[name] = _Spot(beside=Beside.DIRECTING, depth=about.depth, role=about.role, order=order)
         elif section == _AT_DEPTH:
             # Our own prompt counts the messages that follow the block, without the input.
-            depth = block.placement.depth + 1 if block.placement.position is Position.IN_HISTORY else 0
-            order, role = len(_NOTE_SECTIONS), str(block.role)
+            placement = block.place.placement
+            depth = placement.depth + 1 if placement.position is Position.IN_HISTORY else 0
+            order, role = len(_NOTE_SECTIONS), str(block.place.role)
             found[name] = _Spot(beside=Beside.DIRECTING, depth=depth, role=role, order=order)
         elif section.endswith(CONSTANT):
             found[name] = _Spot(beside=Beside.LASTING)

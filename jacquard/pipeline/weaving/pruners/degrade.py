@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import PlacedBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
 from jacquard.pipeline.weaving.packing import build_steps, build_units, group_by_name, pack
 
@@ -18,7 +18,7 @@ from jacquard.pipeline.weaving.packing import build_steps, build_units, group_by
 class DegradeToSummaryPruner:
     """Keeps the blocks that fit, shortens those that do not fit completely, and drops the rest."""
 
-    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+    def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_name, shorten=True)
         return pack(blocks, units, build_steps(units), budget, rules)

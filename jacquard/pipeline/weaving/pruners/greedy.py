@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import PlacedBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
 from jacquard.pipeline.weaving.packing import build_steps, build_units, group_by_name, pack
 
@@ -16,7 +16,7 @@ from jacquard.pipeline.weaving.packing import build_steps, build_units, group_by
 class GreedyPriorityPruner:
     """Keeps blocks by priority, then rank, then place, until the budget is full."""
 
-    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+    def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_name)
         return pack(blocks, units, build_steps(units), budget, rules)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import PlacedBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
 from jacquard.pipeline.weaving.packing import build_steps, build_units, pack
 
@@ -16,13 +16,13 @@ from jacquard.pipeline.weaving.packing import build_steps, build_units, pack
 class GroupAwarePruner:
     """Keeps groups by the priority and rank of their best block, until the budget is full."""
 
-    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+    def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_evidence)
         return pack(blocks, units, build_steps(units), budget, rules)
 
 
-def group_by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
+def group_by_evidence(blocks: Sequence[PlacedBlock]) -> list[list[int]]:
     """Return units whose blocks share evidence or a group."""
     parents = list(range(len(blocks)))
 
@@ -33,9 +33,9 @@ def group_by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
         return place
 
     owners: dict[str, int] = {}
-    for place, block in enumerate(blocks):
-        names = [f"evidence:{ref.evidence_id}" for ref in block.refs]
-        names += [f"group:{block.group}"] if block.group else []
+    for place, each in enumerate(blocks):
+        names = [f"evidence:{ref.evidence_id}" for ref in each.block.origin.refs]
+        names += [f"group:{each.block.group}"] if each.block.group else []
         for name in names:
             parents[root(place)] = root(owners.setdefault(name, place))
     units: dict[int, list[int]] = {}
