@@ -41,26 +41,15 @@ BARE_PARTICIPLES = re.compile(
     r"|stood|sworn|taken|taught|thrown|told|torn|won|worn|written)"
 )
 NOT_PROSE = ("mnemosyne/testing/redactor_samples.py", "mnemosyne/retrieval/text/words.py")
-UNCLEAN: tuple[str, ...] = (
-    "jacquard/service/upkeep",
-    "jacquard/service/upkeep/checks",
-)
-"""Folders whose texts still have such forms (a folder stands for its own files, not for the folders in it). It shrinks."""
 
 
 def test_texts_in_code_keep_to_plain_forms() -> None:
     found = [
         f"{name}:{line}: {form}: …{text[max(0, match.start() - 40) : match.end() + 40]}…"
         for name, file in _modules()
-        if file.parent.relative_to(ROOT).as_posix() not in UNCLEAN
         for line, text, form, match in _slips(file)
     ]
     assert found == []
-
-
-def test_a_folder_without_such_forms_leaves_the_list() -> None:
-    unclean = {file.parent.relative_to(ROOT).as_posix() for _, file in _modules() if any(_slips(file))}
-    assert [folder for folder in UNCLEAN if folder not in unclean] == []
 
 
 def _modules() -> Iterator[tuple[str, Path]]:

@@ -1,7 +1,8 @@
-"""Housekeeping: archives and erases idle sessions, deletes what nobody needs. One process of all hosts does it, by a lease.
+"""Housekeeping: archives and erases idle sessions, deletes leftovers. One process of all hosts does it, by a lease.
 
 The lease is a row of the store with an end and a number that grows with its holders. Every write for a session carries it, so a
-process that was held up and has lost it changes nothing more. Each step is one transaction: after a kill the next pass goes on.
+process that was delayed and has lost the lease changes nothing more. Each step is one transaction: after a kill the next pass
+continues.
 """
 
 from __future__ import annotations
@@ -52,27 +53,25 @@ _log = open_log(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HousekeepingPass:
-    """What one pass did: numbers by kind (archived, erased, turns, vectors, index segments, index tables, originals, backups) and
-    what went wrong.
-
-    `holder` is another process that has the lease, in whose place nothing was done; `faults` name what could not be done, one
-    sentence each.
-    """
+    """Result of one pass."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    """Numbers by kind: archived, erased, turns, vectors, index segments, index tables, originals, backups."""
     holder: str = ""
+    """Other process that has the lease, so that this pass did nothing."""
     faults: tuple[str, ...] = ()
+    """Failures, one sentence each."""
 
 
-class _Held:
-    """A lease that is renewed while the work goes on."""
+class _RenewedLease:
+    """Lease that is renewed during the work."""
 
     def __init__(self, store: StoreUpkeep, lease: Lease, seconds: float) -> None:
         self._store, self.lease, self._seconds = store, lease, seconds
         self._renewed = monotonic()
 
     async def renew(self) -> Lease:
-        """Return the lease, renewed where a third of its time is over; LeaseLostError."""
+        """Return the lease, renewed if a third of its time is over; raises LeaseLostError."""
         if monotonic() - self._renewed > self._seconds / 3:
             found = await self._store.acquire_lease(self.lease.name, self.lease.holder, self._seconds)
             if found is None or found.token != self.lease.token:
@@ -82,17 +81,17 @@ class _Held:
 
 
 class Housekeeper:
-    """Keeps the store of a service in order. `name` names the process to others; the default is unique."""
+    """Keeps the store of a service in order; `name` names the process to others, and the default is unique."""
 
     def __init__(self, settings: ServiceSettings, *, clock: Clock | None = None, name: str = "") -> None:
         self._settings, self._set = settings, settings.housekeeping
         self._clock = clock or SystemClock()
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._shared_after: dict[str, str] = {}
-        """Behind which scope of a tenant the next pass looks at what hosts share."""
+        """Last checked shared scope of a tenant; the next pass starts after it."""
 
     async def run(self) -> None:
-        """Make a pass after each `housekeeping.every_seconds`, until it is cancelled; a fault is logged and the next pass comes."""
+        """Make a pass every `housekeeping.every_seconds`, until cancelled; a fault is logged and the next pass follows."""
         while True:
             try:
                 done = await self.run_once()
@@ -105,9 +104,9 @@ class Housekeeper:
             await anyio.sleep(self._set.every_seconds)
 
     async def run_once(self, *, deep: bool = False) -> HousekeepingPass:
-        """Make one pass, unless another process holds the lease; StoreUnavailableError where the store cannot be used.
+        """Make one pass, unless another process holds the lease; raises StoreUnavailableError if the store cannot be used.
 
-        A `deep` one looks at all that hosts share; else each goes on behind the one before, `sessions_a_pass` at a time.
+        A `deep` pass checks all shared data; others continue the previous one, `sessions_a_pass` at a time.
         """
         counts: Counter[str] = Counter()
         faults: list[str] = []
@@ -126,7 +125,7 @@ class Housekeeper:
     async def _with_lease(
         self, store: StoreUpkeep, tenants: tuple[str, ...], counts: Counter[str], faults: list[str], *, deep: bool
     ) -> str:
-        """Do what one process does for all hosts; return who does it instead."""
+        """Do the work that one process does for all hosts; return the other process that does it instead."""
         try:
             lease = await store.acquire_lease(LEASE, self.name, self._set.lease_seconds)
         except StoreBusyError:
@@ -134,10 +133,10 @@ class Housekeeper:
             lease = None
         if lease is None:
             return next((each.holder for each in await store.leases() if each.name == LEASE), "another process")
-        held = _Held(store, lease, self._set.lease_seconds)
+        held = _RenewedLease(store, lease, self._set.lease_seconds)
         try:
             for tenant in tenants:
-                # The service's own records have no idle sessions: a token is not used by writing to it.
+                # The service's own records have no idle sessions, because using a token does not write to it.
                 if tenant != SERVICE_TENANT:
                     await self._keep_tenant(tenant, held, counts, faults)
                     await self._tidy_shared(tenant, held, counts, faults, deep=deep)
@@ -149,7 +148,7 @@ class Housekeeper:
                 await store.release_lease(held.lease)
         return ""
 
-    async def _keep_tenant(self, tenant: str, held: _Held, counts: Counter[str], faults: list[str]) -> None:
+    async def _keep_tenant(self, tenant: str, held: _RenewedLease, counts: Counter[str], faults: list[str]) -> None:
         keep = self._settings.of_tenant(tenant)
         if not (keep.archive_days or keep.abandoned_days):
             return
@@ -166,7 +165,7 @@ class Housekeeper:
                     counts["turns"] += dropped
 
     async def _archive(
-        self, store: StoreUpkeep, location: StoreLocation, keep: TenantSettings, held: _Held, faults: list[str]
+        self, store: StoreUpkeep, location: StoreLocation, keep: TenantSettings, held: _RenewedLease, faults: list[str]
     ) -> int:
         now, number, after = self._clock.now(), 0, ""
         before = now - timedelta(days=keep.archive_days)
@@ -191,9 +190,9 @@ class Housekeeper:
         return number
 
     async def _erase(
-        self, store: StoreUpkeep, location: StoreLocation, keep: TenantSettings, held: _Held, faults: list[str]
+        self, store: StoreUpkeep, location: StoreLocation, keep: TenantSettings, held: _RenewedLease, faults: list[str]
     ) -> int:
-        """Erase archived sessions that nobody has opened since: the time between the two settings begins with the archiving."""
+        """Erase archived sessions that were not opened since; the time between the two settings begins with the archiving."""
         now = self._clock.now()
         before = now - timedelta(days=keep.delete_days - keep.archive_days)
         number, after, vault = 0, "", tidy.vault_of(location)
@@ -218,9 +217,9 @@ class Housekeeper:
         return number
 
     async def _tidy_shared(
-        self, tenant: str, held: _Held, counts: Counter[str], faults: list[str], *, deep: bool
+        self, tenant: str, held: _RenewedLease, counts: Counter[str], faults: list[str], *, deep: bool
     ) -> None:
-        """Remove the vectors and index rows that hosts share and that belong to nothing any more."""
+        """Remove shared vectors and index rows that no longer belong to anything."""
         after = self._shared_after.pop(tenant, "")
         async with self._open(tenant) as (store, location):
             if not isinstance(store, SharedIndexStore):
@@ -255,7 +254,7 @@ class Housekeeper:
         return len(old)
 
     async def _tidy_host(self, tenant: str, counts: Counter[str], faults: list[str]) -> None:
-        """Remove leftovers beside the store on this host, by one of its processes."""
+        """Remove leftovers next to the store on this host, by one of its processes."""
         async with self._open(tenant) as (store, location):
             if location.index is None:
                 return
@@ -319,7 +318,7 @@ class Housekeeper:
 
 
 async def _tidy_scope(store: SharedIndexStore, scope: str, lease: Lease) -> SharedScope:
-    """Remove what of a scope belongs to nothing; a scope in order is only read. Return what was removed."""
+    """Remove the orphans of a scope and return them; a scope in order is only read."""
     found = await store.inspect_shared(scope)
     if found.orphaned_vectors or found.orphaned_segments:
         return await store.tidy_shared(scope, lease=lease)

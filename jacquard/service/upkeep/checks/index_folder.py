@@ -1,4 +1,4 @@
-"""The index folder of a tenant on this host, and the originals beside it."""
+"""Checks of a tenant's index folder on this host, and of the originals next to it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.stores.locate import StoreLocation
 
 MOST_SCOPES = 200
-"""So many scopes of a tenant's index are compared with the store; all of a large one would take long."""
+"""Maximum number of scopes of a tenant's index that are compared with the store; all of a large one would take long."""
 
 
 async def check_index(
     store: Store, location: StoreLocation, tenant: str, serving: str
 ) -> tuple[IndexFolder | None, list[Finding]]:
-    """Return what the index folder of a tenant holds; None where it has none, or it cannot be read. `serving`: the name of the
-    configured embedder (empty: there is none).
+    """Return the contents of a tenant's index folder; None if there is none, or it cannot be read.
+
+    `serving` is the name of the configured embedder ('': there is none).
     """
     if location.index is None:
         return None, []
@@ -85,7 +86,7 @@ async def _check_originals(location: StoreLocation, sessions: Iterable[str]) -> 
 async def _compare(
     store: Store, folder: Path, scopes: list[str], serving: str
 ) -> tuple[tuple[str, ...], list[Finding]]:
-    """Compare tables of the index with the store; return the embedders whose vectors they have."""
+    """Compare tables of the index with the store; return the embedders of their vectors."""
     large = await to_thread.run_sync(_open_large, str(folder), scopes)
     encoders: Counter[str] = Counter()
     behind: list[str] = []

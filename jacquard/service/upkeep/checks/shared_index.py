@@ -1,5 +1,5 @@
-"""What hosts share of a tenant's indexes in PostgreSQL: index rows, and vectors that are missing, belong to nothing, or are of
-another embedder.
+"""Checks of a tenant's shared index data in PostgreSQL: index rows, and vectors that are missing, orphaned, or of another
+embedder.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _TIDIED = "`jacquard operate housekeeping --once --deep` removes them."
 async def check_shared_index(
     store: Store, tenant: str, serving: str, *, published: Collection[str], most: int | None
 ) -> tuple[SharedIndexFigures | None, list[Finding]]:
-    """Return what hosts share of a tenant's indexes, of at most `most` scopes (None: of all); None where the store shares nothing.
-    `serving`: the name of the configured embedder (empty: there is none). `published`: the scopes that hosts search in snapshots,
-    which have the vectors.
+    """Return the shared index data of a tenant, of at most `most` scopes (None: of all); None if the store shares nothing.
+
+    `serving` is the name of the configured embedder ('': there is none). `published` are the scopes that hosts search in
+    snapshots, which contain the vectors.
     """
     if not isinstance(store, SharedIndexStore):
         return None, []
