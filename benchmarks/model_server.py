@@ -1,8 +1,7 @@
 """A model server whose mode of answering is changed while it runs: the other side of the deadline benchmark.
 
-It runs in a process of its own, so that it takes no time from the event loop that is measured, and speaks just enough
-of `POST /v1/chat/completions`. A line on its standard input sets the mode; a line on standard output confirms it. Every
-request is written to its log as it comes in. Standard library only; nothing of the product is imported.
+It runs in a process of its own, so that it takes no time from the event loop that is measured. A line on its standard input
+sets the mode; a line on standard output confirms it. Every request is written to its log as it comes in.
 
 A line `choose ["id", …]` makes it an oracle: from then on it chooses these, as far as they are shown to it.
 
@@ -18,13 +17,15 @@ A line `choose ["id", …]` makes it an oracle: from then on it chooses these, a
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
+import math
 import re
 import sys
 import time
 from random import Random
-from typing import Any, TextIO
+from typing import TextIO
+
+from jacquard.testing.server import ScriptedRequest, ScriptedServer, Step
 
 DELAYS = {"instant": 0.0, "quick": 0.2, "random": 5.0}
 """The longest delay of the modes that answer, in seconds."""
@@ -41,7 +42,7 @@ _RUBBISH = (
 )
 
 
-class FaultyServer:
+class FaultyModel:
     """Answers in the way that the present mode says; `seed` fixes delays and faults in the order of requests."""
 
     def __init__(self, mood: str, seed: int, log: TextIO) -> None:
@@ -50,94 +51,39 @@ class FaultyServer:
         self._random = Random(seed)
         self._log = log
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection until either side ends it."""
-        try:
-            while (prompt := await _request(reader)) is not None:
-                said = {"at": time.time(), "mood": self.mood, "chars": len(prompt), "tokens": _tokens(prompt)}
-                self._log.write(json.dumps(said) + "\n")
-                self._log.flush()
-                if not await self._answer(prompt, writer):
-                    return
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return
-        finally:
-            writer.close()
-
-    async def _answer(self, prompt: str, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; False when the connection is to end."""
-        random, mood = self._random, self.mood
+    def answer(self, request: ScriptedRequest) -> Step:
+        """Write a request to the log and return its answer."""
+        prompt, mood, random = request.text, self.mood, self._random
+        said = {"at": time.time(), "mood": mood, "chars": len(prompt), "tokens": _tokens(prompt)}
+        self._log.write(json.dumps(said) + "\n")
+        self._log.flush()
+        items = _ITEM.findall(prompt)
         if mood == "hang":
-            await asyncio.sleep(3600)
+            return Step(seconds=math.inf)
         if mood in DELAYS:
-            await asyncio.sleep(random.uniform(0.0, DELAYS[mood]))
-            return await _send(writer, 200, _completion(prompt, json.dumps(_ITEM.findall(prompt)[:3])))
+            return Step(text=json.dumps(items[:3]), seconds=random.uniform(0.0, DELAYS[mood]))
         if mood == CHOOSE:
-            await asyncio.sleep(CHOOSE_SECONDS)
-            shown = set(_ITEM.findall(prompt))
-            return await _send(
-                writer, 200, _completion(prompt, json.dumps([each for each in self.wanted if each in shown][:5]))
-            )
+            shown = set(items)
+            return Step(text=json.dumps([each for each in self.wanted if each in shown][:5]), seconds=CHOOSE_SECONDS)
         if mood == "refuse":
             status = random.choice((401, 429, 500, 0))
-            return status > 0 and await _send(writer, status, {"error": {"message": "refused", "type": "refused"}})
+            return Step(status=status, error="refused") if status else Step(is_dropped=True)
         text = random.choice(_RUBBISH)
-        return await _send(writer, 200, text if text.startswith("<html>") else _completion(prompt, text))
+        return Step(page=text) if text.startswith("<html>") else Step(text=text)
 
-
-async def _request(reader: asyncio.StreamReader) -> str | None:
-    """Read one request and return the text of its messages; None at the end of the connection."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    found = re.search(rb"content-length:\s*(\d+)", head, re.IGNORECASE)
-    body = json.loads(await reader.readexactly(int(found.group(1)) if found else 0) or b"{}")
-    return "\n".join(str(message.get("content")) for message in body.get("messages", ()))
+    def set_mood(self, line: str) -> None:
+        """Change the mode as a line of standard input says."""
+        mood, _, value = line.strip().partition(" ")
+        if mood == CHOOSE:
+            self.wanted, self.mood = tuple(json.loads(value)), CHOOSE
+        elif mood in MOODS:
+            self.mood = mood
 
 
 def _tokens(text: str) -> int:
     """Return about what a tokenizer counts: a token a Chinese character, one for four others."""
     wide = len(_WIDE.findall(text))
     return wide + (len(text) - wide) // 4
-
-
-def _completion(prompt: str, content: str) -> dict[str, Any]:
-    asked, answered = _tokens(prompt), _tokens(content)
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": "moody",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered},
-    }
-
-
-async def _send(writer: asyncio.StreamWriter, status: int, value: dict[str, Any] | str) -> bool:
-    page = isinstance(value, str)
-    data = (value if isinstance(value, str) else json.dumps(value)).encode()
-    kind = "text/html" if page else "application/json"
-    head = f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
-    writer.write(head.encode() + data)
-    await writer.drain()
-    return True
-
-
-async def _read_moods(server: FaultyServer) -> None:
-    """Read modes from standard input until it ends; each is confirmed by a line."""
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        mood, _, value = line.strip().partition(" ")
-        if mood == CHOOSE:
-            server.wanted, server.mood = tuple(json.loads(value)), CHOOSE
-        elif mood in MOODS:
-            server.mood = mood
-        print(server.mood, flush=True)
-
-
-async def _main(port: int, mood: str, seed: int, log: TextIO) -> None:
-    server = FaultyServer(mood, seed, log)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", port)
-    print(listening.sockets[0].getsockname()[1], flush=True)
-    await _read_moods(server)
 
 
 def main() -> None:
@@ -148,7 +94,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=argparse.FileType("a"), required=True, help="where every request is written")
     chosen = parser.parse_args()
-    asyncio.run(_main(chosen.port, chosen.mood, chosen.seed, chosen.log))
+    model = FaultyModel(chosen.mood, chosen.seed, chosen.log)
+    with ScriptedServer(model.answer, port=chosen.port) as server:
+        print(server.port, flush=True)
+        for line in sys.stdin:
+            model.set_mood(line)
+            print(model.mood, flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,12 @@ settings.load_profile("house")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
     sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
+
+# A store waits for the disk with every transaction, and a test removes all that it wrote. In memory neither takes time, and what is
+# proved is the same: a process that is killed leaves to the system what it has written, on a disk as well.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30 and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # Typer builds every command of an application whenever one is run; a process that runs hundreds needs that once. This stands
 # before the first import of `typer.testing`, which takes the function by its name.
@@ -98,6 +106,7 @@ def no_call_blocks_the_event_loop(request):
         "jacquard.config.settings",
         "jacquard.templating.layouts",
         "jacquard.pipeline.skeleton.automation",
+        "jacquard.testing.server",
     ]
     with blockbuster_ctx(ours, excluded_modules=[*elsewhere, *synchronous]):
         yield

@@ -32,7 +32,20 @@ def run(tmp_path, monkeypatch):
 @pytest.fixture
 def weave(run):
     def call(text, *more, session="demo", world=FOREST / "zh"):
-        args = ["weave", "--world", world, "--session", session, "--input", text, "--embedder", "none", "--json", *more]
+        args = [
+            "play",
+            "weave",
+            "--world",
+            world,
+            "--session",
+            session,
+            "--input",
+            text,
+            "--embedder",
+            "none",
+            "--json",
+            *more,
+        ]
         return json.loads(run(*args).stdout)
 
     return call
@@ -224,7 +237,7 @@ def test_a_template_of_the_pack_that_is_broken_is_named_with_its_line(run):
     chat = Path("mine/templates/chat")
     chat.mkdir(parents=True)
     (chat / "guidance.j2").write_text("<guidance>\n{{ no_such_thing }}\n</guidance>\n", encoding="utf-8")
-    args = ["weave", "--world", "mine", "--session", "s", "--input", "Hello", "--embedder", "none"]
+    args = ["play", "weave", "--world", "mine", "--session", "s", "--input", "Hello", "--embedder", "none"]
     done = run(*args, code=1)
     assert "guidance.j2:2" in done.stderr
     assert "no_such_thing" in done.stderr
@@ -253,6 +266,7 @@ def test_import_makes_sessions_from_a_corpus(run, monkeypatch):
     made = json.loads(run("memory", "import", "corpus.jsonl", "--embedder", "none", "--json").stdout)
     assert made == {"sessions": {"talk": 121}}
     args = [
+        "play",
         "weave",
         "--session",
         "talk",
@@ -268,17 +282,17 @@ def test_import_makes_sessions_from_a_corpus(run, monkeypatch):
     assert any("goats" in message["content"] for message in turn["messages"][:-1])
 
 
-IN_FOREST = ["weave", "--world", FOREST / "zh", "--session", "s", "--input"]
+IN_FOREST = ["play", "weave", "--world", FOREST / "zh", "--session", "s", "--input"]
 
 
 @pytest.mark.parametrize(
     ("args", "say"),
     [
-        (["weave", "--session", "nobody", "--input", "hi"], "There is no session 'nobody'"),
-        (["weave", "--session", "nobody", "--input", "hi"], "with --world DIR, or with --profile assistant"),
-        (["state", "--session", "nobody"], "There is no session 'nobody'"),
-        (["weave", "--world", "no_such_folder", "--session", "s", "--input", "hi"], "no_such_folder"),
-        (["import", "no_such.jsonl"], "no_such.jsonl"),
+        (["play", "weave", "--session", "nobody", "--input", "hi"], "There is no session 'nobody'"),
+        (["play", "weave", "--session", "nobody", "--input", "hi"], "with --world DIR, or with --profile assistant"),
+        (["play", "state", "--session", "nobody"], "There is no session 'nobody'"),
+        (["play", "weave", "--world", "no_such_folder", "--session", "s", "--input", "hi"], "no_such_folder"),
+        (["memory", "import", "no_such.jsonl"], "no_such.jsonl"),
         (
             [*IN_FOREST, "hi", "--layout", "sideways"],
             "Known layouts",
@@ -287,6 +301,7 @@ IN_FOREST = ["weave", "--world", FOREST / "zh", "--session", "s", "--input"]
         ([*IN_FOREST, "  "], "empty"),
         (
             [
+                "play",
                 "weave",
                 "--world",
                 FOREST / "zh",
@@ -305,11 +320,11 @@ IN_FOREST = ["weave", "--world", FOREST / "zh", "--session", "s", "--input"]
             [*IN_FOREST, "hi", "--embedder", "no_such_model"],
             "no_such_model",
         ),
-        (["commit", "--session", "s", "--text", "x", "--file", "y"], "one of them"),
+        (["play", "commit", "--session", "s", "--text", "x", "--file", "y"], "one of them"),
     ],
 )
 def test_bad_input_says_what_is_wrong_and_fails(run, args, say):
-    if "--embedder" not in args and args[0] == "weave":
+    if "--embedder" not in args and args[1] == "weave":
         args = [*args, "--embedder", "none"]
     code = 2 if "--file" in args else 1
     done = run(*args, code=code)

@@ -162,18 +162,18 @@ def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path
     again = run("operate", "doc", "export", "demo", "--store", "two").stdout
     assert json.loads(again) == json.loads(Path("demo.json").read_text(encoding="utf-8"))
     for args in (
-        ("history", "--limit", 99),
-        ("state", "--branch", "main"),
-        ("state", "--branch", "other"),
-        ("explain",),
+        ("play", "history", "--limit", 99),
+        ("play", "state", "--branch", "main"),
+        ("play", "state", "--branch", "other"),
+        ("play", "explain"),
     ):
-        here, there = (run(args[0], "--session", "demo", *args[1:], "--json", "--store", s) for s in ("one", "two"))
-        if args[0] == "history":
+        here, there = (run(*args[:2], "--session", "demo", *args[2:], "--json", "--store", s) for s in ("one", "two"))
+        if args[1] == "history":
             mine, theirs = (json.loads(each.stdout) for each in (here, there))
             assert mine["turns"] == theirs["turns"]
             continue
         assert here.stdout == there.stdout
-    reply = ("commit", "--session", "demo", "--store", "two", "--text", "<content>往东。</content>")
+    reply = ("play", "commit", "--session", "demo", "--store", "two", "--text", "<content>往东。</content>")
     assert "pack of world 'whispering_forest'" in run(*reply, code=1).stderr, "a document does not hold the pack"
     commit = run(*reply, "--world", FOREST / "zh")
     assert "committed turn t000042" in commit.stderr
@@ -191,7 +191,7 @@ def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path
 def test_an_address_leads_back_to_what_it_names(run):
     turn = json.loads(
         run(
-            *("weave", "--world", FOREST / "en", "--session", "g", "--embedder", "none", "--json"),
+            *("play", "weave", "--world", FOREST / "en", "--session", "g", "--embedder", "none", "--json"),
             *("--input", "Is that the key that opens the temple?"),
         ).stdout
     )
@@ -278,7 +278,13 @@ def test_a_file_that_is_not_there(run):
     assert "gone.json" in run("operate", "doc", "validate", "gone.json", code=1).stderr
 
 
-@pytest.mark.parametrize("command", [("doc", "migrate"), ("migrate",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("operate", "doc", "migrate"),
+        ("operate", "migrate"),
+    ],
+)
 def test_a_document_of_the_present_version_comes_out_as_it_is_and_a_newer_one_is_refused(run, command):
     one = {
         "schema_version": "1.0",
@@ -331,7 +337,7 @@ def test_an_unknown_schema(run):
 def test_the_package_of_a_woven_turn_is_valid(run):
     turn = json.loads(
         run(
-            *("weave", "--world", FOREST / "en", "--session", "g", "--embedder", "none", "--json"),
+            *("play", "weave", "--world", FOREST / "en", "--session", "g", "--embedder", "none", "--json"),
             *("--deadline-ms", "60000"),
             *("--input", "Is that the key that opens the temple?"),
         ).stdout

@@ -302,6 +302,7 @@ def test_the_world_of_a_session_is_written_to_a_folder_later(run, files):
     lore = pack / "lore" / "imported" / "coast.yaml"
     lore.write_text(lore.read_text(encoding="utf-8").replace("- id:", "- viewers: [joss]\n  id:"), encoding="utf-8")
     asked = (
+        "play",
         "weave",
         "--session",
         "mira",

@@ -9,7 +9,7 @@ from jacquard.cli.app import app
 
 
 def init(*args):
-    return CliRunner().invoke(app, ["init", *map(str, args)])
+    return CliRunner().invoke(app, ["author", "init", *map(str, args)])
 
 
 @pytest.mark.parametrize("locale", ["en", "zh-CN"])
@@ -36,7 +36,7 @@ def test_a_second_init_changes_nothing(tmp_path):
 @pytest.mark.parametrize("place", ["", "new", "new/deep"])
 def test_a_new_folder_and_an_empty_one_take_the_pack(place, tmp_path):
     assert init(tmp_path / place).exit_code == 0
-    assert CliRunner().invoke(app, ["validate", str(tmp_path / place)]).exit_code == 0
+    assert CliRunner().invoke(app, ["author", "validate", str(tmp_path / place)]).exit_code == 0
 
 
 def test_a_file_and_a_place_below_a_file_are_refused(tmp_path):

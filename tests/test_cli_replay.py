@@ -30,6 +30,7 @@ def run(tmp_path, monkeypatch):
 
 def test_explain_and_replay(run, tmp_path):
     weave = (
+        "play",
         "weave",
         "--world",
         "world",

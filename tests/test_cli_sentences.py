@@ -21,34 +21,34 @@ ROOT = Path(__file__).parents[1]
 FOREST = ROOT / "examples" / "whispering_forest" / "en"
 LATIN = "caf\xe9".encode("latin-1")
 READING = [
-    ["explain", "-s", "s1"],
-    ["explain", "-s", "s1", "--find", "key", "--json"],
-    ["history", "-s", "s1"],
-    ["state", "-s", "s1"],
-    ["replay", "s1"],
-    ["replay", "s1", "--config", "play.yaml"],
-    ["doc", "export", "s1"],
-    ["doc", "export", "s1", "--linear"],
-    ["source", "mnemosyne://session:s1/turn/p001"],
-    ["template", "preview", "-s", "s1"],
-    ["template", "diff", "chat", "combat", "-s", "s1"],
-    ["erase", "-s", "s1", "--dry-run"],
-    ["sweep"],
+    ["play", "explain", "-s", "s1"],
+    ["play", "explain", "-s", "s1", "--find", "key", "--json"],
+    ["play", "history", "-s", "s1"],
+    ["play", "state", "-s", "s1"],
+    ["author", "replay", "s1"],
+    ["author", "replay", "s1", "--config", "play.yaml"],
+    ["operate", "doc", "export", "s1"],
+    ["operate", "doc", "export", "s1", "--linear"],
+    ["memory", "source", "mnemosyne://session:s1/turn/p001"],
+    ["author", "template", "preview", "-s", "s1"],
+    ["author", "template", "diff", "chat", "combat", "-s", "s1"],
+    ["memory", "erase", "-s", "s1", "--dry-run"],
+    ["operate", "sweep"],
 ]
 SHORT = [
-    ["commit", "-s", "s1", "--text", "<content>Yes.</content>"],
-    ["fork", "-s", "s1", "--at", "start", "--name", "b"],
+    ["play", "commit", "-s", "s1", "--text", "<content>Yes.</content>"],
+    ["play", "fork", "-s", "s1", "--at", "start", "--name", "b"],
 ]
 WRITING = [
-    ["weave", "-s", "s1", "-i", "And now?", "--embedder", "none"],
-    ["weave", "-s", "s1", "-i", "Something else.", "--embedder", "none", "--json"],
-    ["commit", "-s", "s1", "--text", "<content>Yes.</content>"],
-    ["action", "-s", "s1", "-i", "rest"],
-    ["fork", "-s", "s1", "--at", "start", "--name", "third"],
-    ["switch", "-s", "s1", "--name", "main"],
-    ["consolidate", "-s", "s1"],
-    ["reindex", "--anew", "--embedder", "none"],
-    ["erase", "-s", "s1", "--embedder", "none"],
+    ["play", "weave", "-s", "s1", "-i", "And now?", "--embedder", "none"],
+    ["play", "weave", "-s", "s1", "-i", "Something else.", "--embedder", "none", "--json"],
+    ["play", "commit", "-s", "s1", "--text", "<content>Yes.</content>"],
+    ["play", "action", "-s", "s1", "-i", "rest"],
+    ["play", "fork", "-s", "s1", "--at", "start", "--name", "third"],
+    ["play", "switch", "-s", "s1", "--name", "main"],
+    ["memory", "consolidate", "-s", "s1"],
+    ["operate", "reindex", "--anew", "--embedder", "none"],
+    ["memory", "erase", "-s", "s1", "--embedder", "none"],
 ]
 
 
@@ -78,13 +78,26 @@ def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("played")
     for store in (folder / "sql", f"file:{folder / 'files'}"):
         for number, question in enumerate(("Is that the key that opens the temple?", "How far is it?")):
-            replay_prompt = ["weave", "-w", FOREST, "-s", "s1", "--store", store, "-i", question, "--embedder", "none"]
+            replay_prompt = [
+                "play",
+                "weave",
+                "-w",
+                FOREST,
+                "-s",
+                "s1",
+                "--store",
+                store,
+                "-i",
+                question,
+                "--embedder",
+                "none",
+            ]
             assert call(*replay_prompt).exit_code == 0
             reply = f'<content>She nods.</content><state_update>[["SUB", "hero.gold", {number + 1}]]</state_update>'
             assert call("play", "commit", "-s", "s1", "--store", store, "--text", reply).exit_code == 0
         assert call("play", "fork", "-s", "s1", "--store", store, "--at", "start", "--name", "again").exit_code == 0
         assert call("play", "switch", "-s", "s1", "--store", store, "--name", "main").exit_code == 0
-        last = ["weave", "-s", "s1", "--store", store, "-i", "And now?", "--embedder", "none"]
+        last = ["play", "weave", "-s", "s1", "--store", store, "-i", "And now?", "--embedder", "none"]
         assert call(*last).exit_code == 0
     return folder
 
@@ -200,7 +213,9 @@ def damage_column(here, table, column, how, chance):
     database.close()
 
 
-@pytest.mark.parametrize("command", [["explain", "-s", "s1"], WRITING[0], ["doc", "export", "s1"]], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "command", [["play", "explain", "-s", "s1"], WRITING[0], ["operate", "doc", "export", "s1"]], ids=lambda c: c[1]
+)
 @pytest.mark.parametrize("column", ["receipt", "prompt"])
 def test_a_flipped_bit_in_a_paper_is_told_with_store_session_and_turn(here, column, command):
     """What shows this paper is refused; a turn and an export go on without it."""
@@ -211,7 +226,7 @@ def test_a_flipped_bit_in_a_paper_is_told_with_store_session_and_turn(here, colu
     database.close()
     done = call(*command, "--store", "sql")
     told(done)
-    assert done.exit_code == (1 if command[0] == "explain" else 0), done.output
+    assert done.exit_code == (1 if command[1] == "explain" else 0), done.output
     for word in ("store.db", f"The {column} of papers/t0000", "'s1'", "damaged", "backup"):
         assert word in done.stderr
 
@@ -280,25 +295,25 @@ def broken_files(here):
 @pytest.mark.parametrize(
     "command",
     [
-        ["commit", "-s", "s1", "--store", "sql", "--file"],
-        ["commit", "-s", "s1", "--store", "sql", "--text", "x", "--config"],
-        ["action", "-s", "s1", "--store", "sql", "-i", "rest", "--config"],
-        ["weave", "-s", "s1", "--store", "sql", "-i", "x", "--config"],
-        ["replay", "s1", "--store", "sql", "--config"],
-        ["consolidate", "-s", "s1", "--store", "sql", "--config"],
-        ["validate"],
-        ["import", "--store", "new", "--embedder", "none"],
-        ["doc", "validate"],
-        ["doc", "import", "--store", "new"],
-        ["doc", "migrate"],
-        ["weave", "-s", "s2", "--store", "new", "-i", "x", "--embedder", "none", "--world"],
-        ["reindex", "--store", "sql", "--embedder", "none", "--world"],
-        ["template", "test"],
-        ["template", "new", "night", "--world"],
-        ["template", "preview", "--world"],
-        ["template", "watch", "--renders", "1", "--world"],
-        ["weave", "-s", "s1", "--store", "sql", "-i", "x", "--embedder", "none", "--reranker"],
-        ["doc", "export", "s1", "--store", "nowhere", "-o"],
+        ["play", "commit", "-s", "s1", "--store", "sql", "--file"],
+        ["play", "commit", "-s", "s1", "--store", "sql", "--text", "x", "--config"],
+        ["play", "action", "-s", "s1", "--store", "sql", "-i", "rest", "--config"],
+        ["play", "weave", "-s", "s1", "--store", "sql", "-i", "x", "--config"],
+        ["author", "replay", "s1", "--store", "sql", "--config"],
+        ["memory", "consolidate", "-s", "s1", "--store", "sql", "--config"],
+        ["author", "validate"],
+        ["memory", "import", "--store", "new", "--embedder", "none"],
+        ["operate", "doc", "validate"],
+        ["operate", "doc", "import", "--store", "new"],
+        ["operate", "doc", "migrate"],
+        ["play", "weave", "-s", "s2", "--store", "new", "-i", "x", "--embedder", "none", "--world"],
+        ["operate", "reindex", "--store", "sql", "--embedder", "none", "--world"],
+        ["author", "template", "test"],
+        ["author", "template", "new", "night", "--world"],
+        ["author", "template", "preview", "--world"],
+        ["author", "template", "watch", "--renders", "1", "--world"],
+        ["play", "weave", "-s", "s1", "--store", "sql", "-i", "x", "--embedder", "none", "--reranker"],
+        ["operate", "doc", "export", "s1", "--store", "nowhere", "-o"],
     ],
     ids=lambda command: " ".join(command[:2] + command[-1:]),
 )
@@ -322,7 +337,12 @@ def test_what_is_imported_must_be_utf_8(broken_files, source):
 
 
 @pytest.mark.parametrize(
-    "command", [["commit", "-s", "s1", "--text"], ["weave", "-s", "s1", "-i"], ["action", "-s", "s1", "-i"]]
+    "command",
+    [
+        ["play", "commit", "-s", "s1", "--text"],
+        ["play", "weave", "-s", "s1", "-i"],
+        ["play", "action", "-s", "s1", "-i"],
+    ],
 )
 def test_standard_input_that_is_no_utf_8_is_told_and_nothing_happens(here, command):
     before = call("play", "history", "-s", "s1", "--store", "sql").output
@@ -446,7 +466,20 @@ def test_what_is_damaged_in_postgresql_is_told_too(postgres_url, tmp_path, monke
     from mnemosyne import postgres_address
 
     monkeypatch.chdir(tmp_path)
-    replay_prompt = ["weave", "-w", FOREST, "-s", "s1", "--store", postgres_url, "-i", "And now?", "--embedder", "none"]
+    replay_prompt = [
+        "play",
+        "weave",
+        "-w",
+        FOREST,
+        "-s",
+        "s1",
+        "--store",
+        postgres_url,
+        "-i",
+        "And now?",
+        "--embedder",
+        "none",
+    ]
     assert call(*replay_prompt).exit_code == 0
     address = postgres_address(postgres_url)
     with psycopg.connect(address.conninfo) as database:

@@ -81,7 +81,7 @@ def test_a_pack_overrides_a_shipped_template_by_inheritance(played, name):
     assert f'extends "shipped/{name}/guidance.j2"' in file.read_text()
     assert not (file.parent / "template.yaml").exists()
     file.write_text(file.read_text().replace("{{ super() -}}", "{{ super() -}}\nrule: the pack's own"))
-    weave = ("weave", "--session", "s", "--input", "Well", "--embedder", "none", "--template", name, "--json")
+    weave = ("play", "weave", "--session", "s", "--input", "Well", "--embedder", "none", "--template", name, "--json")
     assert "rule: the pack's own" not in json.loads(played(*weave).stdout)["text"], "the store's pack counts"
     turn = json.loads(played(*weave, "--world", "pack").stdout)
     assert "rule: the pack's own" in turn["text"]
@@ -212,7 +212,7 @@ def test_watch_renders_again_on_save_and_survives_a_fault(run):
     file = night(run)
     good = file.read_text()
     command = "from jacquard.cli.main import main; main()"
-    told = ["template", "watch", "night_watch", "--world", "pack", "--renders", "3"]
+    told = ["author", "template", "watch", "night_watch", "--world", "pack", "--renders", "3"]
     watcher = subprocess.Popen(
         [sys.executable, "-u", "-c", command, *told], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -3,8 +3,8 @@
     python -m jacquard.testing.server --port 8099 'tool:weather {"city": "Oslo"}' 'text:It rains in Oslo.'
 
 It serves `POST /v1/chat/completions`, `POST /v1/responses` and Anthropic's `POST /v1/messages`, complete and streamed, with
-tools and usage, on 127.0.0.1, and needs only the standard library. Each request takes the next step of the script; the last
-step answers all later ones (with `--loop`, the script begins again):
+tools and usage, and `POST /v1/embeddings`, on 127.0.0.1, and needs only the standard library. Each request except those for
+embeddings takes the next step of the script; the last step answers all later ones (with `--loop`, the script begins again):
 
     text:...                   this text
     echo                       the text of the newest user message
@@ -13,6 +13,10 @@ step answers all later ones (with `--loop`, the script begins again):
     pause:SECONDS text:...     another step, with a delay between the events of its stream
     status:N NAME=VALUE ...    HTTP status N with an error body, and with these headers
     unmetered:...              a text without usage
+    cut:...                    a text that the limit of tokens cut off
+    page:...                   this text as an HTML page
+    hang                       no answer while the server runs
+    drop                       the connection is closed without an answer
 
 In Python, `ScriptedServer("text:Hello.")` is a context manager that records every request; instead of steps it takes one
 function from a request to its step.
@@ -21,7 +25,11 @@ function from a request to its step.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
+import re
+import socket
 import sys
 import threading
 import time
@@ -34,6 +42,7 @@ from typing import Any
 CHARS_PER_TOKEN = 4
 CHUNK_CHARS = 6
 MODEL = "scripted"
+DIMENSIONS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +96,12 @@ class Step:
     is_metered: bool = True
     headers: tuple[tuple[str, str], ...] = ()
     pause_seconds: float = 0.0
+    error: str = "scripted failure"
+    """Message of the error body, if `status` is not 200."""
+    page: str = ""
+    """Body of an HTML page in place of the answer."""
+    is_cut: bool = False
+    is_dropped: bool = False
 
     @classmethod
     def read(cls, step: str, request: ScriptedRequest | None = None) -> Step:
@@ -107,10 +122,16 @@ class Step:
         if name == "echo":
             said = [message.text for message in request.messages if message.role == "user"] if request else []
             return cls(text=said[-1] if said else "")
-        if name in ("text", "unmetered"):
-            return cls(text=rest, is_metered=name == "text")
+        if name in ("text", "unmetered", "cut"):
+            return cls(text=rest, is_metered=name != "unmetered", is_cut=name == "cut")
+        if name == "page":
+            return cls(page=rest)
+        if step == "hang":
+            return cls(seconds=math.inf)
+        if step == "drop":
+            return cls(is_dropped=True)
         raise ValueError(
-            f"{step!r} is not a step; begin with text:, echo, tool:, slow:, pause:, status: or unmetered:."
+            f"{step!r} is not a step; begin with text:, echo, tool:, slow:, pause:, status:, unmetered:, cut:, page:, hang or drop."
         )
 
 
@@ -172,6 +193,7 @@ class ScriptedServer:
         self._loop = loop
         self._taken = 0
         self._lock = threading.Lock()
+        self._closing = threading.Event()
         self.verbose = verbose
         self.requests: list[ScriptedRequest] = []
         self.cancelled: list[int] = []
@@ -180,9 +202,14 @@ class ScriptedServer:
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
+    def port(self) -> int:
+        """Port on 127.0.0.1."""
+        return int(self._http.server_address[1])
+
+    @property
     def base_url(self) -> str:
         """Address for a client, with `/v1`."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def set_script(self, *steps: str | Script) -> None:
         """Answer the next requests by another script; recorded requests are dropped. Raises ValueError like `Step.read`."""
@@ -194,9 +221,8 @@ class ScriptedServer:
 
     def answer(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[ScriptedRequest, Step]:
         """Record a request and return it with its step."""
+        request = self.record(path, body, headers)
         with self._lock:
-            request = ScriptedRequest(path=path, body=body, headers=headers, number=len(self.requests))
-            self.requests.append(request)
             taken, self._taken = self._taken, self._taken + 1
             place = taken % len(self._steps) if self._loop else min(taken, len(self._steps) - 1)
             step: Step | str = self._steps[place]
@@ -204,12 +230,24 @@ class ScriptedServer:
             step = self._script(request)
         return request, step if isinstance(step, Step) else Step.read(step, request)
 
+    def record(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> ScriptedRequest:
+        """Record a request and return it."""
+        with self._lock:
+            request = ScriptedRequest(path=path, body=body, headers=headers, number=len(self.requests))
+            self.requests.append(request)
+        return request
+
     def start(self) -> None:
         """Start serving."""
         self._thread.start()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait so long; return True as soon as the server is closed."""
+        return self._closing.wait(min(seconds, threading.TIMEOUT_MAX))
+
     def close(self) -> None:
         """Stop serving."""
+        self._closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -244,17 +282,26 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         headers = {key.lower(): value for key, value in self.headers.items()}
+        path = self.path.partition("?")[0]
+        if path.endswith("/embeddings"):
+            self.server.owner.record(self.path, body, headers)
+            self._send_json(200, _embeddings(body))
+            return
         try:
             request, step = self.server.owner.answer(self.path, body, headers)
         except Exception as error:
             self._send_json(500, {"error": {"message": f"The script failed: {error}", "type": "server_error"}})
             raise
-        time.sleep(step.seconds)
-        if step.status != 200:
-            failure = {"error": {"message": "scripted failure", "type": "server_error"}}
-            self._send_json(step.status, failure, step.headers)
+        if step.is_dropped or (step.seconds and self.server.owner.wait(step.seconds)):
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
             return
-        path = self.path.partition("?")[0]
+        if step.status != 200:
+            self._send_json(step.status, {"error": {"message": step.error, "type": "server_error"}}, step.headers)
+            return
+        if step.page:
+            self._send(200, step.page.encode(), "text/html")
+            return
         if path.endswith("/count_tokens"):
             self._send_json(200, {"input_tokens": len(request.text) // CHARS_PER_TOKEN})
             return
@@ -281,10 +328,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _send_json(self, status: int, value: Any, headers: Sequence[tuple[str, str]] = ()) -> None:
-        data = json.dumps(value, ensure_ascii=False).encode()
+        self._send(status, json.dumps(value, ensure_ascii=False).encode(), "application/json", headers)
+
+    def _send(self, status: int, data: bytes, kind: str, headers: Sequence[tuple[str, str]] = ()) -> None:
         try:
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             for name, text in headers:
                 self.send_header(name, text)
@@ -297,6 +346,24 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         if self.server.owner.verbose:
             sys.stderr.write(f"{self.path}: {format % args}\n")
+
+
+def embed(text: str) -> list[float]:
+    """Return a unit vector of hashed words and CJK characters, so that similar texts get similar vectors."""
+    vector = [0.0] * DIMENSIONS
+    for token in re.findall(r"[a-z0-9]+|[\u3400-\u9fff]", text.lower()):
+        vector[int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") % DIMENSIONS] += 1.0
+    length = math.sqrt(sum(value * value for value in vector)) or 1.0
+    return [value / length for value in vector]
+
+
+def _embeddings(body: Mapping[str, Any]) -> dict[str, Any]:
+    given = body.get("input", [])
+    texts = [str(each) for each in ([given] if isinstance(given, str) else given)]
+    rows = [{"object": "embedding", "index": place, "embedding": embed(text)} for place, text in enumerate(texts)]
+    tokens = sum(len(text) // CHARS_PER_TOKEN for text in texts)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": rows, "model": body.get("model", MODEL), "usage": usage}
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -352,7 +419,7 @@ class _ChatCompletions(_Answer):
 
     @property
     def _reason(self) -> str:
-        return "tool_calls" if self.step.calls else "stop"
+        return "tool_calls" if self.step.calls else "length" if self.step.is_cut else "stop"
 
     def whole(self) -> dict[str, Any]:
         calls = {"tool_calls": self._tool_calls(with_index=False)} if self.step.calls else {}
@@ -394,7 +461,7 @@ class _Messages(_Answer):
             "role": "assistant",
             "model": self.model,
             "content": self._content(),
-            "stop_reason": "tool_use" if self.step.calls else "end_turn",
+            "stop_reason": "tool_use" if self.step.calls else "max_tokens" if self.step.is_cut else "end_turn",
             "stop_sequence": None,
             "usage": {"input_tokens": asked, "output_tokens": answered},
         }

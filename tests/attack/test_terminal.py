@@ -54,23 +54,23 @@ def session(tmp_path, monkeypatch):
 
 
 FACES = [
-    ["history", "-s", "s1"],
-    ["state", "-s", "s1"],
-    ["explain", "-s", "s1"],
-    ["explain", "-s", "s1", "--find", "end"],
-    ["explain", "-s", "s1", "--find", HOSTILE],
-    ["replay", "s1"],
-    ["template", "preview", "-s", "s1"],
-    ["source", "mnemosyne://session:s1/turn/p001"],
-    ["doc", "export", "s1"],
-    ["erase", "-s", "s1", "--dry-run"],
-    ["history", "-s", HOSTILE],
-    ["weave", "-s", "s1", "-i", "x", "--template", HOSTILE, "--embedder", "none"],
-    ["weave", "-s", "s1", "-i", "x", "--layout", HOSTILE, "--embedder", "none"],
-    ["weave", "-s", "s1", "-i", "x", "--config", HOSTILE],
-    ["action", "-s", "s1", "-i", HOSTILE],
-    ["fork", "-s", "s1", "--at", HOSTILE, "--name", "b"],
-    ["validate", HOSTILE],
+    ["play", "history", "-s", "s1"],
+    ["play", "state", "-s", "s1"],
+    ["play", "explain", "-s", "s1"],
+    ["play", "explain", "-s", "s1", "--find", "end"],
+    ["play", "explain", "-s", "s1", "--find", HOSTILE],
+    ["author", "replay", "s1"],
+    ["author", "template", "preview", "-s", "s1"],
+    ["memory", "source", "mnemosyne://session:s1/turn/p001"],
+    ["operate", "doc", "export", "s1"],
+    ["memory", "erase", "-s", "s1", "--dry-run"],
+    ["play", "history", "-s", HOSTILE],
+    ["play", "weave", "-s", "s1", "-i", "x", "--template", HOSTILE, "--embedder", "none"],
+    ["play", "weave", "-s", "s1", "-i", "x", "--layout", HOSTILE, "--embedder", "none"],
+    ["play", "weave", "-s", "s1", "-i", "x", "--config", HOSTILE],
+    ["play", "action", "-s", "s1", "-i", HOSTILE],
+    ["play", "fork", "-s", "s1", "--at", HOSTILE, "--name", "b"],
+    ["author", "validate", HOSTILE],
 ]
 
 
@@ -84,11 +84,11 @@ def test_no_command_prints_what_controls_a_terminal(session):
 @pytest.mark.parametrize(
     "face",
     [
-        ["history", "-s", "s1", "--json"],
-        ["explain", "-s", "s1", "--json"],
-        ["replay", "s1", "--json"],
-        ["state", "-s", "s1", "--json"],
-        ["doc", "export", "s1"],
+        ["play", "history", "-s", "s1", "--json"],
+        ["play", "explain", "-s", "s1", "--json"],
+        ["author", "replay", "s1", "--json"],
+        ["play", "state", "-s", "s1", "--json"],
+        ["operate", "doc", "export", "s1"],
     ],
 )
 def test_json_writes_it_by_numbers_and_reads_back_the_same(session, face):
@@ -96,7 +96,7 @@ def test_json_writes_it_by_numbers_and_reads_back_the_same(session, face):
     assert done.exit_code == 0, done.output
     assert raw(done.stdout) == []
     told = json.loads(done.stdout)
-    if face[0] == "history":
+    if face[1] == "history":
         assert BIDI in json.dumps(told, ensure_ascii=False)
 
 

@@ -16,7 +16,7 @@ INPUT = "那把钥匙是不是开启神庙的?我记得之前提到过。"
 
 def test_the_prompt_of_the_demo(tmp_path):
     options = ["--world", str(WORLD), "--session", "demo", "--store", str(tmp_path / "demo"), "--input", INPUT]
-    done = CliRunner().invoke(app, ["weave", *options, "--json"])
+    done = CliRunner().invoke(app, ["play", "weave", *options, "--json"])
     assert done.exit_code == 0, done.output
     turn = json.loads(done.stdout)
     assert turn["messages"] == json.loads((HERE / "demo_messages.json").read_text(encoding="utf-8"))

@@ -106,19 +106,30 @@ def test_no_command_prints_or_keeps_a_secret(address, tmp_path, monkeypatch):
         f"experiments: {{e: {{a: {{config: {{summary: {{model: openai/small, api_base: '{address}'}}}}}}}}}}\n"
     )
     settings = tmp_path / "play.yaml"
-    replay_prompt = ["weave", "--session", "s1", "--embedder", "none", "--linger", "30", "--model", "openai/small"]
+    replay_prompt = [
+        "play",
+        "weave",
+        "--session",
+        "s1",
+        "--embedder",
+        "none",
+        "--linger",
+        "30",
+        "--model",
+        "openai/small",
+    ]
     replay_prompt += ["--api-base", address, "--config", settings, "--input"]
     commands = [
         [*replay_prompt, QUESTIONS[0], "--world", FOREST],
-        ["commit", "--session", "s1", "--config", settings, "--text", "<content>She nods.</content>"],
+        ["play", "commit", "--session", "s1", "--config", settings, "--text", "<content>She nods.</content>"],
         [*replay_prompt, QUESTIONS[1], "--json"],
-        ["explain", "--session", "s1"],
-        ["explain", "--session", "s1", "--json"],
-        ["history", "--session", "s1", "--json"],
-        ["doc", "export", "s1"],
-        ["replay", "s1", "--json"],
-        ["replay", "s1", "--config", settings],
-        ["consolidate", "--session", "s1", "--model", "openai/small", "--api-base", address],
+        ["play", "explain", "--session", "s1"],
+        ["play", "explain", "--session", "s1", "--json"],
+        ["play", "history", "--session", "s1", "--json"],
+        ["operate", "doc", "export", "s1"],
+        ["author", "replay", "s1", "--json"],
+        ["author", "replay", "s1", "--config", settings],
+        ["memory", "consolidate", "--session", "s1", "--model", "openai/small", "--api-base", address],
     ]
     for command in commands:
         done = CliRunner().invoke(app, [str(part) for part in command])
@@ -134,6 +145,7 @@ def test_a_call_brings_user_and_password_and_the_whole_query(tmp_path, monkeypat
     with OpenAiServer("first:3") as server:
         address = with_secrets(server.api_base)
         replay_prompt = [
+            "play",
             "weave",
             "--session",
             "s1",
@@ -160,7 +172,7 @@ def test_a_call_brings_user_and_password_and_the_whole_query(tmp_path, monkeypat
 def test_an_embedder_that_cannot_be_asked_is_named_without_its_secrets(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(
-        app, ["weave", "--session", "s1", "--world", str(FOREST), "--embedder", name, "--input", QUESTIONS[0]]
+        app, ["play", "weave", "--session", "s1", "--world", str(FOREST), "--embedder", name, "--input", QUESTIONS[0]]
     )
     assert done.exception is None or isinstance(done.exception, SystemExit)
     assert not found_in(done.output)
@@ -235,7 +247,7 @@ def test_an_error_of_settings_tells_the_place_and_not_the_key(text, tmp_path):
     with pytest.raises(ConfigError) as caught:
         config_from_yaml(text, file="play.yaml")
     assert "play.yaml:" in str(caught.value)
-    done = CliRunner().invoke(app, ["weave", "-s", "s", "-i", "x", "--config", str(tmp_path / "play.yaml")])
+    done = CliRunner().invoke(app, ["play", "weave", "-s", "s", "-i", "x", "--config", str(tmp_path / "play.yaml")])
     assert done.exit_code == 2
     assert not found_in(str(caught.value) + done.output)
 

@@ -332,6 +332,7 @@ def test_the_command_line_forks_switches_and_shows_states(
 
     world = str(FORESTS / story.language)
     weave = (
+        "play",
         "weave",
         "--session",
         "s",

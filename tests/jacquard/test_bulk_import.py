@@ -133,7 +133,7 @@ def with_pid_gone(pid: int) -> None:
 
 
 def test_options_of_an_engine_need_one(corpus: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["import", str(corpus), "--store", str(tmp_path / "s"), "--workers", "2"])
+    done = CliRunner().invoke(app, ["memory", "import", str(corpus), "--store", str(tmp_path / "s"), "--workers", "2"])
     assert done.exit_code == 2
     assert "need --engine ray" in done.stderr
 

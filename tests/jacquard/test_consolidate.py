@@ -189,12 +189,12 @@ def test_on_the_command_line(server: OpenAiServer, tmp_path: Path, monkeypatch: 
     anyio.run(start)
     told = ["--session", "s", "--store", str(tmp_path / "store")]
     options = ["--model", "openai/small", "--api-base", server.api_base]
-    done = CliRunner().invoke(app, ["consolidate", *told, *options, "--json"])
+    done = CliRunner().invoke(app, ["memory", "consolidate", *told, *options, "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["summaries"] == 9
-    done = CliRunner().invoke(app, ["consolidate", *told, *options, "--chapter-ends"])
+    done = CliRunner().invoke(app, ["memory", "consolidate", *told, *options, "--chapter-ends"])
     assert "1 narratives are new; 0 turns are left." in done.stdout
-    bare = CliRunner().invoke(app, ["consolidate", *told])
+    bare = CliRunner().invoke(app, ["memory", "consolidate", *told])
     assert bare.exit_code == 1
     assert "consolidation.model" in bare.stderr
 

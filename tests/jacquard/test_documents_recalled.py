@@ -90,9 +90,15 @@ async def test_erasure_covers_the_passages_and_the_index(tmp_path):
 def test_files_are_put_in_from_the_command_line(tmp_path):
     runner, store = CliRunner(), str(tmp_path / "store")
     pack = "examples/whispering_forest/en"
-    assert runner.invoke(app, ["import", pack, "--session", "s", "--store", store, "--embedder", "none"]).exit_code == 0
+    assert (
+        runner.invoke(
+            app, ["memory", "import", pack, "--session", "s", "--store", store, "--embedder", "none"]
+        ).exit_code
+        == 0
+    )
     (tmp_path / "handbook.md").write_text(HANDBOOK, encoding="utf-8")
     command = [
+        "memory",
         "evidence",
         "add",
         str(tmp_path / "handbook.md"),

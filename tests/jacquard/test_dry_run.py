@@ -238,6 +238,7 @@ def test_the_command_line_looks_at_a_turn_before_there_is_a_store(tmp_path, monk
 
     def weave(*more):
         line = [
+            "play",
             "weave",
             "--session",
             "s",

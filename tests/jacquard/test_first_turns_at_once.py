@@ -100,6 +100,7 @@ LONG = [pytest.param(store, 4, marks=pytest.mark.full) for store in ("sqlite", "
 def test_processes_that_weave_the_first_turn_at_once(tmp_path, store, processes, request):
     where = {"sqlite": "folder", "file": "file:plain"}.get(store) or request.getfixturevalue("postgres_url")
     words = [
+        "play",
         "weave",
         "--world",
         str(PACK),

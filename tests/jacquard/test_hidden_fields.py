@@ -82,10 +82,10 @@ def test_no_prompt_shows_them_and_ops_change_them(tmp_path, pack):
 
 
 def test_validate_reads_the_rule(pack):
-    checked = CliRunner().invoke(app, ["validate", str(pack)])
+    checked = CliRunner().invoke(app, ["author", "validate", str(pack)])
     assert checked.exit_code == 0, checked.output
     text = (pack / "world.yaml").read_text(encoding="utf-8")
     (pack / "world.yaml").write_text(text.replace("hidden: [doom]", "hidden: [dom]"), encoding="utf-8")
-    checked = CliRunner().invoke(app, ["validate", str(pack)])
+    checked = CliRunner().invoke(app, ["author", "validate", str(pack)])
     assert "names 'dom', which is not a field of this mapping" in checked.output
     assert "doom" in checked.output

@@ -161,7 +161,10 @@ def check_world(run, session, *store):
 def test_a_session_of_another_world_is_refused(run, tmp_path):
     run("author", "init", "mine")
     run("memory", "import", "mine", "--session", "s", "--embedder", "none")
-    for words in (("weave", "--session", "s", "--input", "hi"), ("import", corpus(tmp_path), "--session", "s")):
+    for words in (
+        ("play", "weave", "--session", "s", "--input", "hi"),
+        ("memory", "import", corpus(tmp_path), "--session", "s"),
+    ):
         done = run(*words, "--world", PACK, "--embedder", "none", code=1)
         assert "lives in world" in done.stderr
     assert roles_of(run, "s").count("user") == roles_of(run, "s").count("assistant")

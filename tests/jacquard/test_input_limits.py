@@ -163,7 +163,7 @@ def test_the_commands_tell_of_a_message_that_is_too_long_before_they_start_a_ses
     done = run(command, "--input", "x" * 41, code=1)
     assert "error: The user message has 41 characters, the limit is 40." in done.stderr
     assert "limits.user_message_chars" in done.stderr
-    listed = CliRunner().invoke(app, ["sessions", "--json"])
+    listed = CliRunner().invoke(app, ["play", "sessions", "--json"])
     assert '"s"' not in listed.output
 
 

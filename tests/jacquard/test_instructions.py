@@ -56,9 +56,9 @@ async def replay_prompt(folder: Path, layout: str) -> None:
 def test_a_turn_with_all_that_hosts_add_is_played_and_previewed_as_it_was(tmp_path, monkeypatch, layout):
     anyio.run(replay_prompt, tmp_path, layout)
     monkeypatch.chdir(tmp_path)
-    replayed = CliRunner().invoke(app, ["replay", "s", "--store", "store"])
+    replayed = CliRunner().invoke(app, ["author", "replay", "s", "--store", "store"])
     assert "2 of 2 recorded turns came out byte for byte" in replayed.stdout, replayed.output
-    shown = CliRunner().invoke(app, ["template", "preview", "--session", "s", "--store", "store", "--json"])
+    shown = CliRunner().invoke(app, ["author", "template", "preview", "--session", "s", "--store", "store", "--json"])
     preview = json.loads(shown.stdout)
     assert preview["recorded_same"] is True
     assert {"host:rhyme", "todo"} <= {block["block_id"] for block in preview["blocks"]}

@@ -109,6 +109,7 @@ def test_a_counter_that_cannot_be_had_is_one_sentence(written, told, tmp_path, m
 
 def weave(tmp_path: Path, *options: str):
     command = [
+        "play",
         "weave",
         "--world",
         str(WORLD),
@@ -232,7 +233,7 @@ def test_a_broken_plugin_is_named_with_its_distribution(broken_plugin, open_it, 
 def test_built_in_names_keep_their_meaning_and_the_list_says_so(broken_plugin):
     assert choose_pruner(config_from_mapping({"prune": {"policy": "group_aware"}})) is SHIPPED_PRUNERS["group_aware"]
     assert open_embedder("none") is None
-    done = CliRunner().invoke(app, ["plugins"])
+    done = CliRunner().invoke(app, ["operate", "plugins"])
     assert done.exit_code == 0
     assert "torn  torn 0.3  torn_module:make" in done.output
     assert "'group_aware' is the name of a built-in part, which is used" in done.output

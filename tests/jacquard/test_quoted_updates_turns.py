@@ -81,7 +81,7 @@ def test_the_command_line_names_what_was_not_carried_out(tmp_path, monkeypatch):
         assert done.exit_code == 0, done.output
         return done
 
-    weave = ["weave", "--world", FOREST, "--session", "demo", "--embedder", "none", "--json", "--input"]
+    weave = ["play", "weave", "--world", FOREST, "--session", "demo", "--embedder", "none", "--json", "--input"]
     run(*weave, "I look around.")
     told = run("play", "commit", "--session", "demo", "--text", QUOTED)
     assert "not carried out (update_inside, characters 26 to 81 of the reply)" in " ".join(told.stderr.split())

@@ -124,7 +124,19 @@ async def test_a_model_that_answers_again_is_named_no_longer(tmp_path, server):
 
 
 def test_the_command_line_says_that_the_model_was_refused_and_that_none_is_configured(tmp_path, monkeypatch, server):
-    weave = ["weave", "--store", str(tmp_path), "--world", FOREST, "--session", "s", "--embedder", "none", "--input"]
+    weave = [
+        "play",
+        "weave",
+        "--store",
+        str(tmp_path),
+        "--world",
+        FOREST,
+        "--session",
+        "s",
+        "--embedder",
+        "none",
+        "--input",
+    ]
     plain = CliRunner().invoke(app, [*weave, QUESTION])
     assert "stream B: heuristic · The heuristic chose" in plain.output
     assert "no selector model is configured" in plain.output

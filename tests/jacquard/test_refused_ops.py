@@ -58,7 +58,9 @@ def test_the_next_prompt_tells_what_was_refused_and_only_the_next(tmp_path, loca
         (kept,) = (each for each in turn.report.decisions if each.block_id == "refused_update")
         assert kept.action.value == "kept"
     assert "<refused_update>" not in after.text
-    replayed = CliRunner().invoke(app, ["replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"])
+    replayed = CliRunner().invoke(
+        app, ["author", "replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"]
+    )
     assert replayed.exit_code == 0, replayed.output
 
 
@@ -211,5 +213,7 @@ def test_a_host_repairs_the_state_and_the_repair_is_in_the_log(tmp_path):
     assert state["hero"]["luck"] == 3
     assert "luck: 3" in turn.text
     assert turn.depth == record.depth + 1
-    replayed = CliRunner().invoke(app, ["replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"])
+    replayed = CliRunner().invoke(
+        app, ["author", "replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"]
+    )
     assert replayed.exit_code == 0, replayed.output

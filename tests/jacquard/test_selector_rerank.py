@@ -134,7 +134,7 @@ def test_the_command_line_takes_one_and_says_what_is_wrong_with_it(tmp_path, fol
     asked_ = ("--world", world, "--session", "s", "--embedder", "none", "--deadline-ms", 60_000, "--input", "The key?")
 
     def weave(*more: object) -> Result:
-        return CliRunner().invoke(app, ["weave", *map(str, (*asked_, *more))])
+        return CliRunner().invoke(app, ["play", "weave", *map(str, (*asked_, *more))])
 
     (tmp_path / "settings.yaml").write_text(f"selector:\n  reranker: {folder}\n", encoding="utf-8")
     for more in (("--reranker", folder), ("--config", "settings.yaml", "--lease", 3, "--session", "t")):
@@ -142,7 +142,7 @@ def test_the_command_line_takes_one_and_says_what_is_wrong_with_it(tmp_path, fol
         assert done.exit_code == 0, done.output
         stream = json.loads(done.stdout)["report"]["stream_b"]
         assert (stream["path"], stream["model"]) == ("selected", "tiny")
-    told = CliRunner().invoke(app, ["explain", "--session", "t"]).stdout
+    told = CliRunner().invoke(app, ["play", "explain", "--session", "t"]).stdout
     assert "stream B: selected · model tiny" in told
     for more, said in (
         (("--reranker", "nowhere"), "no reranker in 'nowhere'"),

@@ -232,7 +232,19 @@ def test_the_receipt_names_the_op_and_a_command_that_takes_it_back(tmp_path, mon
         return done.stdout
 
     def weave(text):
-        args = ["weave", "--world", FOREST, "--session", "my demo", "--input", text, "--embedder", "none", "--json"]
+        args = [
+            "play",
+            "weave",
+            "--world",
+            FOREST,
+            "--session",
+            "my demo",
+            "--input",
+            text,
+            "--embedder",
+            "none",
+            "--json",
+        ]
         return json.loads(call(*args))
 
     def lines(turn):

@@ -74,9 +74,9 @@ ALL = ("validate", "weave", "preview")
 def test_a_template_without_end_is_told_with_file_and_line(run, pack, template, says, commands):
     world = pack(template=template)
     words = {
-        "validate": ("validate", world),
-        "weave": ("weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none"),
-        "preview": ("template", "preview", "--world", world),
+        "validate": ("author", "validate", world),
+        "weave": ("play", "weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none"),
+        "preview": ("author", "template", "preview", "--world", world),
     }
     for command in commands:
         said = run(*words[command], code=1)

@@ -85,7 +85,7 @@ def test_what_was_open_and_becomes_a_secret_is_hidden_from_then_on(store):
 def test_a_preview_of_an_edited_pack_shows_no_secret_and_writes_nothing(store):
     begin(store)
     write_pack(Path("pack"), LORE + SECRETS.replace("viewers: [chief], name: Grave", "name: Grave"))
-    preview = ("template", "preview", "--session", "s", "--store", store, "--input", ASKED, "--json")
+    preview = ("author", "template", "preview", "--session", "s", "--store", store, "--input", ASKED, "--json")
     shown = json.loads(call(*preview, "--world", "pack").stdout)
     assert shows(shown, HIDDEN) == ["third sack"], "what is open in the folder is shown, what is gated there is not"
     assert shows(json.loads(call(*preview).stdout), HIDDEN) == []
@@ -148,7 +148,7 @@ def test_two_hosts_of_one_server_give_the_same_bytes(here, monkeypatch, postgres
 def test_authors_still_look_at_templates_when_the_folder_is_gone():
     begin()
     weave(AT_NIGHT)
-    preview = ("template", "preview", "--session", "s", "--store", "store", "--json")
+    preview = ("author", "template", "preview", "--session", "s", "--store", "store", "--json")
     assert json.loads(call(*preview).stdout)["recorded_same"] is True
     Path("pack/templates/night/guidance.j2").write_text(NIGHT.replace("owls", "foxes"))
     edited = json.loads(call(*preview).stdout)
@@ -201,9 +201,9 @@ def test_a_missing_pack_is_an_error_and_never_another_prompt(store):
         assert "--world DIR" in told.stderr
         assert "helpful agent" not in told.output
     for command in (
-        ("commit", "--text", "<content>No.</content>"),
-        ("action", "--input", "pay the miller"),
-        ("template", "preview"),
+        ("play", "commit", "--text", "<content>No.</content>"),
+        ("play", "action", "--input", "pay the miller"),
+        ("author", "template", "preview"),
     ):
         assert "'mill'" in call(*command, "--session", "s", "--store", "fresh", code=1).stderr
     history = json.loads(call("play", "history", "--session", "s", "--store", "fresh", "--json").stdout)

@@ -129,13 +129,13 @@ class Commands:
         by = ["--author", self.author] if verb not in ("search", "memory", "log", "proposals") else []
         embedder = ["--embedder", "none"] if verb == "search" else []
         if verb == "continue_session":
-            return await self.ask("sessions", "continue", session, *args, *by)
+            return await self.ask("play", "sessions", "continue", session, *args, *by)
         told = await self.ask("memory", {"memory": "show"}.get(verb, verb), *args, *said, *by, *embedder, "-s", session)
         return told["evidence_ids"] if verb == "forget" else told
 
     async def prompt(self, text):
-        turn = await self.ask("weave", "-s", "s", "-i", text, "--embedder", "none")
-        await to_thread.run_sync(self.run, "commit", "-s", "s", "--text", "I see.")
+        turn = await self.ask("play", "weave", "-s", "s", "-i", text, "--embedder", "none")
+        await to_thread.run_sync(self.run, "play", "commit", "-s", "s", "--text", "I see.")
         return "\n".join(message["content"] for message in turn["messages"])
 
 

@@ -39,7 +39,7 @@ def cache(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        done = CliRunner().invoke(app, ["embedder", "export", PACKAGE, "--json"])
+        done = CliRunner().invoke(app, ["operate", "embedder", "export", PACKAGE, "--json"])
         assert done.exit_code == 0, done.output
         told = json.loads(done.stdout)
         assert told["least_cosine"] >= 0.9999
@@ -116,7 +116,7 @@ def test_a_model_of_another_kind_is_traced_by_torch(tmp_path):
     pooling = source / "1_Pooling" / "config.json"
     config = {**json.loads(pooling.read_text()), "pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
     pooling.write_text(json.dumps(config))
-    done = CliRunner().invoke(app, ["embedder", "export", str(source), str(target), "--json"])
+    done = CliRunner().invoke(app, ["operate", "embedder", "export", str(source), str(target), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["least_cosine"] >= 0.9999
 
@@ -152,7 +152,7 @@ async def test_a_broken_model_is_an_error_and_not_a_crash(tmp_path):
 
 def test_an_export_does_not_replace_what_is_none(tmp_path):
     (tmp_path / "letter.txt").write_text("keep me")
-    done = CliRunner().invoke(app, ["embedder", "export", PACKAGE, str(tmp_path)])
+    done = CliRunner().invoke(app, ["operate", "embedder", "export", PACKAGE, str(tmp_path)])
     assert done.exit_code == 1
     assert "holds something other than an export" in done.stderr
     assert (tmp_path / "letter.txt").read_text() == "keep me"

@@ -28,9 +28,22 @@ COMMANDS = CliRunner()
 def play(store: str, tenant: str, turns: int = 2) -> None:
     for number in range(turns):
         given = ["--world", WORLD, "--session", f"{tenant}-s", "--store", store, "--tenant", tenant]
-        shown = COMMANDS.invoke(app, ["weave", *given, "--input", f"Where is the key? {number}", "--embedder", "none"])
+        shown = COMMANDS.invoke(
+            app, ["play", "weave", *given, "--input", f"Where is the key? {number}", "--embedder", "none"]
+        )
         assert shown.exit_code == 0, shown.output
-        reply = ["commit", "--session", f"{tenant}-s", "--store", store, "--tenant", tenant, "--text", "In the well."]
+        reply = [
+            "play",
+            "commit",
+            "--session",
+            f"{tenant}-s",
+            "--store",
+            store,
+            "--tenant",
+            tenant,
+            "--text",
+            "In the well.",
+        ]
         shown = COMMANDS.invoke(app, reply)
         assert shown.exit_code == 0, shown.output
 
@@ -168,10 +181,10 @@ def test_the_originals_of_redacted_texts_are_in_the_backup(tmp_path, kind):
 def test_a_tenant_or_a_store_that_is_not_there_is_said_and_leaves_no_backup(tmp_path, kind):
     store, file = f"{kind}{tmp_path / 'store'}", tmp_path / "one.backup"
     play(store, "default", 1)
-    shown = COMMANDS.invoke(app, ["backup", str(file), "--store", store, "--tenant", "nobody"])
+    shown = COMMANDS.invoke(app, ["operate", "backup", str(file), "--store", store, "--tenant", "nobody"])
     assert shown.exit_code == 1
     assert "nothing of the tenant 'nobody'" in " ".join(shown.output.split())
-    shown = COMMANDS.invoke(app, ["backup", str(file), "--store", f"{kind}{tmp_path / 'typo'}"])
+    shown = COMMANDS.invoke(app, ["operate", "backup", str(file), "--store", f"{kind}{tmp_path / 'typo'}"])
     assert shown.exit_code == 1
     assert "start a session there first" in " ".join(shown.output.split())
     assert [each.name for each in tmp_path.iterdir()] == ["store"]
@@ -192,7 +205,7 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("work", [["backup", "FILE"], ["migrate"]])
+@pytest.mark.parametrize("work", [["operate", "backup", "FILE"], ["operate", "migrate"]])
 def test_a_server_that_cannot_be_reached_is_said(tmp_path, work):
     given = [each.replace("FILE", str(tmp_path / "one.backup")) for each in work]
     shown = COMMANDS.invoke(app, [*given, "--store", "postgresql://127.0.0.1:1/none"])
@@ -261,12 +274,12 @@ def test_a_restore_that_fails_on_its_way_leaves_the_store_empty(tmp_path):
 def test_the_commands_say_what_they_did(tmp_path):
     store = str(tmp_path / "store")
     play(store, "default", 1)
-    shown = COMMANDS.invoke(app, ["migrate", "--store", store])
+    shown = COMMANDS.invoke(app, ["operate", "migrate", "--store", store])
     assert "already; nothing was done" in shown.output
-    shown = COMMANDS.invoke(app, ["backup", str(tmp_path / "b"), "--store", store])
+    shown = COMMANDS.invoke(app, ["operate", "backup", str(tmp_path / "b"), "--store", store])
     assert "sessions: 1, branches: 1" in shown.output
-    shown = COMMANDS.invoke(app, ["restore", str(tmp_path / "b"), "--store", str(tmp_path / "new")])
+    shown = COMMANDS.invoke(app, ["operate", "restore", str(tmp_path / "b"), "--store", str(tmp_path / "new")])
     assert "sessions: 1, branches: 1" in shown.output
-    shown = COMMANDS.invoke(app, ["restore", str(tmp_path / "none"), "--store", str(tmp_path / "newer")])
+    shown = COMMANDS.invoke(app, ["operate", "restore", str(tmp_path / "none"), "--store", str(tmp_path / "newer")])
     assert shown.exit_code == 1
     assert "no such file" in shown.output

@@ -64,12 +64,12 @@ def answer_of(done: subprocess.CompletedProcess[str]):
 def turn(folder):
     """Return the turn that was prepared after an import, by the plugin's store, importer and embedder and by its other parts."""
     world = ["--world", str(WORLD), "--embedder", "sample"]
-    imported = jacquard(folder, "import", "talk.txt", "--format", "sample", *STORE, *world, "--json")
+    imported = jacquard(folder, "memory", "import", "talk.txt", "--format", "sample", *STORE, *world, "--json")
     assert answer_of(imported) == {"sessions": {"talk": 3}}
     assert "talk.txt: 1 lines that nobody speaks were left out" in imported.stderr
     named = ["--config", "config.yaml", "--embedder", "sample:64", "--json"]
     done = jacquard(
-        folder, "weave", "--session", "talk", *STORE, *named, "--input", "Does the temple key open the temple?"
+        folder, "play", "weave", "--session", "talk", *STORE, *named, "--input", "Does the temple key open the temple?"
     )
     return answer_of(done)
 
@@ -97,9 +97,9 @@ def test_tokens_are_those_of_the_plugins_counter(turn):
 
 
 def test_a_commit_and_a_replay_go_on_with_the_recorded_counter(turn, folder):
-    committed = jacquard(folder, "commit", "--session", "talk", *STORE, "--text", "<content>It does.</content>")
+    committed = jacquard(folder, "play", "commit", "--session", "talk", *STORE, "--text", "<content>It does.</content>")
     assert committed.returncode == 0, committed.stderr
-    replayed = answer_of(jacquard(folder, "replay", "--session", "talk", *STORE, "--json"))
+    replayed = answer_of(jacquard(folder, "author", "replay", "--session", "talk", *STORE, "--json"))
     assert [each["turn_id"] for each in replayed["turns"]] == [turn["turn_id"]]
     assert all(not each.get("faults") for each in replayed["turns"])
 
@@ -131,10 +131,10 @@ def test_evidence_is_redacted_by_the_plugin(turn, folder):
 
 
 def test_what_is_installed_is_listed_and_an_unknown_name_is_told(folder):
-    points = answer_of(jacquard(folder, "plugins", "--json"))
+    points = answer_of(jacquard(folder, "operate", "plugins", "--json"))
     assert [[each["name"] for each in point["plugins"]] for point in points] == [["sample"]] * 8
     assert {each["distribution"] for point in points for each in point["plugins"]} == {"jacquard-sample"}
-    done = jacquard(folder, "weave", "--session", "s", "--input", "Hi", "--store", "samples:x")
+    done = jacquard(folder, "play", "weave", "--session", "s", "--input", "Hi", "--store", "samples:x")
     assert done.returncode == 1
     assert "Plugins add other forms (see docs/plugins.md): sample:…" in done.stderr
     assert "Traceback" not in done.stderr
@@ -165,8 +165,12 @@ def test_the_long_contract_suites_hold_too(folder):
 def test_a_plugin_may_read_books_of_lore(folder):
     (folder / "ferries.txt").write_text("heron = The Heron is a ferry that leaks.\n", encoding="utf-8")
     told = answer_of(
-        jacquard(folder, "import", "ferries.txt", "--format", "sample:lore", "--session", "lore", *STORE, "--json")
+        jacquard(
+            folder, "memory", "import", "ferries.txt", "--format", "sample:lore", "--session", "lore", *STORE, "--json"
+        )
     )
     assert told["files"][0]["books"] == {"ferries": 1}
-    woven = answer_of(jacquard(folder, "weave", "--session", "lore", *STORE, "--input", "Is the heron safe?", "--json"))
+    woven = answer_of(
+        jacquard(folder, "play", "weave", "--session", "lore", *STORE, "--input", "Is the heron safe?", "--json")
+    )
     assert "The Heron is a ferry that leaks." in woven["text"]

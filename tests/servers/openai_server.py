@@ -1,9 +1,7 @@
-"""An OpenAI-compatible server for tests and trials, with scripted behaviour and nothing but the standard library.
+"""Scripted answers to the prompts of selectors, planners and writing models, over the scripted server that is shipped.
 
-It speaks `POST /v1/chat/completions` and `POST /v1/embeddings` over real HTTP and records every request. A script says
-how each chat request is answered, in turn; the last step stands for all later requests. At the command line:
-
-    python tests/servers/openai_server.py --port 8099 --script slow:3 first:5
+A script says how each chat request is answered, in turn; the last step answers all later requests. Requests for embeddings take
+no step. Besides the steps of `jacquard.testing.server`:
 
     first[:N]     the first N candidate ids of the pool (default 3), as a bare list
     match:WORD    the ids of at most five candidates whose text holds WORD, as a bare list
@@ -14,55 +12,30 @@ how each chat request is answered, in turn; the last step stands for all later r
     unknown       ids that no pool holds
     empty         []
     rubbish       words without any list
-    text:...      exactly this text as the answer
     writer        what was asked for: a rolling summary that names every turn it was given and goes on from the one before,
                   the memory of each turn of a talk, or a narrative over turns
     copier:W      what a rolling summary was shown, the summary before first, as it was shown; a memory or a narrative of
                   the words W
-    cut:T         the text T, which the limit of tokens cut off
     slow:S        the answer of first:3, after S seconds
-    unmetered:T   the text T, and not a word of what it cost
-    hang          no answer for as long as the server runs
     status:N [T]  HTTP status N with an error body, whose message is T
     echo:N        HTTP status N with an error body that repeats the address, the headers and the messages of the request
     html          HTTP 200 with a body that is no JSON
-    drop          the connection is closed without an answer
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import html
 import json
-import math
 import re
 import socket
-import sys
 import threading
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Any
 
+from jacquard.testing.server import ScriptedRequest, ScriptedServer, Step
+
 ITEM = re.compile(r'<item id="([^"]*)"[^>]*>(.*?)</item>', re.DOTALL)
-DIMENSIONS = 64
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """One request as it came in."""
-
-    path: str
-    body: dict[str, Any]
-    headers: dict[str, str]
-
-    @property
-    def text(self) -> str:
-        """All message contents, in order."""
-        return "\n".join(str(message["content"]) for message in self.body.get("messages", ()))
+SHIPPED = ("text", "unmetered", "cut", "hang", "drop")
 
 
 def pool(text: str) -> list[tuple[str, str]]:
@@ -133,148 +106,60 @@ def answer(step: str, prompt: str) -> str:
         "unknown": '["no_such_entry", "nor_this_one"]',
         "empty": "[]",
         "rubbish": "I am sorry, I could not decide what matters here.",
-        "text": argument,
     }
     return texts.get(name, json.dumps(ids[: 3 if name == "slow" else count], ensure_ascii=False))
 
 
-def embed(text: str) -> list[float]:
-    """Return a unit vector of hashed words and CJK characters: alike texts lie near each other."""
-    vector = [0.0] * DIMENSIONS
-    for token in re.findall(r"[a-z0-9]+|[\u3400-\u9fff]", text.lower()):
-        place = int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") % DIMENSIONS
-        vector[place] += 1.0
-    length = math.sqrt(sum(value * value for value in vector)) or 1.0
-    return [value / length for value in vector]
+def step_of(words: str, request: ScriptedRequest) -> Step:
+    """Return the step that words of a script name for a request."""
+    name, _, argument = words.partition(":")
+    if name in SHIPPED:
+        return Step.read(words, request)
+    if name == "html":
+        return Step(page="<html><body>It works!</body></html>")
+    if name == "status":
+        status, _, said = argument.partition(" ")
+        return Step(status=int(status), **({"error": said} if said else {}))
+    if name == "echo":
+        sent = f"{request.path} {dict(request.headers)} {json.dumps(request.body, ensure_ascii=False)}"
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return Step(status=int(argument), error=f"Incorrect API key provided: {key}. You sent {sent}")
+    return Step(text=answer(words, request.text), seconds=float(argument) if name == "slow" else 0.0)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # headers and body in one segment: two would wait for a delayed ACK
-    server: _Server
+class OpenAiServer(ScriptedServer):
+    """The server; a context manager. Its script may be changed at any time, and keeps the recorded requests."""
 
-    def do_POST(self) -> None:
-        owner = self.server.owner
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-        request = Recorded(path=self.path, body=body, headers={k.lower(): v for k, v in self.headers.items()})
-        step = owner.take(request)
-        if self.path.endswith("/embeddings"):
-            owner.may_embed.wait()
-            self._embeddings(body)
-            return
-        name, _, argument = step.partition(":")
-        if name == "hang" or (name == "slow" and owner.closing.wait(float(argument))):
-            owner.closing.wait()
-            self.close_connection = True
-        elif name == "drop":
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-        elif name == "status":
-            status, _, said = argument.partition(" ")
-            self._send(int(status), {"error": {"message": said or "scripted failure", "type": "server_error"}})
-        elif name == "echo":
-            sent = f"{self.path} {dict(self.headers)} {json.dumps(body, ensure_ascii=False)}"
-            key = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            said = f"Incorrect API key provided: {key}. You sent {sent}"
-            self._send(int(argument), {"error": {"message": said, "type": "invalid_request_error"}})
-        elif name == "html":
-            self._send_bytes(200, b"<html><body>It works!</body></html>", "text/html")
-        elif name == "unmetered":
-            self._chat(body, request.text, argument, metered=False)
-        elif name == "cut":
-            self._chat(body, request.text, argument, finish_reason="length")
-        else:
-            self._chat(body, request.text, answer(step, request.text))
-
-    def _chat(
-        self, body: dict[str, Any], prompt: str, content: str, *, metered: bool = True, finish_reason: str = "stop"
-    ) -> None:
-        sent, received = len(prompt) // 4, len(content) // 4
-        usage = {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
-        self._send(
-            200,
-            {
-                "id": "chatcmpl-1",
-                "object": "chat.completion",
-                "created": int(time.time()),
-                "model": body.get("model", "small"),
-                "choices": [
-                    {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}
-                ],
-                **({"usage": usage} if metered else {}),
-            },
-        )
-
-    def _embeddings(self, body: dict[str, Any]) -> None:
-        given = body.get("input", [])
-        texts = [given] if isinstance(given, str) else list(given)
-        rows = [{"object": "embedding", "index": i, "embedding": embed(str(t))} for i, t in enumerate(texts)]
-        total = sum(len(str(text)) // 4 for text in texts)
-        usage = {"prompt_tokens": total, "total_tokens": total}
-        self._send(200, {"object": "list", "data": rows, "model": body.get("model", "embed"), "usage": usage})
-
-    def _send(self, status: int, value: Any) -> None:
-        self._send_bytes(status, json.dumps(value, ensure_ascii=False).encode(), "application/json")
-
-    def _send_bytes(self, status: int, data: bytes, kind: str) -> None:
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-            self.wfile.flush()
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        if self.server.owner.verbose:
-            sys.stderr.write(f"{self.path}: {format % args}\n")
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    owner: OpenAiServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)
-
-
-class OpenAiServer:
-    """The server, run in threads; a context manager. `script` may be changed at any time."""
-
-    def __init__(self, *script: str, port: int = 0, verbose: bool = False) -> None:
-        self.script: list[str] = list(script) or ["first:3"]
-        self.requests: list[Recorded] = []
-        self.closing = threading.Event()
-        self.may_embed = threading.Event()
-        self.may_embed.set()
-        self.verbose = verbose
-        self._lock = threading.Lock()
-        self._arrived = threading.Condition(self._lock)
-        self._http = _Server(("127.0.0.1", port), _Handler)
-        self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    def __init__(self, *script: str) -> None:
+        super().__init__(self._take)
+        self._script_words = list(script) or ["first:3"]
+        self._may_embed = threading.Event()
+        self._may_embed.set()
+        self._arrived = threading.Condition()
 
     @property
     def api_base(self) -> str:
         """The base address for a client."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return self.base_url
 
-    def take(self, request: Recorded) -> str:
-        """Record a request and return its step; only chat requests use the script up."""
+    def _take(self, request: ScriptedRequest) -> Step:
         with self._arrived:
-            self.requests.append(request)
+            words = self._script_words.pop(0) if len(self._script_words) > 1 else self._script_words[0]
+        return step_of(words, request)
+
+    def record(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> ScriptedRequest:
+        """Record a request and tell those who wait for it; one for embeddings waits until it is let go."""
+        with self._arrived:
+            request = super().record(path, body, headers)
             self._arrived.notify_all()
-            if request.path.endswith("/embeddings"):
-                return "embeddings"
-            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if path.endswith("/embeddings"):
+            self._may_embed.wait()
+        return request
 
     def set_script(self, *steps: str) -> None:
         """Say how the coming requests are answered."""
-        with self._lock:
-            self.script = list(steps)
+        with self._arrived:
+            self._script_words = list(steps)
 
     def wait_for_requests(self, count: int) -> None:
         """Block until `count` requests have come in altogether; a minute without them is a failure, not a hang."""
@@ -283,32 +168,16 @@ class OpenAiServer:
 
     def hold_embeddings(self) -> None:
         """Answer no request for embeddings until `let_go`."""
-        self.may_embed.clear()
+        self._may_embed.clear()
 
     def let_go(self) -> None:
         """Answer what `hold_embeddings` kept waiting."""
-        self.may_embed.set()
-
-    def start(self) -> None:
-        """Begin to serve."""
-        self._thread.start()
+        self._may_embed.set()
 
     def close(self) -> None:
         """Stop; requests that hang end without an answer."""
-        self.closing.set()
-        self.may_embed.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> OpenAiServer:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._may_embed.set()
+        super().close()
 
 
 def closed_port() -> int:
@@ -316,21 +185,3 @@ def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until interrupted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=8099, help="port on 127.0.0.1 (0 = any free one)")
-    parser.add_argument("--script", nargs="+", default=["first:3"], metavar="STEP", help="steps, one a request")
-    chosen = parser.parse_args(arguments)
-    with OpenAiServer(*chosen.script, port=chosen.port, verbose=True) as server:
-        sys.stderr.write(f"serving {' then '.join(chosen.script)} at {server.api_base}\n")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            sys.stderr.write("stopped\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -91,7 +91,19 @@ def weave(model: str, folder: Path) -> Iterator[Check]:
     called, found = 0, []
     for number in range(1, TURNS + 1):
         told = FACT if number == 1 else QUESTION if number == TURNS else f"Tell me of bag of flour number {number}."
-        asked = [*command, "weave", "--profile", "assistant", "--embedder", "none", *store, "--input", told, "--json"]
+        asked = [
+            *command,
+            "play",
+            "weave",
+            "--profile",
+            "assistant",
+            "--embedder",
+            "none",
+            *store,
+            "--input",
+            told,
+            "--json",
+        ]
         asked += ["--config", str(folder / "settings.yaml")]
         asked += ["--model", "openai/smollm2", "--api-base", model, "--deadline-ms", "60000"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=600)
@@ -105,7 +117,7 @@ def weave(model: str, folder: Path) -> Iterator[Check]:
         talk = [{"role": each["role"], "content": each["content"]} for each in messages if each["role"] != "system"]
         reply = say(model, [{"role": "system", "content": system}, *talk])[1]
         subprocess.run(
-            [*command, "commit", *store, "--text", reply or "…"], check=True, capture_output=True, timeout=600
+            [*command, "play", "commit", *store, "--text", reply or "…"], check=True, capture_output=True, timeout=600
         )
     yield "ten turns are woven with the model as their selector", found == [0] * TURNS, str(found)
     yield "the prompt of the tenth has the first", FACT in json.dumps(messages, ensure_ascii=False), ""

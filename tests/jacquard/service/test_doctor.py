@@ -24,7 +24,7 @@ COMMANDS = CliRunner()
 
 
 def examine(store: object, *options: str) -> dict:
-    shown = COMMANDS.invoke(app, ["doctor", "--store", str(store), "--embedder", "none", "--json", *options])
+    shown = COMMANDS.invoke(app, ["operate", "doctor", "--store", str(store), "--embedder", "none", "--json", *options])
     told = json.loads(shown.stdout)
     assert shown.exit_code == (0 if told["ok"] else 1), shown.output
     return told
@@ -65,7 +65,7 @@ def test_a_sound_store_is_well_and_nothing_is_written(folder):
     assert told["indexes"][0]["tables"] > 0
     assert told["packages"]["numpy"]
     assert files_of(folder) == before
-    shown = COMMANDS.invoke(app, ["doctor", "--store", str(folder), "--embedder", "none"])
+    shown = COMMANDS.invoke(app, ["operate", "doctor", "--store", str(folder), "--embedder", "none"])
     assert "Nothing is stale or wrong." in shown.output
 
 
@@ -73,7 +73,7 @@ def test_settings_are_shown_with_their_source_and_without_secrets(folder, tmp_pa
     file = tmp_path / "settings.yaml"
     file.write_text("budget:\n  max_input_tokens: 5000\nselector:\n  api_key: sk-file-secret-123456\n")
     monkeypatch.setenv("JACQUARD_SERVICE__PROXY__KEY", "sk-env-secret-123456")
-    shown = COMMANDS.invoke(app, ["doctor", "--store", str(folder), "--config", str(file), "--json"])
+    shown = COMMANDS.invoke(app, ["operate", "doctor", "--store", str(folder), "--config", str(file), "--json"])
     assert "secret-123456" not in shown.stdout
     told = {each["name"]: (each["value"], each["source"]) for each in json.loads(shown.stdout)["settings"]}
     assert told["budget.max_input_tokens"] == (5000, f"{file}:2")

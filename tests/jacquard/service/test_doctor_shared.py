@@ -31,7 +31,7 @@ def place(tmp_path):
     anyio.run(make_store, tmp_path / "store")
     store, folder = tmp_path / "store", tmp_path / "published"
     given = ("--at", str(folder), "--store", str(store), "--embedder", "none")
-    made = COMMANDS.invoke(app, ["snapshot", "publish", str(WORLD), *given])
+    made = COMMANDS.invoke(app, ["operate", "snapshot", "publish", str(WORLD), *given])
     assert made.exit_code == 0, made.output
     config = tmp_path / "settings.yaml"
     config.write_text(json.dumps({"snapshots": {"address": str(folder)}}))
@@ -61,7 +61,9 @@ def test_a_published_snapshot_that_fits_is_shown_and_nothing_is_written(place):
     assert (shown["world_id"], shown["snapshot_id"], shown["encoder"]) == (WORLD_ID, snapshot_of(place[1]).name, "")
     assert shown["entries"] > 50
     assert files_of(place[1]) == before
-    text = COMMANDS.invoke(app, ["doctor", "--store", str(place[0]), "--config", str(place[2]), "--embedder", "none"])
+    text = COMMANDS.invoke(
+        app, ["operate", "doctor", "--store", str(place[0]), "--config", str(place[2]), "--embedder", "none"]
+    )
     assert f"{WORLD_ID} of default: {shown['snapshot_id']}" in text.output
 
 
@@ -161,13 +163,13 @@ def test_vectors_in_postgresql(postgres_url):
     # Another host may use them.
     assert "DELETE" not in json.dumps(told)
     run(postgres_url, "DELETE FROM vectors WHERE encoder = 'former'")
-    assert COMMANDS.invoke(app, ["housekeeping", "--once", "--store", postgres_url]).exit_code == 0
+    assert COMMANDS.invoke(app, ["operate", "housekeeping", "--once", "--store", postgres_url]).exit_code == 0
     again = examine(postgres_url, "--embedder", MODEL)
     assert codes(again) == {"vectors_missing"}
     assert again["shared"][0]["vectors"] == {serving: 2}
     # Without a model no vector is missing, and none is of another.
     assert codes(examine(postgres_url)) == set()
-    text = COMMANDS.invoke(app, ["doctor", "--store", postgres_url, "--embedder", "none"])
+    text = COMMANDS.invoke(app, ["operate", "doctor", "--store", postgres_url, "--embedder", "none"])
     assert f"shared     default: 2 vectors of {serving}, 0 index segments" in text.output
 
 

@@ -28,7 +28,9 @@ def server():
 
 @pytest.fixture
 def token(tmp_path):
-    result = CliRunner().invoke(cli, ["tokens", "create", "--tenant", "a", "--store", str(tmp_path / "store")])
+    result = CliRunner().invoke(
+        cli, ["operate", "tokens", "create", "--tenant", "a", "--store", str(tmp_path / "store")]
+    )
     assert result.exit_code == 0, result.output
     return result.stdout.split()[0]
 

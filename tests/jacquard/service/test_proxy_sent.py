@@ -330,7 +330,9 @@ def test_the_command_line_explains_what_was_sent(tmp_path, server):
     anyio.run(play)
 
     def explain(*arguments):
-        done = CliRunner().invoke(app, ["explain", "--store", str(tmp_path / "store"), "--session", "tea", *arguments])
+        done = CliRunner().invoke(
+            app, ["play", "explain", "--store", str(tmp_path / "store"), "--session", "tea", *arguments]
+        )
         assert done.exit_code == 0, done.output
         return done.output
 

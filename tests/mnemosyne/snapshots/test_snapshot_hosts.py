@@ -47,7 +47,7 @@ def settings_of(folder: Path, address: str) -> Path:
 def weave(folder: Path, settings: Path | None, session: str = "s1") -> tuple[str, list[str]]:
     """Prepare a turn in a process of its own; return its prompt, and the codes of what it did without."""
     given = ("--world", PACK, "--session", session, "--store", folder / "store", "--input", INPUT, "--json")
-    made = json.loads(jacquard("weave", *given, settings=settings))
+    made = json.loads(jacquard("play", "weave", *given, settings=settings))
     return json.dumps(made["messages"]), [each["code"] for each in made["report"]["degradations"]]
 
 
@@ -57,31 +57,35 @@ def has_own_index(folder: Path) -> bool:
 
 def test_two_hosts_open_what_a_worker_has_published(s3: S3Server, tmp_path: Path) -> None:
     address = s3.address("two")
-    made = json.loads(jacquard("snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json"))
+    made = json.loads(
+        jacquard("operate", "snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json")
+    )
     assert made["published"]["rows"] == 85
     alone = weave(tmp_path / "alone", None)
     for name in ("one", "two"):
         assert weave(tmp_path / name, settings_of(tmp_path / name, address)) == alone
         assert not has_own_index(tmp_path / name)
     assert has_own_index(tmp_path / "alone")
-    listed = json.loads(jacquard("snapshot", "list", WORLD, "--at", address, "--verify", "--json"))
+    listed = json.loads(jacquard("operate", "snapshot", "list", WORLD, "--at", address, "--verify", "--json"))
     assert [(each["snapshot"], each["fault"]) for each in listed] == [(made["published"]["snapshot"], "")]
 
 
 def test_a_torn_upload_is_refused_with_its_name(s3: S3Server, tmp_path: Path) -> None:
     address = s3.address("torn")
-    made = json.loads(jacquard("snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json"))
+    made = json.loads(
+        jacquard("operate", "snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json")
+    )
     keys = s3.keys("torn/")
     largest = max(keys, key=lambda key: s3.client().head_object(Bucket=s3.bucket, Key=key)["ContentLength"])
     s3.client().put_object(Bucket=s3.bucket, Key=largest, Body=b"torn")
-    said = jacquard("snapshot", "list", WORLD, "--at", address, "--verify", code=1)
+    said = jacquard("operate", "snapshot", "list", WORLD, "--at", address, "--verify", code=1)
     assert made["published"]["snapshot"] in said
     assert "is not what was published" in said
     prompt, codes = weave(tmp_path / "host", settings_of(tmp_path / "host", address))
     assert codes == ["snapshot_damaged"]
     assert has_own_index(tmp_path / "host")
     assert prompt == weave(tmp_path / "alone", None)[0]
-    gone = json.loads(jacquard("snapshot", "delete", WORLD, "--at", address, "--keep", "0", "--json"))
+    gone = json.loads(jacquard("operate", "snapshot", "delete", WORLD, "--at", address, "--keep", "0", "--json"))
     assert gone["deleted"] == [made["published"]["snapshot"]]
     assert [key for key in s3.keys("torn/") if not key.endswith("/")] == []
 
@@ -89,7 +93,7 @@ def test_a_torn_upload_is_refused_with_its_name(s3: S3Server, tmp_path: Path) ->
 def test_a_changed_world_and_a_storage_that_is_away_are_in_the_receipt(tmp_path: Path) -> None:
     with running_s3() as server:
         address = server.address("away")
-        jacquard("snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json")
+        jacquard("operate", "snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json")
         settings = settings_of(tmp_path / "host", address)
         assert weave(tmp_path / "host", settings)[1] == []
     assert weave(tmp_path / "host", settings, "s2")[1] == ["snapshot_unreachable"]
@@ -102,11 +106,11 @@ def test_a_changed_world_and_a_storage_that_is_away_are_in_the_receipt(tmp_path:
 def test_lore_that_was_added_since_is_found_and_the_receipt_says_so(s3: S3Server, tmp_path: Path) -> None:
     address, store = s3.address("old"), tmp_path / "host" / "store"
     settings = settings_of(tmp_path / "host", address)
-    jacquard("import", PACK, "--session", "s9", "--store", store, "--embedder", "none")
-    jacquard("snapshot", "publish", WORLD, "--at", address, "--store", store)
+    jacquard("memory", "import", PACK, "--session", "s9", "--store", store, "--embedder", "none")
+    jacquard("operate", "snapshot", "publish", WORLD, "--at", address, "--store", store)
     said = "The lighthouse keeper Orsolya owes the miller nine goats."
-    jacquard("lore", "add", WORLD, "--text", said, "--store", store)
+    jacquard("memory", "lore", "add", WORLD, "--text", said, "--store", store)
     given = ("--session", "s9", "--store", store, "--input", "What does Orsolya the keeper owe the miller?", "--json")
-    made = json.loads(jacquard("weave", *given, settings=settings))
+    made = json.loads(jacquard("play", "weave", *given, settings=settings))
     assert [each["code"] for each in made["report"]["degradations"]] == ["snapshot_old"]
     assert "nine goats" in json.dumps(made["messages"])
