@@ -92,3 +92,13 @@ def test_the_table_of_folders_has_every_folder_and_module_of_a_package(package):
     entries = [path for path in (ROOT / package).iterdir() if not path.name.startswith("__")]
     folders = [f"{path.name}/" for path in entries if (path / "__init__.py").exists()]
     assert named == sorted(folders + [path.name for path in entries if path.suffix == ".py"])
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "decisions").glob("*.md")), ids=lambda page: page.stem)
+def test_a_decision_states_its_question_its_alternatives_and_its_measurements(page):
+    text = page.read_text(encoding="utf-8")
+    places = [text.find(f"**{part}.**") for part in ("Question", "Decision", "Alternatives", "Measurements")]
+    assert min(places) > 0
+    assert places[:2] == sorted(places[:2])
+    measurements = text[places[3] :].partition("\n**")[0]
+    assert re.search(r"\]\(|`(?:python -m|make|tests/|lint-imports|wc)", measurements), "it links no measurement"
