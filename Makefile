@@ -11,11 +11,11 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit test-core test-satellites full attack fuzz bench costs test-frameworks acceptance clean
+.PHONY: help demo test check lint types contracts unit test-core test-satellites test-installation full attack fuzz bench costs test-frameworks acceptance clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
-	@echo "make test-core, make test-satellites   the tests of the core, and those of its satellites (service, formats, snapshots, frameworks)"
+	@echo "make test-core, make test-satellites, make test-installation   the tests of the core, those of its satellites (service, formats, snapshots), and those of wheels, plugins and extras"
 	@echo "make full     every test, long forms too: kills, fuzz, 10,000 texts"
 	@echo "make attack   the long forms of what an attacker may try (ATTACK='texts --minutes 60'; without a name, they are listed)"
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
@@ -71,13 +71,18 @@ contracts: $(VENV)/.dev
 
 # Satellites (CONTRIBUTING, "Where things are") and the packages that measure; the core's tests are all others.
 SATELLITE_TESTS := tests/jacquard/service tests/jacquard/integrations tests/mnemosyne/formats tests/mnemosyne/snapshots tests/evals \
-  tests/benchmarks $(addprefix tests/attack/test_,hosts.py loop_of_answers.py loop_of_bodies.py proxy_walks.py service_kills.py)
+  tests/benchmarks tests/proof $(addprefix tests/attack/test_,hosts.py loop_of_answers.py loop_of_bodies.py proxy_walks.py service_kills.py)
+# What needs an installation: wheels, environments without extras, plugins, and the extras that load PyTorch, spaCy or Ray.
+INSTALLATION_TESTS := tests/installation tests/mnemosyne/test_recall.py tests/jacquard/test_selector_rerank.py
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-unit: test-core test-satellites
+unit: test-core test-satellites test-installation
 
 test-core: $(VENV)/.dev
-	$(PYTEST) $(SATELLITE_TESTS:%=--ignore=%)
+	$(PYTEST) $(SATELLITE_TESTS:%=--ignore=%) $(INSTALLATION_TESTS:%=--ignore=%)
+
+test-installation: $(VENV)/.dev
+	$(PYTEST) $(INSTALLATION_TESTS)
 
 test-satellites: $(VENV)/.dev
 	$(PYTEST) $(SATELLITE_TESTS)

@@ -3,8 +3,9 @@
     python -m jacquard.testing.server --port 8099 'tool:weather {"city": "Oslo"}' 'text:It rains in Oslo.'
 
 It serves `POST /v1/chat/completions`, `POST /v1/responses` and Anthropic's `POST /v1/messages`, complete and streamed, with
-tools and usage, and `POST /v1/embeddings`, on 127.0.0.1, and needs only the standard library. Each request except those for
-embeddings takes the next step of the script; the last step answers all later ones (with `--loop`, the script begins again):
+tools and usage, and `POST /v1/embeddings` (similar texts get similar vectors), on 127.0.0.1, and needs only the standard
+library. Each request takes the next step of the script; the last step answers all later ones (with `--loop`, the script begins
+again):
 
     text:...                   this text
     echo                       the text of the newest user message
@@ -221,21 +222,15 @@ class ScriptedServer:
 
     def answer(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[ScriptedRequest, Step]:
         """Record a request and return it with its step."""
-        request = self.record(path, body, headers)
         with self._lock:
+            request = ScriptedRequest(path=path, body=body, headers=headers, number=len(self.requests))
+            self.requests.append(request)
             taken, self._taken = self._taken, self._taken + 1
             place = taken % len(self._steps) if self._loop else min(taken, len(self._steps) - 1)
             step: Step | str = self._steps[place]
         if self._script is not None:
             step = self._script(request)
         return request, step if isinstance(step, Step) else Step.read(step, request)
-
-    def record(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> ScriptedRequest:
-        """Record a request and return it."""
-        with self._lock:
-            request = ScriptedRequest(path=path, body=body, headers=headers, number=len(self.requests))
-            self.requests.append(request)
-        return request
 
     def start(self) -> None:
         """Start serving."""
@@ -283,10 +278,6 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         headers = {key.lower(): value for key, value in self.headers.items()}
         path = self.path.partition("?")[0]
-        if path.endswith("/embeddings"):
-            self.server.owner.record(self.path, body, headers)
-            self._send_json(200, _embeddings(body))
-            return
         try:
             request, step = self.server.owner.answer(self.path, body, headers)
         except Exception as error:
@@ -301,6 +292,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if step.page:
             self._send(200, step.page.encode(), "text/html")
+            return
+        if path.endswith("/embeddings"):
+            self._send_json(200, _embeddings(body))
             return
         if path.endswith("/count_tokens"):
             self._send_json(200, {"input_tokens": len(request.text) // CHARS_PER_TOKEN})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
-from environments import ROOT
+ROOT = Path(__file__).parents[2]
 
 SATELLITES = (
     "jacquard.authoring.files",
@@ -26,6 +27,7 @@ SATELLITES = (
 """Packages that only their own users need, and the commands that `GROUPS` finds by name."""
 HIDDEN = f"""
 import sys
+from pathlib import Path
 SATELLITES = {SATELLITES!r}
 def is_hidden(name): return any(name == each or name.startswith(each + '.') for each in SATELLITES)
 class Hider:

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from jacquard import (
     ConsolidationConfig,
-    CurationConfig,
     HistoryConfig,
     PlannerConfig,
     RuntimeConfig,
@@ -93,19 +92,6 @@ async def test_consolidation_without_a_valid_key_is_named_in_the_next_turn(tmp_p
 async def test_a_remote_embedder_that_refuses_is_named_with_the_sentence(tmp_path, refusing):
     turn = await play(tmp_path, RuntimeConfig(), embedder=f"openai/embed@{refusing.base_url}", turns=3)
     assert "scripted failure" in detail_of(turn, "embedder_unavailable")
-
-
-@pytest.mark.torch
-async def test_a_reranker_that_cannot_be_loaded_is_named(tmp_path):
-    folder = tmp_path / "reranker"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}", encoding="utf-8")
-    patient = CurationConfig(deadline_ms=60_000)
-    config = RuntimeConfig(selector=SelectorConfig(reranker=str(folder)), curation=patient)
-    async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as runtime:
-        await runtime.ensure_session("s")
-        turn = await runtime.engine.prepare_turn("s", QUESTION)
-    assert "cannot be loaded" in detail_of(turn, "selection_failed")
 
 
 async def test_a_model_that_answers_again_is_named_no_longer(tmp_path, server):

@@ -15,11 +15,14 @@ from typer.testing import CliRunner
 
 from jacquard import (
     ConfigError,
+    CurationConfig,
     ModelError,
     RerankSelector,
+    RuntimeConfig,
     SelectorConfig,
     SelectorError,
     open_reranker,
+    open_runtime,
     open_selector,
 )
 from jacquard.cli.app import app
@@ -152,3 +155,15 @@ def test_the_command_line_takes_one_and_says_what_is_wrong_with_it(tmp_path, fol
         assert done.exit_code != 0
         assert said in done.output
         assert "Traceback" not in done.output
+
+
+async def test_a_reranker_that_cannot_be_loaded_is_named_in_the_receipt(tmp_path) -> None:
+    folder = tmp_path / "reranker"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    config = RuntimeConfig(selector=SelectorConfig(reranker=str(folder)), curation=CurationConfig(deadline_ms=60_000))
+    async with open_runtime(tmp_path, world="examples/whispering_forest/zh", embedder="none", config=config) as runtime:
+        await runtime.ensure_session("s")
+        turn = await runtime.engine.prepare_turn("s", "那把钥匙是不是开启神庙的?")
+    (detail,) = (each.detail for each in turn.report.degradations if each.code == "selection_failed")
+    assert "cannot be loaded" in detail

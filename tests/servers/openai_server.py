@@ -29,8 +29,6 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 from jacquard.testing.server import ScriptedRequest, ScriptedServer, Step
 
@@ -133,8 +131,7 @@ class OpenAiServer(ScriptedServer):
     def __init__(self, *script: str) -> None:
         super().__init__(self._take)
         self._script_words = list(script) or ["first:3"]
-        self._may_embed = threading.Event()
-        self._may_embed.set()
+        self._holds_embeddings = False
         self._arrived = threading.Condition()
 
     @property
@@ -144,17 +141,12 @@ class OpenAiServer(ScriptedServer):
 
     def _take(self, request: ScriptedRequest) -> Step:
         with self._arrived:
+            self._arrived.notify_all()
+            if request.path.endswith("/embeddings"):
+                self._arrived.wait_for(lambda: not self._holds_embeddings)
+                return Step()
             words = self._script_words.pop(0) if len(self._script_words) > 1 else self._script_words[0]
         return step_of(words, request)
-
-    def record(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> ScriptedRequest:
-        """Record a request and tell those who wait for it; one for embeddings waits until it is let go."""
-        with self._arrived:
-            request = super().record(path, body, headers)
-            self._arrived.notify_all()
-        if path.endswith("/embeddings"):
-            self._may_embed.wait()
-        return request
 
     def set_script(self, *steps: str) -> None:
         """Say how the coming requests are answered."""
@@ -168,15 +160,17 @@ class OpenAiServer(ScriptedServer):
 
     def hold_embeddings(self) -> None:
         """Answer no request for embeddings until `let_go`."""
-        self._may_embed.clear()
+        self._holds_embeddings = True
 
     def let_go(self) -> None:
         """Answer what `hold_embeddings` kept waiting."""
-        self._may_embed.set()
+        with self._arrived:
+            self._holds_embeddings = False
+            self._arrived.notify_all()
 
     def close(self) -> None:
         """Stop; requests that hang end without an answer."""
-        self._may_embed.set()
+        self.let_go()
         super().close()
 
 
