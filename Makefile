@@ -71,9 +71,11 @@ contracts: $(VENV)/.dev
 
 # Satellites (CONTRIBUTING, "Where things are") and the packages that measure; the core's tests are all others.
 SATELLITE_TESTS := tests/jacquard/service tests/jacquard/integrations tests/mnemosyne/formats tests/mnemosyne/snapshots tests/evals \
-  tests/benchmarks tests/proof $(addprefix tests/attack/test_,hosts.py loop_of_answers.py loop_of_bodies.py proxy_walks.py service_kills.py)
-# What needs an installation: wheels, environments without extras, plugins, and the extras that load PyTorch, spaCy or Ray.
-INSTALLATION_TESTS := tests/installation tests/mnemosyne/test_recall.py tests/jacquard/test_selector_rerank.py
+  tests/benchmarks tests/proof tests/jacquard/test_embedded_once.py $(addprefix tests/mnemosyne/test_shared_,upkeep.py vectors.py) \
+  $(addprefix tests/attack/test_,hosts.py loop_of_answers.py loop_of_bodies.py proxy_walks.py service_kills.py)
+# What needs an installation: wheels, environments without extras, plugins, models in packages, and extras that load PyTorch, spaCy or Ray.
+INSTALLATION_TESTS := tests/installation tests/mnemosyne/test_recall.py \
+  $(addprefix tests/jacquard/test_,encoder_of_store.py language_of_store.py selector_rerank.py)
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 unit: test-core test-satellites test-installation

@@ -29,7 +29,7 @@ from raw_search import bytes_of_folder, bytes_of_object, cells_of_postgres, empt
 from mnemosyne import Erasure, FolderVault, MemoryStore, Store, StoreUpkeep, locate_store, open_store
 from mnemosyne.privacy.forget import ErasureReport, MemoryLocations, forget, plan_erasure
 
-SHORT = 48
+SHORT = 24
 SERVER = "TEST_POSTGRES_ADDRESS"
 GUARDIANS: list[subprocess.Popen[str]] = []
 STORES = ("memory", "file", "sqlite", "postgresql")

@@ -275,7 +275,7 @@ def unique_ids(most):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_the_data_are_called_the_prompt_is_whole(layout, data):
     lore = data.draw(unique_ids(6), "lore and directives")

@@ -372,7 +372,7 @@ def check_rest_of_a_cut(stored, shown, path, named):
 
 @given(STATES, st.integers(0, 3_000), st.sampled_from([0.1, 0.5, 0.75, 1.0]))
 @settings(
-    max_examples=40,
+    max_examples=settings.default.max_examples // 4,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 def test_any_state_fits_any_budget_that_holds_the_rest(sessions, state, more, share):
