@@ -188,7 +188,7 @@ async def _measure_found_share(side: Side, made: MadeUpVectors, queries: int) ->
         nearest = np.argsort(-cosines)[:NEAREST]
         times.append((perf_counter() - began) * 1000)
         hits = await side.index.search_vector(vector, where, NEAREST, model=MODEL)
-        shares.append(len({hit.entry_id for hit in hits} & {_name(place) for place in nearest}) / len(nearest))
+        shares.append(len(set(hits.entry_ids) & {_name(place) for place in nearest}) / len(nearest))
     return statistics.mean(shares), statistics.median(times)
 
 

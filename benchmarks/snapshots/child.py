@@ -194,7 +194,7 @@ async def _measure_found(order: Order, store: SqliteStore, index: TieredIndex, m
         nearest = {names[place] for place in np.argsort(-(rows @ vector))[:NEAREST].tolist()}
         where = IndexFilter(scope=SCOPE, chains=frozenset({Chain.LORE}))
         hits = await index.search_vector(vector, where, NEAREST, model=made.name)
-        shares.append(len({hit.entry_id for hit in hits} & nearest) / NEAREST)
+        shares.append(len(nearest.intersection(hits.entry_ids)) / NEAREST)
     return float(np.mean(shares))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Hit, IndexFilter, Recall, RetrievalQuery, TextSearch
+from mnemosyne.schema.query import Hits, IndexFilter, Recall, RetrievalQuery, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 Vectors = npt.NDArray[np.float32]
@@ -177,13 +177,11 @@ class Index(Protocol):
         """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         ...
 
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """Return the best entries by BM25 (>= 0); `text` may also be terms with their weights."""
         ...
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best entries by cosine (-1..1) among the vectors of `model`; `vector` has shape (dimensions,)."""
         ...
 
@@ -203,7 +201,7 @@ class Index(Protocol):
         """Write pending rows and release files."""
         ...
 
-    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
         """Return the hits of `search_text` for each search, in their order, from one switch of threads where the index can. Scopes
         that are searched in place count together with the others of their group (`TextSearch.beside`).
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -155,16 +155,35 @@ def place_of(entry: MemoryEntry) -> EntryPlace:
     return EntryPlace(entry.scope, entry.chain, entry.entry_id)
 
 
-class Hit(NamedTuple):
-    """One result of one arm."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hits:
+    """Entries that a search of an index found, best first, as columns: one value of each for each entry."""
 
-    entry_id: str
-    score: float
+    entry_ids: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
     """On the arm's own scale: BM25 >= 0, or cosine in -1..1."""
-    depth: int | None = None
-    """Depth of its turn."""
-    sequence: int = 0
-    """Place in the order of writing."""
+    depths: tuple[int, ...] = ()
+    """Depth of each one's turn; 0 for an entry without a turn."""
+    sequences: tuple[int, ...] = ()
+    """Place of each in the order of writing."""
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[tuple[str, float, int, int]]) -> Hits:
+        """Return the hits of rows: id, score, depth and sequence of each entry, best first."""
+        if not rows:
+            return NO_HITS
+        entry_ids, scores, depths, sequences = zip(*rows, strict=True)
+        return cls(entry_ids=entry_ids, scores=scores, depths=depths, sequences=sequences)
+
+    def rows(self) -> Iterator[tuple[str, float, int, int]]:
+        """Return id, score, depth and sequence of each entry, best first."""
+        return zip(self.entry_ids, self.scores, self.depths, self.sequences, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.entry_ids)
+
+
+NO_HITS = Hits()
 
 
 class RatedEntry(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from mnemosyne import (
     BranchSpan,
     Chain,
+    Hits,
     IndexFilter,
     MemoryEntry,
     RetrievalQuery,
@@ -58,6 +59,11 @@ def question(text: str, **more: object) -> RetrievalQuery:
     lineage = (BranchSpan(branch_id="main", upto_depth=1000),)
     fields: dict[str, object] = {"world_id": "forest", "session_id": "s1", "lineage": lineage, "depth": 10, **more}
     return RetrievalQuery(text=text, **fields)  # type: ignore[arg-type]
+
+
+def scores_of(hits: Hits) -> dict[str, float]:
+    """Return the score of each entry that a search found, the best first."""
+    return dict(zip(hits.entry_ids, hits.scores, strict=True))
 
 
 def unit(rows: Sequence[Sequence[float]]) -> Vectors:

@@ -145,7 +145,7 @@ async def fill(folder, count=40):
 
 async def words(index, text="house3", limit=50):
     hits = await index.search_text(text, IndexFilter(scope=SCOPE, chains=ALL), limit)
-    return {hit.entry_id for hit in hits}
+    return set(hits.entry_ids)
 
 
 def test_a_scope_opens_without_the_engine(tmp_path):

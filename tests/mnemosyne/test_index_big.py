@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lancedb.index import HnswSq
 from recall_parts import SESSION, entry, unit, where, written
 
-from mnemosyne import Chain, Hit, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
+from mnemosyne import Chain, Hits, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance.files import table_name
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import LargeScope
@@ -73,8 +73,8 @@ def tables(folder: Path) -> list[Path]:
     return list(folder.glob("*.lance"))
 
 
-def ids(hits: Sequence[Hit]) -> list[str]:
-    return [hit.entry_id for hit in hits]
+def ids(hits: Hits) -> list[str]:
+    return list(hits.entry_ids)
 
 
 async def test_what_is_new_is_found_beside_the_graph_and_after_reopening(tmp_path: Path) -> None:
@@ -125,9 +125,7 @@ async def test_cosines_of_a_graph_stand_beside_those_from_memory(tmp_path: Path)
         hits = await index.search_vector(QUERY, where(SESSION), 50, model="m")
     assert len(hits) == 50
     vectors = {"e500": new[0], **{f"e{place}": row for place, row in enumerate([*near, *rest])}}
-    assert [hit.score for hit in hits] == pytest.approx(
-        [float(vectors[hit.entry_id] @ QUERY) for hit in hits], abs=1e-5
-    )
+    assert hits.scores == pytest.approx([float(vectors[name] @ QUERY) for name in hits.entry_ids], abs=1e-5)
     exact = sorted(vectors, key=lambda name: -float(vectors[name] @ QUERY))
     assert ids(hits)[:3] == exact[:3]
 
@@ -239,7 +237,7 @@ async def test_nothing_of_a_dropped_scope_is_left(tmp_path: Path) -> None:
     await index.maintain()
     await index.drop(SESSION)
     assert tables(tmp_path) == []
-    assert await index.search_text("tale", FILTERS[0], 5) == ()
+    assert not await index.search_text("tale", FILTERS[0], 5)
     await index.close()
 
 
@@ -288,7 +286,7 @@ def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], delta
                 assert words[0] == words[1]
                 near = [await one.search_vector(QUERY, admitted, 50, model="m") for one in (plain, index)]
                 assert ids(near[0]) == ids(near[1])
-                assert np.allclose([hit.score for hit in near[0]], [hit.score for hit in near[1]], atol=1e-5)
+                assert np.allclose(near[0].scores, near[1].scores, atol=1e-5)
             assert await plain.count(SESSION) == await index.count(SESSION)
         await index.close()
         await stores[0].close()

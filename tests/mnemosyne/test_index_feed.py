@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, where
+from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, scores_of, where
 
 from mnemosyne import (
     CalibratedEstimator,
@@ -43,7 +43,7 @@ TALK = [
 
 async def found(index: MemoryIndex, text: str) -> dict[str, float]:
     hits = await index.search_text(text, where(SESSION), 50)
-    return {hit.entry_id: hit.score for hit in hits}
+    return scores_of(hits)
 
 
 async def test_a_message_is_found_by_its_neighbours_words_but_less_than_by_its_own() -> None:
@@ -85,8 +85,7 @@ async def test_one_by_one_equals_all_at_once(fresh_feeder: bool, by_words_first:
         assert await found(grown, text) == pytest.approx(await found(whole, text))
     query = (await model.embed(["silver key"], "query"))[0]
     one, other = [
-        {hit.entry_id: hit.score for hit in await index.search_vector(query, where(SESSION), 9, model="letters")}
-        for index in (whole, grown)
+        scores_of(await index.search_vector(query, where(SESSION), 9, model="letters")) for index in (whole, grown)
     ]
     assert one == pytest.approx(other, abs=1e-6)
     assert await grown.count(SESSION) == len(TALK)
@@ -136,7 +135,7 @@ async def test_passages_one_by_one_equal_all_at_once(fresh_feeder: bool) -> None
         assert await found(grown, text) == pytest.approx(await found(whole, text))
     query = (await model.embed(["silver key"], "query"))[0]
     one, other, third = [
-        {hit.entry_id: hit.score for hit in await index.search_vector(query, where(SESSION), 9, model="letters")}
+        scores_of(await index.search_vector(query, where(SESSION), 9, model="letters"))
         for index in (whole, grown, filled)
     ]
     assert one == pytest.approx(other, abs=1e-6)
@@ -148,7 +147,7 @@ async def test_vectors_lean_on_neighbours_and_have_length_one() -> None:
     talk = [said("a", "", "xxxx", 1), said("b", "", "yyyy", 1), said("c", "", "zzzz", 2)]
     await Indexer(EntryList(talk), index, model).index_new(SESSION)
     towards = (await model.embed(["xxxx"], "query"))[0]
-    scores = {hit.entry_id: hit.score for hit in await index.search_vector(towards, where(SESSION), 9, model="letters")}
+    scores = scores_of(await index.search_vector(towards, where(SESSION), 9, model="letters"))
     assert scores["a"] > scores["b"] == pytest.approx(scores["c"])
     assert all(-1.0001 <= score <= 1.0001 for score in scores.values())
 
@@ -159,7 +158,7 @@ async def test_chinese_gets_no_vector_from_a_model_that_does_not_know_it() -> No
     await Indexer(source, index, model).index_new(WORLD)
     assert model.embedded == ["the temple gate"]
     query = (await model.embed(["gate"], "query"))[0]
-    assert [hit.entry_id for hit in await index.search_vector(query, where(), 9, model="letters")] == ["en"]
+    assert (await index.search_vector(query, where(), 9, model="letters")).entry_ids == ("en",)
     assert await index.unembedded_ids(WORLD, "letters", 9) == ()
 
 
@@ -245,8 +244,7 @@ async def test_a_message_that_gains_a_neighbour_while_it_is_embedded_has_it_in_i
     await feeder.feed(SESSION)
     query = (await model.embed(["silver key"], "query"))[0]
     one, other = [
-        {hit.entry_id: hit.score for hit in await index.search_vector(query, where(SESSION), 9, model="letters")}
-        for index in (whole, grown)
+        scores_of(await index.search_vector(query, where(SESSION), 9, model="letters")) for index in (whole, grown)
     ]
     assert one == pytest.approx(other, abs=1e-6)
 
@@ -281,8 +279,8 @@ async def test_a_changed_entry_gets_a_new_vector() -> None:
     await feeder.index_new(WORLD)
     towards = (await model.embed(["yyyy"], "query"))[0]
     hits = await index.search_vector(towards, where(), 9, model="letters")
-    assert [hit.entry_id for hit in hits] == ["a"]
-    assert hits[0].score == pytest.approx(1.0, abs=1e-5)
+    assert hits.entry_ids == ("a",)
+    assert hits.scores[0] == pytest.approx(1.0, abs=1e-5)
 
 
 async def test_a_model_that_fails_leaves_words_and_says_why() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import Chain, Hit, RetrievalQuery
+from mnemosyne import Chain, Hits, RetrievalQuery
+from mnemosyne.retrieval.recall import fusion
 from mnemosyne.retrieval.recall.fusion import (
     WEIGHTS,
     Arm,
-    boost_neighbours,
+    FoundColumns,
     find_weights,
-    fuse,
     neighbour_share,
     score_unit,
     shared_tops,
@@ -23,9 +26,16 @@ from mnemosyne.retrieval.recall.query_features import QueryFeatures, find_query_
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
 
 
-def hits(scores: dict[str, float]) -> tuple[Hit, ...]:
+def hits(scores: dict[str, float]) -> Hits:
     ordered = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(Hit(entry_id=entry_id, score=score) for entry_id, score in ordered)
+    return Hits.from_rows([(entry_id, score, 0, 0) for entry_id, score in ordered])
+
+
+def fuse(arms: dict[str, Arm], tops: dict[str, float] | None = None) -> dict[str, float]:
+    """Return the fused score of each entry that an arm with a weight returned."""
+    columns = FoundColumns.collect({name: arm.hits for name, arm in arms.items()})
+    fused = fusion.fuse(arms, columns, tops).tolist()
+    return {name: score for name, score in zip(columns.entry_ids, fused, strict=True) if not math.isnan(score)}
 
 
 def two(words: dict[str, float], cosines: dict[str, float], weight: float = 0.5) -> dict[str, Arm]:
@@ -51,18 +61,18 @@ def test_scores_are_0_to_1_and_cover_every_heard_hit(
 def test_an_arm_that_is_worth_nothing_is_not_heard(words: dict[str, float], cosines: dict[str, float]) -> None:
     alone = fuse({"bm25": Arm(hits=hits(words))})
     assert fuse(two(words, cosines, 0.0)) == alone
-    assert sorted(alone, key=lambda name: (-alone[name], name)) == [hit.entry_id for hit in hits(words)]
+    assert sorted(alone, key=lambda name: (-alone[name], name)) == [*hits(words).entry_ids]
 
 
 @given(SCORES, st.floats(0.0, 3.0))
 def test_what_is_best_in_both_arms_is_best(scores: dict[str, float], weight: float) -> None:
     fused = fuse(two(scores, scores, weight))
-    assert fused[hits(scores)[0].entry_id] == max(fused.values())
+    assert fused[hits(scores).entry_ids[0]] == max(fused.values())
 
 
 def test_nothing_to_hear_gives_nothing() -> None:
     assert fuse({}) == {}
-    assert fuse({"bm25": Arm(hits=())}) == {}
+    assert fuse({"bm25": Arm(hits=Hits())}) == {}
     assert fuse({"vector": Arm(hits=hits({"a": -0.2}), dense=True)}) == {}
 
 
@@ -80,28 +90,29 @@ def test_a_chain_with_a_poor_best_falls_behind_but_not_off() -> None:
     assert score_unit(poor, tops[1]) == pytest.approx(0.5)
 
 
-def at(entry_id: str, depth: int | None, sequence: int) -> Hit:
-    return Hit(entry_id=entry_id, score=1.0, depth=depth, sequence=sequence)
+def boost(scores: list[float], places: list[tuple[int, int]], share: float) -> list[float]:
+    """Return the scores of entries at some depths and sequences, with the additions for neighbours."""
+    depths, sequences = np.array(places, dtype=np.int64).T
+    return fusion.boost_neighbours(np.array(scores), depths, sequences, share).tolist()
 
 
 def test_neighbours_lend_by_turns_and_within_a_turn_by_the_order_of_writing() -> None:
-    found = [at("a", 1, 10), at("b", 1, 11), at("c", 2, 40), at("d", 9, 41)]
-    scores = boost_neighbours(dict.fromkeys("abcd", 1.0), found, 0.1)
-    assert scores["a"] == pytest.approx(1.0 + 0.1 * (0.7 + 0.7))
-    assert scores["d"] == pytest.approx(1.0)
-    lore = boost_neighbours(
-        {"a": 1.0, "b": 0.5, "z": 1.0}, [at("a", None, 1), at("b", None, 2), at("z", None, 90)], 0.1
-    )
-    assert lore == {"a": pytest.approx(1.035), "b": pytest.approx(0.57), "z": pytest.approx(1.0)}
+    scores = boost([1.0] * 4, [(1, 10), (1, 11), (2, 40), (9, 41)], 0.1)
+    assert scores[0] == pytest.approx(1.0 + 0.1 * (0.7 + 0.7))
+    assert scores[3] == pytest.approx(1.0)
+    assert boost([1.0, 0.5, 1.0], [(0, 1), (0, 2), (0, 90)], 0.1) == pytest.approx([1.035, 0.57, 1.0])
+
+
+def test_an_entry_that_no_arm_returned_lends_and_gets_nothing() -> None:
+    scores = boost([1.0, math.nan, 1.0], [(1, 1), (2, 2), (3, 3)], 0.1)
+    assert math.isnan(scores[1])
+    assert scores[0] == scores[2] == pytest.approx(1.0 + 0.1 * 0.7**2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=1, unique=True), st.floats(0.0, 0.8))
 def test_lending_takes_nothing_away(places: list[tuple[int, int]], share: float) -> None:
-    found = [at(str(number), depth, sequence) for number, (depth, sequence) in enumerate(places)]
-    own = {hit.entry_id: 1.0 / (1 + number) for number, hit in enumerate(found)}
-    more = boost_neighbours(own, found, share)
-    assert set(more) == set(own)
-    assert all(more[name] >= own[name] for name in own)
+    own = [1.0 / (1 + number) for number in range(len(places))]
+    assert all(more >= score for more, score in zip(boost(own, places, share), own, strict=True))
 
 
 def of(text: str, **more: object) -> QueryFeatures:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 
 import anyio
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recall_parts import WORLD, entry, unit, where, written
+from recall_parts import WORLD, entry, scores_of, unit, where, written
 
-from mnemosyne import Chain, Hit, MemoryIndex, TieredIndex
+from mnemosyne import Chain, Hits, MemoryIndex, TieredIndex
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.rows import StoredScope
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
@@ -22,11 +21,11 @@ TEXTS = st.lists(st.lists(WORD, max_size=8).map(" ".join), min_size=1, max_size=
 QUERY = st.lists(WORD, min_size=1, max_size=5).map(" ".join)
 
 
-def same_up_to_ties(one: Sequence[Hit], other: Sequence[Hit], limit: int) -> None:
-    assert [hit.score for hit in one] == pytest.approx([hit.score for hit in other], rel=1e-4)
-    least = one[-1].score if len(one) == limit else -1.0
-    above = {hit.entry_id for hit in one if hit.score > least * 1.0001}
-    assert above == {hit.entry_id for hit in other if hit.score > least * 1.0001}
+def same_up_to_ties(one: Hits, other: Hits, limit: int) -> None:
+    assert one.scores == pytest.approx(other.scores, rel=1e-4)
+    least = one.scores[-1] if len(one) == limit else -1.0
+    above = {name for name, score in scores_of(one).items() if score > least * 1.0001}
+    assert above == {name for name, score in scores_of(other).items() if score > least * 1.0001}
 
 
 @given(TEXTS, QUERY, st.integers(1, 20))
@@ -57,14 +56,14 @@ def test_memory_finds_what_a_scan_finds(rows: int, seed: int, limit: int) -> Non
     query = unit([rng.normal(size=8).tolist()])[0]
     entries = written([entry(f"e{number:02}", "x") for number in range(rows)])
 
-    async def run() -> tuple[Hit, ...]:
+    async def run() -> Hits:
         index = MemoryIndex()
         await index.add(WORLD, entries, vectors, model="m")
         return await index.search_vector(query, where(), limit, model="m")
 
     hits = anyio.run(run)
     expected = np.sort(vectors @ query)[::-1][:limit]
-    assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert hits.scores == pytest.approx(tuple(expected.tolist()), abs=1e-6)
 
 
 def test_sign_codes_lose_next_to_nothing() -> None:
@@ -85,7 +84,7 @@ def test_sign_codes_lose_next_to_nothing() -> None:
     found = 0
     for query in unit((centres[:20] + rng.normal(size=(20, 128)) * 0.8).tolist()):
         exact = {f"e{number}" for number in np.argsort(-(vectors @ query))[:50]}
-        found += len(exact & {hit.entry_id for hit in table.search_vector(query, "m", where(), 50)})
+        found += len(exact.intersection(table.search_vector(query, "m", where(), 50).entry_ids))
     assert found / (20 * 50) > 0.97
 
 
@@ -98,9 +97,9 @@ def test_many_replacements_are_packed_away() -> None:
             await index.add(WORLD, written(entries, 1 + 500 * round_), vectors, model="m")
         assert await index.count(WORLD) == 500
         hits = await index.search_text("round5 key77", where(), 3)
-        assert hits[0].entry_id == "e77"
-        assert await index.search_text("round4", where(), 3) == ()
-        assert (await index.search_vector(unit([[1.0, 0.0]])[0], where(), 1, model="m"))[0].entry_id == "e0"
+        assert hits.entry_ids[0] == "e77"
+        assert not await index.search_text("round4", where(), 3)
+        assert (await index.search_vector(unit([[1.0, 0.0]])[0], where(), 1, model="m")).entry_ids == ("e0",)
         assert await index.newest_ids(WORLD, Chain.LORE, 1) == ("e499",)
 
     anyio.run(run)
@@ -127,6 +126,6 @@ def test_an_id_that_is_stored_twice_counts_where_it_was_written_last() -> None:
         )
     )
     assert table.count() == 1
-    assert table.search_text({"old": 1.0}, where(), 5) == ()
-    assert [hit.sequence for hit in table.search_text({"new": 1.0}, where(), 5)] == [2]
-    assert [hit.score for hit in table.search_vector(unit([[0.0, 1.0]])[0], "m", where(), 5)] == pytest.approx([1.0])
+    assert not table.search_text({"old": 1.0}, where(), 5)
+    assert table.search_text({"new": 1.0}, where(), 5).sequences == (2,)
+    assert table.search_vector(unit([[0.0, 1.0]])[0], "m", where(), 5).scores == pytest.approx((1.0,))

@@ -16,7 +16,7 @@ from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 
 def looks(text: str, *entries: MemoryEntry, **more: object) -> list[float]:
     query = question(text, **more)
-    return add_rerank_features(query, find_query_features(query, lexical_terms(query)), entries, WEIGHTS)
+    return add_rerank_features(query, find_query_features(query, lexical_terms(query)), entries, WEIGHTS).tolist()
 
 
 def test_who_is_asked_about_counts_where_he_speaks() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import lancedb
 import pytest
-from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, where
+from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, scores_of, where
 
 from mnemosyne import (
     CalibratedEstimator,
@@ -35,7 +35,7 @@ def retriever(
 
 
 async def found(index: TieredIndex) -> list[tuple[str, float]]:
-    return [(hit.entry_id, hit.score) for hit in await index.search_text("house3 钥匙", where(SESSION), 99)]
+    return [*scores_of(await index.search_text("house3 钥匙", where(SESSION), 99)).items()]
 
 
 async def test_a_whole_index_is_kept_and_what_is_new_is_added(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mnemosyne import Chain, MemoryEntry, RetrievalQuery
 from mnemosyne.retrieval.recall.multi_query import split_query
-from mnemosyne.retrieval.recall.recall_state import RankedEntry, ScoredEntry, merge_rankings
+from mnemosyne.retrieval.recall.recall_state import RankedEntries, merge_rankings
 
 
 def asked(text: str, *keywords: str) -> tuple[str, ...]:
@@ -67,32 +67,33 @@ def test_what_is_asked_beside_something_else_is_searched_for_by_itself_too(text:
 names = st.sampled_from("abcdef")
 
 
-def ranking(scores: dict[str, float]) -> list[RankedEntry]:
-    found = sorted(scores.items(), key=lambda item: -item[1])
-    return [
-        RankedEntry(
-            entry=MemoryEntry(
-                entry_id=name, scope="session:s", chain=Chain.HISTORY, kind="message", title="", text=name
-            ),
-            score=score,
-            found=ScoredEntry("session:s", name, score, 1.0, 1.0, {}),
-            recency=None,
-        )
-        for name, score in found
-    ]
+def ranking(scores: dict[str, float]) -> RankedEntries:
+    found = dict(sorted(scores.items(), key=lambda item: -item[1]))
+    return RankedEntries(
+        entries=[
+            MemoryEntry(entry_id=name, scope="session:s", chain=Chain.HISTORY, kind="message", title="", text=name)
+            for name in found
+        ],
+        scores=[*found.values()],
+        fused=[*found.values()],
+        recencies=[None] * len(found),
+        near=[0.0] * len(found),
+        by_arm={},
+    )
 
 
 rankings = st.dictionaries(names, st.floats(0.0, 9.0), max_size=6).map(ranking)
 
 
 @given(st.lists(rankings, min_size=2, max_size=3), st.integers(3, 8))
-def test_the_best_of_each_question_is_kept(found: list[list[RankedEntry]], limit: int) -> None:
+def test_the_best_of_each_question_is_kept(found: list[RankedEntries], limit: int) -> None:
     made = merge_rankings(found, limit)
-    ids = [each.entry.entry_id for each in made]
+    ids, scores = [each.entries[place].entry_id for _, each, place in made], [score for score, _, _ in made]
     assert len(ids) == len(set(ids)) <= limit
-    assert all(0.0 <= each.score <= 1.0 for each in made)
-    assert [each.score for each in made] == sorted((each.score for each in made), reverse=True)
+    assert all(0.0 <= score <= 1.0 for score in scores)
+    assert scores == sorted(scores, reverse=True)
     for each in found:
-        if each and each[0].score > 0.0:
-            tied = {one.entry.entry_id for one in each if one.score == each[0].score}
-            assert tied & set(ids) or len([one for one in made if one.score == 1.0]) == limit
+        if each.scores and each.scores[0] > 0.0:
+            pairs = zip(each.entries, each.scores, strict=True)
+            tied = {entry.entry_id for entry, score in pairs if score == each.scores[0]}
+            assert tied & set(ids) or scores.count(1.0) == limit

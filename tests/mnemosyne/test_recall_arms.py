@@ -14,7 +14,7 @@ from mnemosyne import (
     CalibratedEstimator,
     Chain,
     EntryList,
-    Hit,
+    Hits,
     HybridRetriever,
     MemoryIndex,
     RetrievalQuery,
@@ -26,7 +26,7 @@ from mnemosyne.schema.query import SIGNAL_NAMES
 
 QUERY = RetrievalQuery(text="Where did the wolf go?", world_id="forest")
 FEATURES = find_query_features(QUERY, lexical_terms(QUERY))
-HITS = (Hit("a", 2.0), Hit("b", 0.5))
+HITS = Hits(entry_ids=("a", "b"), scores=(2.0, 0.5), depths=(0, 0), sequences=(1, 2))
 
 
 def test_every_arm_has_a_signal_of_its_own() -> None:

@@ -185,9 +185,11 @@ async def finds(index, scope: str) -> list[object]:
         found += [await index.watermark(scope, chain), set(await index.newest_ids(scope, chain, 9_999))]
     for text in ("goat", "house7 bread", "valley9 mill oak", "Bea rain lamp"):
         hits = await index.search_text(text, where(scope), 20)
-        found.append({hit.entry_id: pytest.approx(hit.score, rel=1e-3) for hit in hits if hit.score > hits[-1].score})
+        found.append(
+            {name: pytest.approx(score, rel=1e-3) for name, score, *_ in hits.rows() if score > hits.scores[-1]}
+        )
         hits = await index.search_vector((await model.embed([text], "query"))[0], where(scope), 20, model=model.name)
-        found.append({hit.entry_id: pytest.approx(hit.score, abs=1e-4) for hit in hits})
+        found.append({name: pytest.approx(score, abs=1e-4) for name, score, *_ in hits.rows()})
     return found
 
 
@@ -404,8 +406,8 @@ async def test_a_folder_of_an_older_release_goes_on_without_its_doubles(tmp_path
         old.add(rows.cast(bare).slice(0, 30))
         assert not old.schema.field("entry_id").metadata
     again = open_index(tmp_path / "index", tier)
-    assert (await again.search_text("goat", where(WORLD), 50))[0].entry_id
-    hits = [hit.entry_id for hit in await again.search_text("goat", where(WORLD), 50)]
+    assert (await again.search_text("goat", where(WORLD), 50)).entry_ids[0]
+    hits = (await again.search_text("goat", where(WORLD), 50)).entry_ids
     assert len(hits) == len(set(hits))
     await again.close()
     await store.append_turns("s1", told(90, 120))

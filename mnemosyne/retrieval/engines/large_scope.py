@@ -29,7 +29,7 @@ from mnemosyne.retrieval.engines.rows import (
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 _DELTA_SHARE = 8
@@ -68,9 +68,7 @@ class GraphStore(Protocol):
         """Return ids and cosines of the nearest rows of every chain, branch and model, best first."""
         ...
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best by cosine among the rows that a filter admits."""
         ...
 
@@ -253,18 +251,16 @@ class LargeScope(Index):
         """The words of all entries."""
         return self._places
 
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         if self._places.is_unused(where.chains):
-            return ()
+            return NO_HITS
         terms = term_weights(text) if isinstance(text, str) else text
         return await to_thread.run_sync(self._places.search_text, terms, where, limit)
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best by cosine: in memory as `MemoryIndex` does, the other rows by the graph."""
-        found: list[Hit] = []
+        found: list[tuple[str, float, int, int]] = []
         newer: list[ScopeTable] = []
         for rows in (*(delta.rows for delta in reversed(self._deltas)), self._rare):
             if not rows.is_unused(where.chains):
@@ -274,7 +270,7 @@ class LargeScope(Index):
         if chains := self._far & where.chains:
             far = await self._search_graph(vector, replace(where, chains=chains), limit, model)
             found.extend(_exclude_held(newer, far))
-        return tuple(sorted(found, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
+        return Hits.from_rows(sorted(found, key=lambda row: (-row[1], row[0]))[:limit])
 
     def faults(self) -> tuple[str, ...]:
         """Return nothing: faults are raised."""
@@ -315,7 +311,7 @@ class LargeScope(Index):
         """Write pending rows; the caller closes the store."""
         await self.flush()
 
-    async def _search_graph(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
+    async def _search_graph(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Hits:
         share = await to_thread.run_sync(self._places.share, where)
         if share >= _WIDE:
             wanted = int(_SPARE * limit / share) + min(len(where.exclude), limit)
@@ -421,5 +417,5 @@ def _without_vectors(batch: RowBatch) -> RowBatch:
     return replace(batch, rows=tuple(replace(row, vector=None) for row in batch.rows))
 
 
-def _exclude_held(tables: Sequence[ScopeTable], hits: Sequence[Hit]) -> list[Hit]:
-    return [hit for hit in hits if not any(table.holds(hit.entry_id) for table in tables)]
+def _exclude_held(tables: Sequence[ScopeTable], hits: Hits) -> list[tuple[str, float, int, int]]:
+    return [row for row in hits.rows() if not any(table.holds(row[0]) for table in tables)]

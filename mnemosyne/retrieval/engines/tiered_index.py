@@ -27,7 +27,7 @@ from mnemosyne.retrieval.engines.tiers.durable import DurableFolder
 from mnemosyne.retrieval.engines.tiers.places import ScopePlaces, TierLimits
 from mnemosyne.retrieval.engines.tiers.upkeep import TierUpkeep
 from mnemosyne.schema.memory import Chain, is_overlay, staged_scope
-from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
+from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 WORD_ROWS = 2_000_000
@@ -139,22 +139,20 @@ class TieredIndex(Index):
         """Return the name of the embedder whose vectors the scope has; empty if it has none."""
         return await self._places.query(scope, lambda index: index.encoder_of(scope), "")
 
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """Return the best by BM25."""
-        return await self._places.query(where.scope, lambda index: index.search_text(text, where, limit), ())
+        return await self._places.query(where.scope, lambda index: index.search_text(text, where, limit), NO_HITS)
 
-    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
         """Return the hits of each search: all scopes in memory together, the others side by side. A scope whose words
         are not in memory counts with no other.
         """
         return await self._places.search_texts(searches)
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best by cosine."""
         return await self._places.query(
-            where.scope, lambda index: index.search_vector(vector, where, limit, model=model), ()
+            where.scope, lambda index: index.search_vector(vector, where, limit, model=model), NO_HITS
         )
 
     async def engine_of(self, scope: str) -> str:

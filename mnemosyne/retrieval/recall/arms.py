@@ -5,14 +5,14 @@ An arm is one way of searching every chain. `hybrid` has the search of each; `fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from mnemosyne.retrieval.recall.fusion import WEIGHTS, Arm, FusionWeights, vector_weight
 from mnemosyne.retrieval.recall.query_features import QueryFeatures
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit
+from mnemosyne.schema.query import Hits
 
 BM25 = "bm25"
 VECTOR = "vector"
@@ -50,7 +50,7 @@ ALL_ARMS = frozenset(ARMS)
 
 def build_arm(
     name: str,
-    hits: Sequence[Hit],
+    hits: Hits,
     *,
     features: QueryFeatures,
     chain: Chain,

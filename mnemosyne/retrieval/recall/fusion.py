@@ -17,9 +17,13 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from mnemosyne.core.codec import Struct
 from mnemosyne.retrieval.recall.query_features import QueryFeatures
+from mnemosyne.retrieval.text.lexical import Scores
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit
+from mnemosyne.schema.query import Hits
+
+Numbers = npt.NDArray[np.int64]
 
 _USUAL_TERMS = 2.0
 _BESIDE = 8
@@ -82,8 +86,7 @@ def find_weights(model: str) -> FusionWeights:
     return next((weights for part, weights in _FITTED.items() if part in name), WEIGHTS)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Arm:
+class Arm(Struct, frozen=True, kw_only=True):
     """One arm's hits, best first. `weight` is the score of its best hit after fusion; `dense`: every entry has a score.
 
     A dense arm's last hit counts as 0, and so does everything that it did not return, because no cosine means "nothing
@@ -91,7 +94,7 @@ class Arm:
     the scaled scores (0..1): above 1 the best hits stand out more.
     """
 
-    hits: Sequence[Hit]
+    hits: Hits
     weight: float = 1.0
     dense: bool = False
     power: float = 1.0
@@ -99,7 +102,31 @@ class Arm:
     @property
     def top(self) -> float:
         """The score of the best hit, at least 0."""
-        return max(self.hits[0].score, 0.0) if self.hits else 0.0
+        scores = self.hits.scores
+        return max(scores[0], 0.0) if scores else 0.0
+
+
+class FoundColumns(Struct, frozen=True, kw_only=True):
+    """Entries that some searches found, each once, as columns."""
+
+    entry_ids: list[str]
+    depths: Numbers
+    """Depth of each one's turn; 0 for an entry without a turn."""
+    sequences: Numbers
+    places: Mapping[str, Numbers]
+    """Place in the columns of each hit of a search, by the name of the search."""
+
+    @classmethod
+    def collect(cls, found: Mapping[str, Hits]) -> FoundColumns:
+        """Return the entries of several searches, in the order in which they appear."""
+        numbers: dict[str, int] = {}
+        places = {}
+        for name, hits in found.items():
+            places[name] = np.array([numbers.setdefault(each, len(numbers)) for each in hits.entry_ids], dtype=np.int64)
+        depths, sequences = np.zeros(len(numbers), dtype=np.int64), np.zeros(len(numbers), dtype=np.int64)
+        for name, hits in found.items():
+            depths[places[name]], sequences[places[name]] = hits.depths, hits.sequences
+        return cls(entry_ids=[*numbers], depths=depths, sequences=sequences, places=places)
 
 
 def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
@@ -130,57 +157,58 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
     return min(math.exp(power), _MOST)
 
 
-def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return a score for every entry that any arm with a weight returned; rescaling a sparse arm does not change it.
+def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, float] | None = None) -> Scores:
+    """Return the fused score of each entry in `columns`, NaN if no arm with a weight returned it; rescaling a sparse arm does not
+    change it.
 
     `tops` are the scores that count as 1, if several chains share a scale; by default each arm's own best, so that each
-    arm's part is 0..1 times its weight. Entries keep the order of the arms.
+    arm's part is 0..1 times its weight.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
-    whole = sum(arm.weight for arm in heard.values())
-    fused: dict[str, float] = {}
+    whole = sum([arm.weight for arm in heard.values()])
+    fused = np.full(len(columns.entry_ids), np.nan)
     for name, arm in heard.items():
-        floor = max(arm.hits[-1].score, 0.0) if arm.dense and len(arm.hits) > 1 else 0.0
+        scores = arm.hits.scores
+        floor = max(scores[-1], 0.0) if arm.dense and len(scores) > 1 else 0.0
         most = arm.top if tops is None else tops[name]
         # One chain's best relative to the best of all; a dense arm's floor moves with its top.
         scale, span = arm.weight / whole * arm.top / most, max(arm.top - floor, 1e-9)
-        for entry_id, score, _, _ in arm.hits:
-            share = max((score - floor) / span, 0.0)
-            fused[entry_id] = fused.get(entry_id, 0.0) + scale * share**arm.power
+        share = np.maximum((np.array(scores) - floor) / span, 0.0)
+        if arm.power != 1.0:
+            # The power of the C library, because numpy's differs in the last bit between processors.
+            share = np.array([each**arm.power for each in share.tolist()])
+        own = fused[columns.places[name]]
+        fused[columns.places[name]] = np.where(np.isnan(own), 0.0, own) + scale * share
     return fused
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
     """Return the score of a chain's best word hit after fusion: the unit for features that are added later."""
-    whole = sum(arm.weight for arm in arms.values() if arm.top > 0.0)
-    scale = max((arm.top / tops[name] for name, arm in arms.items() if arm.top > 0.0), default=0.0)
-    return scale / max(whole, 1.0)
+    heard = {name: arm for name, arm in arms.items() if arm.top > 0.0}
+    scale = max([arm.top / tops[name] for name, arm in heard.items()], default=0.0)
+    return scale / max(sum([arm.weight for arm in heard.values()]), 1.0)
 
 
-def boost_neighbours(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict[str, float]:
+def boost_neighbours(own: Scores, depths: Numbers, written: Numbers, share: float) -> Scores:
     """Return the scores with the additions for neighbours: `share` times 0.7 for each step to them, up to four steps.
 
     Neighbours are entries of the turns just before and after; the distance of entries of one turn, and of those without
-    a turn, is that of their writing. A hit among hits is worth more than an isolated one.
+    a turn, is that of their writing. A hit among hits is worth more than an isolated one. NaN stays NaN and counts as no entry.
     """
-    places = {hit[0]: hit for hit in hits}
-    found = [places[entry_id] for entry_id in scores]
-    own = np.array(list(scores.values()), dtype=np.float64)
-    depths = np.array([hit[2] or 0 for hit in found], dtype=np.int64)
-    written = np.array([hit[3] for hit in found], dtype=np.int64)
-    order = np.lexsort((written, depths))
-    own, depths, written = own[order], depths[order], written[order]
-    more = np.zeros(len(found))
-    steps = np.arange(1, min(_BESIDE, len(found) - 1) + 1)[:, None]
+    heard = np.flatnonzero(~np.isnan(own))
+    order = heard[np.lexsort((written[heard], depths[heard]))]
+    scores, depths, written, last = own[order], depths[order], written[order], len(order) - 1
+    more = np.zeros(len(order))
+    steps = np.arange(1, min(_BESIDE, last) + 1)[:, None]
     # One row per step; entries beyond the last hit are not needed.
-    others = np.minimum(np.arange(len(found)) + steps, len(found) - 1)
+    others = np.minimum(np.arange(len(order)) + steps, last)
     near = _nearness(depths[others] - depths, written[others] - written)
     for step, lent_on in enumerate(near, start=1):
-        more[:-step] += lent_on[:-step] * own[step:]
-        more[step:] += lent_on[:-step] * own[:-step]
-    total = np.empty(len(found))
-    total[order] = own + share * more
-    return dict(zip(scores, total.tolist(), strict=True))
+        more[:-step] += lent_on[:-step] * scores[step:]
+        more[step:] += lent_on[:-step] * scores[:-step]
+    total = own.copy()
+    total[order] = scores + share * more
+    return total
 
 
 def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
@@ -193,9 +221,11 @@ def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
     for arms in chains:
         for name, arm in arms.items():
             bests[name] = max(bests.get(name, 0.0), arm.top)
-    return [{name: math.sqrt(arm.top * bests[name]) for name, arm in arms.items() if arm.hits} for arms in chains]
+    return [
+        {name: math.sqrt(arm.top * bests[name]) for name, arm in arms.items() if arm.hits.scores} for arms in chains
+    ]
 
 
-def _nearness(turns: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _nearness(turns: Numbers, places: Numbers) -> Scores:
     apart = np.where(turns > 0, turns, np.maximum(places, 1))
     return _FADES[np.minimum(apart, _STEPS + 1)]

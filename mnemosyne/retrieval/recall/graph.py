@@ -5,9 +5,12 @@ Calculation only. Distances on the quest graph come from the caller (`chains.eve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
 
 from mnemosyne.retrieval.engines.rows import entity_facet, quest_facet
+from mnemosyne.retrieval.text.lexical import Scores
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
 
@@ -16,18 +19,25 @@ _ENTITY_SHARE = 0.5
 _HALF_LIFE_TURNS = 30.0
 
 
-def nearness(entry: MemoryEntry, quest_distances: Mapping[str, int], entities: Collection[str]) -> float:
-    """Return 0..1: 1 for the focused quest, 1 / (1 + steps) for quests around it, half the share of entities in common.
+def find_nearness(
+    entries: Sequence[MemoryEntry], quest_distances: Mapping[str, int], entities: Collection[str]
+) -> list[float]:
+    """Return 0..1 for each entry: 1 for the focused quest, 1 / (1 + steps) for quests around it, half the share of entities in
+    common.
 
     The greater of the two counts.
     """
+    near = [0.0] * len(entries)
     if not quest_distances and not entities:
-        return 0.0
-    steps = quest_distances.get(entry.quest_id) if entry.quest_id is not None else None
-    by_quest = 0.0 if steps is None else 1.0 / (1.0 + max(steps, 0))
-    if not entities or not entry.entities:
-        return by_quest
-    return max(by_quest, _ENTITY_SHARE * len(set(entry.entities) & set(entities)) / len(entities))
+        return near
+    wanted = frozenset(entities)
+    for place, entry in enumerate(entries):
+        steps = quest_distances.get(entry.quest_id) if entry.quest_id is not None else None
+        by_quest = 0.0 if steps is None else 1.0 / (1.0 + max(steps, 0))
+        if entities and entry.entities:
+            by_quest = max(by_quest, _ENTITY_SHARE * len(wanted.intersection(entry.entities)) / len(entities))
+        near[place] = by_quest
+    return near
 
 
 def facet_terms(query: RetrievalQuery) -> dict[str, float]:
@@ -38,20 +48,26 @@ def facet_terms(query: RetrievalQuery) -> dict[str, float]:
     return terms
 
 
-def recency(depth: int | None, now: int) -> float | None:
-    """Return 1 for the current turn, halved every 30 turns back; None for entries without a place in time."""
-    if depth is None:
-        return None
-    return float(0.5 ** (max(now - depth, 0) / _HALF_LIFE_TURNS))
+def find_recency(entries: Sequence[MemoryEntry], now: int) -> list[float | None]:
+    """Return 1 for each entry of the current turn, halved every 30 turns back; None for entries without a place in time."""
+    return [None if entry.depth is None else 0.5 ** (max(now - entry.depth, 0) / _HALF_LIFE_TURNS) for entry in entries]
 
 
-def context_factor(chain: Chain, near: float, recent: float | None, temporal: str) -> tuple[float, float]:
-    """Return (factor, bonus) by which recency and nearness change a fused score.
+def weigh_by_context(
+    scores: Scores,
+    entries: Sequence[MemoryEntry],
+    near: Sequence[float],
+    recent: Sequence[float | None],
+    temporal: str,
+) -> Scores:
+    """Return fused scores changed by recency and nearness.
 
     Narrative entries get up to a tenth more for recency, unless the input is about the past. Nearness matters most
     among events (a walk from the focused quest) and little elsewhere.
     """
-    factor = 1.0
-    if chain is Chain.NARRATIVE and recent is not None and temporal != "past":
-        factor = 1.0 + 0.1 * recent
-    return factor, near * (0.35 if chain is Chain.EVENT else 0.05)
+    factors = [
+        1.0 + 0.1 * at if at is not None and entry.chain is Chain.NARRATIVE and temporal != "past" else 1.0
+        for entry, at in zip(entries, recent, strict=True)
+    ]
+    reaches = [0.35 if entry.chain is Chain.EVENT else 0.05 for entry in entries]
+    return np.asarray(scores * np.array(factors) + np.array(near) * np.array(reaches), dtype=np.float64)

@@ -45,6 +45,9 @@ from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery
 
 _FACET_LIMIT = 50
 _TRIES = 3
+
+Fetched = dict[tuple[str, str], MemoryEntry]
+"""Entries that a recall has read, by scope and id."""
 _CHARS_A_HIT = 12
 """Cost of ranking one hit, in characters for `calculate` (1,000 hits take about 1 ms)."""
 
@@ -239,21 +242,23 @@ class HybridRetriever:
             return await self._list(query, query.rate)
         size = size_of(query.text)
         parts = await calculate(split_query, query, size=size) if self._arms == ALL_ARMS else (query,)
+        fetched: Fetched = {}
         states: dict[int, RecallState] = {}
 
         async def search(place: int, part: RetrievalQuery) -> None:
-            states[place] = await self._search(part)
+            states[place] = await self._search(part, fetched)
 
         await _run_together([partial(search, place, part) for place, part in enumerate(parts)])
         ordered = [states[place] for place in range(len(parts))]
         started = perf_counter()
-        candidates = await to_thread.run_sync(self._choose, ordered, query.limit)
+        await self._fetch(fetched, [place for state in ordered for place in state.found.places])
+        candidates = await to_thread.run_sync(self._choose, query, ordered, fetched)
         timings = _merge_timings(ordered)
         timings["rank"] += (perf_counter() - started) * 1000.0
         return Recall(
             candidates=candidates,
-            queries=tuple(dict.fromkeys(text for part in parts for text in (part.text, *part.keywords))),
-            degradations=tuple(dict.fromkeys(code for state in ordered for code in state.degradations.values())),
+            queries=tuple(dict.fromkeys([text for part in parts for text in (part.text, *part.keywords)])),
+            degradations=tuple(dict.fromkeys([code for state in ordered for code in state.degradations.values()])),
             timings_ms=timings,
         )
 
@@ -275,19 +280,17 @@ class HybridRetriever:
             timings_ms={"list": (perf_counter() - started) * 1000.0},
         )
 
-    async def _search(self, query: RetrievalQuery) -> RecallState:
-        """Return the hits of the arms for a query, with its best entries fetched."""
+    async def _search(self, query: RetrievalQuery, fetched: Fetched) -> RecallState:
+        """Return the found entries of a query."""
         size = size_of(query.text, query.recent)
         state = await calculate(partial(_begin_recall, whole=self._arms == ALL_ARMS), query, size=size)
         ready = anyio.Event()
         async with anyio.create_task_group() as group:
-            group.start_soon(self._search_words, state, ready)
+            group.start_soon(self._search_words, state, ready, fetched)
             group.start_soon(self._search_vectors, state, ready)
         started = perf_counter()
         weights = self._weights_for(state)
-        state.scored = await calculate(state.rank_finds, weights, size=state.count_hits() * _CHARS_A_HIT)
-        for scope in dict.fromkeys(each.scope for each in state.scored):
-            await self._fetch(state, scope, [each.entry_id for each in state.scored if each.scope == scope])
+        state.found = await calculate(state.rank_finds, weights, size=state.count_hits() * _CHARS_A_HIT)
         state.record_ms("rank", started)
         if self._index.faults():
             state.add_degradation("index_damaged")
@@ -341,7 +344,7 @@ class HybridRetriever:
             state.add_degradation("vectors_late")
         state.record_ms("embed", started)
 
-    async def _search_words(self, state: RecallState, ready: anyio.Event) -> None:
+    async def _search_words(self, state: RecallState, ready: anyio.Event, fetched: Fetched) -> None:
         started = perf_counter()
         for serving, scopes in await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools)):
             behind = await serving.indexer.find_unindexed(scopes, state.query.written)
@@ -372,15 +375,9 @@ class HybridRetriever:
             pool.near = hits
         state.record_ms("words", started)
         if state.whole and self._embedder is not None:
-            await self._read_ahead(state)
-
-    async def _read_ahead(self, state: RecallState) -> None:
-        """Fetch and analyse the best word hits while vectors are still computed and searched: most of them will be
-        kept.
-        """
-        for scope, ids in state.likely_ids():
-            found = await self._fetch(state, scope, ids)
-            await to_thread.run_sync(warm_text_features, [entry.text for entry in found])
+            # Most of the best word hits will be kept: they are read while vectors are still computed and searched.
+            entries = await self._fetch(fetched, state.likely_places())
+            await to_thread.run_sync(warm_text_features, [entry.text for entry in entries])
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))
@@ -436,17 +433,22 @@ class HybridRetriever:
         """
         return self._weights or find_weights(next(iter(state.vectors), ""))
 
-    async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Fetch entries that this recall has not fetched yet; return the newly fetched ones."""
-        missing = [entry_id for entry_id in ids if (scope, entry_id) not in state.fetched]
-        found = await self._source.entries(scope, missing) if missing else ()
-        state.fetched.update({(scope, entry.entry_id): entry for entry in found})
-        return tuple(found)
+    async def _fetch(self, fetched: Fetched, places: Iterable[tuple[str, str]]) -> list[MemoryEntry]:
+        """Fetch the entries at some places that this recall has not fetched yet; return the newly fetched ones."""
+        missing: dict[str, dict[str, None]] = {}
+        for scope, entry_id in places:
+            if (scope, entry_id) not in fetched:
+                missing.setdefault(scope, {})[entry_id] = None
+        found = [entry for scope, ids in missing.items() for entry in await self._source.entries(scope, [*ids])]
+        fetched.update({(entry.scope, entry.entry_id): entry for entry in found})
+        return found
 
-    def _choose(self, states: Sequence[RecallState], limit: int) -> tuple[Candidate, ...]:
+    def _choose(self, query: RetrievalQuery, states: Sequence[RecallState], fetched: Fetched) -> tuple[Candidate, ...]:
         """Rerank the fetched entries of each question and return the best of all; takes some ms, so it runs off the event loop."""
-        ranked = merge_rankings([state.rank_fetched(self._weights_for(state)) for state in states], limit)
-        return tuple([self._candidate(each.entry, each.score, each.signals) for each in ranked])
+        admitted = {place: entry for place, entry in fetched.items() if query.admits(entry)}
+        rankings = [state.rank_entries(admitted, self._weights_for(state)) for state in states]
+        merged = merge_rankings(rankings, query.limit)
+        return tuple([self._candidate(each.entries[at], score, each.signals(at)) for score, each, at in merged])
 
     def _candidate(self, entry: MemoryEntry, score: float, signals: Signals) -> Candidate:
         return Candidate(

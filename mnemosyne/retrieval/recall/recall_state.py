@@ -5,19 +5,22 @@ Calculation only; `hybrid` queries indexes, embedder and source and passes the r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from operator import itemgetter
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from mnemosyne.core.codec import Struct
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.recall.arms import ARMS, BM25, build_arm
 from mnemosyne.retrieval.recall.fusion import (
     Arm,
+    FoundColumns,
     FusionWeights,
     boost_neighbours,
     fuse,
@@ -25,15 +28,17 @@ from mnemosyne.retrieval.recall.fusion import (
     score_unit,
     shared_tops,
 )
-from mnemosyne.retrieval.recall.graph import context_factor, facet_terms, nearness, recency
+from mnemosyne.retrieval.recall.graph import facet_terms, find_nearness, find_recency, weigh_by_context
 from mnemosyne.retrieval.recall.query_features import RECALLED, chain_weights, find_query_features
 from mnemosyne.retrieval.recall.rerank_features import add_rerank_features
-from mnemosyne.retrieval.text.lexical import Postings
+from mnemosyne.retrieval.text.lexical import Postings, Scores
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
-from mnemosyne.schema.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
+from mnemosyne.schema.query import NO_HITS, EntryPlace, Hits, IndexFilter, RetrievalQuery, Signals
 from mnemosyne.schema.session import BranchSpan
 
+_NEAR = "near"
+"""Name of the search for entries near on the graph, among the arms."""
 _SEAT_SHARE = 10
 
 
@@ -46,80 +51,47 @@ class Pool:
     weight: float
     where: IndexFilter
     arms: dict[str, Arm] = field(default_factory=dict)
-    near: tuple[Hit, ...] = ()
+    near: Hits = NO_HITS
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FusedPool:
-    """The hits of one pool after fusion: scores by id, each arm's own scores, the ids of all hits."""
+class FoundEntries(Struct, frozen=True, kw_only=True):
+    """Found entries of a recall after fusion, best first, as columns."""
 
-    pool: Pool
-    fused: Mapping[str, float]
-    unit: float
-    by_arm: Mapping[str, Mapping[str, float]]
-    found: Collection[str]
+    places: list[tuple[str, str]]
+    """Scope and id of each."""
+    fused: Scores
+    """NaN if no arm returned the entry."""
+    weights: Scores
+    units: Scores
+    """Unit of the features that are added later; 0 for an entry that no arm returned."""
+    by_arm: dict[str, Scores]
+    """Scores of each arm; NaN if it did not return the entry."""
 
-    @classmethod
-    def from_pool(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> FusedPool:
-        """Fuse a pool's arms; neighbours pass on the share `beside` of their scores."""
-        fused, unit = fuse(pool.arms, tops), score_unit(pool.arms, tops)
-        best = max(fused.values(), default=0.0)
-        if beside > 0.0 and best > 0.0:
-            fused = boost_neighbours(fused, [hit for arm in pool.arms.values() for hit in arm.hits], beside)
-            # What neighbours within a chain add must not raise the chain above the others.
-            shrunk = best / max(fused.values())
-            fused, unit = {entry_id: score * shrunk for entry_id, score in fused.items()}, unit * shrunk
-        by_arm = {name: {hit.entry_id: hit.score for hit in arm.hits} for name, arm in pool.arms.items()}
-        return cls(
-            pool=pool,
-            fused=fused,
-            unit=unit,
-            by_arm=by_arm,
-            found={hit.entry_id for hit in pool.near}.union(*by_arm.values()),
+
+_NONE: Scores = np.zeros(0)
+_NOTHING_FOUND = FoundEntries(places=[], fused=_NONE, weights=_NONE, units=_NONE, by_arm={})
+
+
+class RankedEntries(Struct, frozen=True, kw_only=True):
+    """Entries that may be candidates, best first, with the parts of their scores, as columns."""
+
+    entries: list[MemoryEntry]
+    scores: list[float]
+    fused: list[float]
+    recencies: list[float | None]
+    near: list[float]
+    by_arm: dict[str, list[float]]
+
+    def signals(self, place: int) -> Signals:
+        """Return the score parts of an entry."""
+        arms = {ARMS[name].signal: _known(scores[place]) for name, scores in self.by_arm.items()}
+        near = self.near[place]
+        return Signals(
+            **arms,
+            fused=_known(self.fused[place]),
+            recency=self.recencies[place],
+            graph=near if near > 0.0 else None,
         )
-
-    def score_of(self, entry_id: str) -> ScoredEntry:
-        """Return one hit with the score of each arm."""
-        fused = self.fused.get(entry_id)
-        return ScoredEntry(
-            self.pool.scope,
-            entry_id,
-            fused,
-            self.pool.weight,
-            self.unit if fused is not None else 0.0,
-            {name: scores[entry_id] for name, scores in self.by_arm.items() if entry_id in scores},
-        )
-
-
-class ScoredEntry(NamedTuple):
-    """An entry after fusion, before it is fetched; `fused` is None if no arm returned it, `by_arm` has the score of
-    each arm that did.
-    """
-
-    scope: str
-    entry_id: str
-    fused: float | None
-    weight: float
-    unit: float
-    by_arm: Mapping[str, float]
-
-
-class RankedEntry(NamedTuple):
-    """An entry with its final score and the parts of it."""
-
-    entry: MemoryEntry
-    score: float
-    found: ScoredEntry
-    recency: float | None
-    near: float = 0.0
-
-    @property
-    def signals(self) -> Signals:
-        """The score parts of the entry."""
-        found = self.found
-        near = self.near if self.near > 0.0 else None
-        by_signal = {ARMS[name].signal: score for name, score in found.by_arm.items()}
-        return Signals(**by_signal, fused=found.fused, recency=self.recency, graph=near)
 
 
 class RecallState:
@@ -130,10 +102,9 @@ class RecallState:
         self.features = find_query_features(query, terms)
         self.facets = facet_terms(query)
         self.weights = chain_weights(query)
-        self.pools = _pools(query, self.weights)
+        self.pools = _build_pools(query, self.weights)
         self.depth = max(3 * query.limit, 100)
-        self.scored: list[ScoredEntry] = []
-        self.fetched: dict[tuple[str, str], MemoryEntry] = {}
+        self.found = _NOTHING_FOUND
         self.vectors: dict[str, Vectors] = {}
         self.fitness = 0.0
         self.degradations: dict[str, str] = {}
@@ -147,7 +118,7 @@ class RecallState:
         """Record the duration of a step that began at `started` (`perf_counter`), in ms."""
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
-    def add_hits(self, name: str, pool: Pool, hits: Sequence[Hit], weights: FusionWeights) -> None:
+    def add_hits(self, name: str, pool: Pool, hits: Hits, weights: FusionWeights) -> None:
         """Note the hits of an arm in a pool, weighed for this query."""
         pool.arms[name] = build_arm(
             name,
@@ -165,86 +136,115 @@ class RecallState:
         """
         return tuple(each.where for each in self.pools if each.chain is pool.chain and each is not pool)
 
-    def likely_ids(self) -> list[tuple[str, list[str]]]:
-        """Return, for each scope, the ids of its best word hits in all chains, as many as the query's limit."""
-        hits: dict[str, list[Hit]] = {}
+    def likely_places(self) -> list[tuple[str, str]]:
+        """Return scope and id of the best word hits in all chains of each scope, as many as the query's limit."""
+        hits: dict[str, list[tuple[float, str]]] = {}
         for pool in self.pools:
             if BM25 in pool.arms:
-                hits.setdefault(pool.scope, []).extend(pool.arms[BM25].hits)
-        limit = self.query.limit
+                words = pool.arms[BM25].hits
+                hits.setdefault(pool.scope, []).extend(zip(words.scores, words.entry_ids, strict=True))
         return [
-            (scope, [hit.entry_id for hit in sorted(found, key=lambda hit: -hit.score)[:limit]])
+            (scope, name)
             for scope, found in hits.items()
-            if found
+            for _, name in sorted(found, key=itemgetter(0), reverse=True)[: self.query.limit]
         ]
 
     def count_hits(self) -> int:
         """Return how many hits all arms have."""
-        return sum(len(arm.hits) for pool in self.pools for arm in pool.arms.values())
+        return sum([len(arm.hits) for pool in self.pools for arm in pool.arms.values()])
 
-    def rank_finds(self, weights: FusionWeights) -> list[ScoredEntry]:
+    def rank_finds(self, weights: FusionWeights) -> FoundEntries:
         """Return the best of all pools by fused score, and everything near on the graph, best first."""
-        scored: list[tuple[float, str, FusedPool]] = []
-        near: set[tuple[str, str]] = set()
-        for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
+        ids: list[str] = []
+        owners: list[int] = []
+        parts: list[Scores] = []
+        near: list[npt.NDArray[np.bool_]] = []
+        units: list[float] = []
+        by_arm: dict[str, list[Scores]] = {name: [] for pool in self.pools for name in pool.arms}
+        for number, (pool, tops) in enumerate(
+            zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True)
+        ):
+            columns = FoundColumns.collect({**{name: arm.hits for name, arm in pool.arms.items()}, _NEAR: pool.near})
             beside = neighbour_share(self.features, pool.chain, weights) if self.whole else 0.0
-            pooled = FusedPool.from_pool(pool, tops, beside)
-            fused, weight = pooled.fused, pool.weight
-            scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
-            near.update((pool.scope, hit.entry_id) for hit in pool.near)
-        scored.sort(key=itemgetter(0, 1))
-        cut = 2 * self.query.limit
-        kept = scored[:cut] + [each for each in scored[cut:] if (each[2].pool.scope, each[1]) in near]
-        return [pooled.score_of(entry_id) for _, entry_id, pooled in kept]
+            fused, unit = _fuse_pool(pool.arms, columns, tops, beside)
+            size = len(columns.entry_ids)
+            is_near = np.zeros(size, dtype=np.bool_)
+            is_near[columns.places[_NEAR]] = True
+            for name, scores in by_arm.items():
+                own = np.full(size, np.nan)
+                if name in pool.arms:
+                    own[columns.places[name]] = pool.arms[name].hits.scores
+                scores.append(own)
+            ids += columns.entry_ids
+            owners += [number] * size
+            parts.append(fused)
+            near.append(is_near)
+            units.append(unit)
+        if not ids:
+            return _NOTHING_FOUND
+        fused, of_pool = np.concatenate(parts), np.array([pool.weight for pool in self.pools])[owners]
+        best = _cut(ids, -np.nan_to_num(fused) * of_pool, np.concatenate(near), 2 * self.query.limit)
+        fused = fused[best]
+        return FoundEntries(
+            places=[(self.pools[owners[row]].scope, ids[row]) for row in best],
+            fused=fused,
+            weights=of_pool[best],
+            units=np.where(np.isnan(fused), 0.0, np.array(units)[owners][best]),
+            by_arm={name: np.concatenate(scores)[best] for name, scores in by_arm.items()},
+        )
 
-    def rerank_scores(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
-        """Return the addition of reranking to each fetched entry, in their order."""
-        return add_rerank_features(self.query, self.features, entries, weights) if self.whole else [0.0] * len(entries)
-
-    def rank(self, entry: MemoryEntry, each: ScoredEntry, look: float) -> RankedEntry:
-        """Return a fetched entry with its final score: reranked, and weighted by chain, recency and nearness."""
-        fused = each.fused or 0.0
-        if not self.whole:
-            return RankedEntry(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
-        return self._weigh(entry, each, fused + look * each.unit, each.weight)
-
-    def rank_fetched(self, weights: FusionWeights) -> list[RankedEntry]:
-        """Return the entries that were fetched for `scored` and may be candidates, best first, at most the query's limit."""
-        seen = [
-            (each, entry)
-            for each in self.scored
-            if (entry := self.fetched.get((each.scope, each.entry_id))) is not None and self.query.admits(entry)
-        ]
-        looks = self.rerank_scores([entry for _, entry in seen], weights)
-        ranked = [self.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
+    def rank_entries(self, admitted: Mapping[tuple[str, str], MemoryEntry], weights: FusionWeights) -> RankedEntries:
+        """Return the found entries that are admitted, reranked, and weighted by chain, recency and nearness, best first, at most
+        the query's limit.
+        """
+        query, found = self.query, self.found
+        rows = [row for row, place in enumerate(found.places) if place in admitted]
+        entries = [admitted[found.places[row]] for row in rows]
+        fused, units, chain_weights = found.fused[rows], found.units[rows], found.weights[rows]
+        by_arm = {name: scores[rows] for name, scores in found.by_arm.items()}
+        looks = np.zeros(len(rows))
         if self.whole:
-            ranked.extend(self.rank_extra())
-        return allot_places(drop_repeats(ranked), self.query.limit, self.weights)
+            looks = add_rerank_features(query, self.features, entries, weights)
+        if self.whole and (extra := self._find_extra()):
+            words = self._score_extra(extra)
+            best = max([arm.top for pool in self.pools if (arm := pool.arms.get(BM25))], default=0.0)
+            told = np.array([score > 0.0 for score in words])
+            entries += extra
+            fused = np.append(fused, [score / max(best, score) if score > 0.0 else np.nan for score in words])
+            units, looks = (np.append(each, np.zeros(len(extra))) for each in (units, looks))
+            chain_weights = np.append(chain_weights, [self.weights.get(entry.chain, 0.0) for entry in extra])
+            by_arm.setdefault(BM25, np.full(len(rows), np.nan))
+            for name in by_arm:
+                by_arm[name] = np.append(by_arm[name], np.where(told & (name == BM25), words, np.nan))
+        recent, near = find_recency(entries, query.depth), [0.0] * len(entries)
+        scores = np.nan_to_num(fused) + looks * units
+        if self.whole:
+            near = find_nearness(entries, query.quest_distances, query.entities)
+            scores = weigh_by_context(scores, entries, near, recent, query.temporal)
+        scores *= chain_weights
+        live = [row for row in range(len(entries)) if row < len(rows) or scores[row] > 0.0]
+        kept = _allot_places(entries, scores, live, query.limit, self.weights)
+        return RankedEntries(
+            entries=[entries[row] for row in kept],
+            scores=scores[kept].tolist(),
+            fused=fused[kept].tolist(),
+            recencies=[recent[row] for row in kept],
+            near=[near[row] for row in kept],
+            by_arm={name: each[kept].tolist() for name, each in by_arm.items()},
+        )
 
-    def rank_extra(self) -> list[RankedEntry]:
-        """Return the entries given with the query, scored by words and nearness; those with neither are left out."""
-        admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_ids(entry.scope)]
-        best = max((arm.hits[0].score for pool in self.pools if (arm := pool.arms.get(BM25)) and arm.hits), default=0.0)
-        found = []
-        for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
-            fused, weight = words / max(best, words) if words > 0.0 else 0.0, self.weights.get(entry.chain, 0.0)
-            scored = ScoredEntry(
-                entry.scope, entry.entry_id, fused or None, weight, 0.0, {BM25: words} if words else {}
-            )
-            each = self._weigh(entry, scored, fused, weight)
-            if each.score > 0.0:
-                found.append(each)
-        return found
+    def _find_extra(self) -> list[MemoryEntry]:
+        """Return the entries given with the query that are not excluded."""
+        return [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_ids(entry.scope)]
 
-    def _weigh(self, entry: MemoryEntry, each: ScoredEntry, fused: float, weight: float) -> RankedEntry:
-        query = self.query
-        near = nearness(entry, query.quest_distances, query.entities)
-        recent = recency(entry.depth, query.depth)
-        factor, bonus = context_factor(entry.chain, near, recent, query.temporal)
-        return RankedEntry(entry, (fused * factor + bonus) * weight, each, recent, near)
+    def _score_extra(self, entries: Sequence[MemoryEntry]) -> Scores:
+        """Return the BM25 score (>= 0) of each of a few entries, in order, with statistics of these entries only."""
+        postings = Postings()
+        postings.append([word_tokens(own_words(entry)) for entry in entries])
+        return postings.scores(self.terms, np.ones(len(entries), dtype=np.bool_))
 
 
-def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
+def _build_pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
     scopes: list[tuple[str, tuple[Chain, ...], tuple[BranchSpan, ...] | None]] = []
     if query.world_id:
         scopes.append((world_scope(query.world_id), (Chain.LORE,), None))
@@ -265,47 +265,69 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
     ]
 
 
-def drop_repeats(ranked: Sequence[RankedEntry]) -> list[RankedEntry]:
-    """Return the entries best first, each only once."""
-    best: dict[EntryPlace, RankedEntry] = {}
-    for each in sorted(ranked, key=lambda each: (-each.score, each.entry.entry_id)):
-        best.setdefault(place_of(each.entry), each)
-    return list(best.values())
+def _known(score: float) -> float | None:
+    return None if isnan(score) else score
 
 
-def allot_places(ranked: Sequence[RankedEntry], limit: int, weights: Mapping[Chain, float]) -> list[RankedEntry]:
-    """Return the best `limit` entries, but reserve a tenth of the places (if it has as many) for every chain that the
-    plan weights.
+def _fuse_pool(
+    arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, float], beside: float
+) -> tuple[Scores, float]:
+    """Return the fused scores of a pool and its unit; neighbours pass on the share `beside` of their scores."""
+    fused, unit = fuse(arms, columns, tops), score_unit(arms, tops)
+    best = float(np.fmax.reduce(fused, initial=0.0))
+    if beside > 0.0 and best > 0.0:
+        fused = boost_neighbours(fused, columns.depths, columns.sequences, beside)
+        # What neighbours within a chain add must not raise the chain above the others.
+        shrunk = best / float(np.nanmax(fused))
+        fused, unit = fused * shrunk, unit * shrunk
+    return fused, unit
+
+
+def _cut(ids: Sequence[str], costs: Scores, near: npt.NDArray[np.bool_], most: int) -> list[int]:
+    """Return the rows of the `most` entries of the least cost, equal ones by id, and after them all that are near."""
+    rows = np.arange(len(ids))
+    if len(ids) > most:
+        rows = np.flatnonzero((costs <= np.partition(costs, most)[most]) | near)
+    numbers = rows.tolist()
+    ranked = [
+        row for _, _, row in sorted(zip(costs[rows].tolist(), [ids[row] for row in numbers], numbers, strict=True))
+    ]
+    return ranked[:most] + [row for row in ranked[most:] if near[row]]
+
+
+def _allot_places(
+    entries: Sequence[MemoryEntry], scores: Scores, rows: Sequence[int], limit: int, weights: Mapping[Chain, float]
+) -> list[int]:
+    """Return the best `limit` of some rows, best first and each entry once, but reserve a tenth of the places (if it has as many)
+    for every chain that the plan weights.
 
     A selector can only choose what it sees, and the chains' scales are similar, not equal.
     """
-    seats = limit // _SEAT_SHARE
-    kept: list[RankedEntry] = []
+    best: dict[EntryPlace, int] = {}
+    costs = (-scores).tolist()
+    for _, name, row in sorted([(costs[row], entries[row].entry_id, row) for row in rows]):
+        best.setdefault(EntryPlace(entries[row].scope, entries[row].chain, name), row)
+    seats, ranked = limit // _SEAT_SHARE, [*best.values()]
+    kept = set[int]()
     for chain in weights:
-        kept.extend([each for each in ranked if each.entry.chain is chain][:seats])
-    sure = {place_of(each.entry) for each in kept}
-    kept.extend([each for each in ranked if place_of(each.entry) not in sure][: max(limit - len(kept), 0)])
-    return sorted(kept, key=lambda each: (-each.score, each.entry.entry_id))[:limit]
+        kept.update([row for row in ranked if entries[row].chain is chain][:seats])
+    kept.update([row for row in ranked if row not in kept][: max(limit - len(kept), 0)])
+    return [row for row in ranked if row in kept][:limit]
 
 
-def merge_rankings(rankings: Sequence[Sequence[RankedEntry]], limit: int) -> Sequence[RankedEntry]:
-    """Return the rankings of several questions as one: scores relative to each question's best; of an entry in several,
-    the greatest counts.
+def merge_rankings(rankings: Sequence[RankedEntries], limit: int) -> list[tuple[float, RankedEntries, int]]:
+    """Return the rankings of several questions as one: score, ranking and place in it of each entry, best first. Scores are
+    relative to each question's best; of an entry in several, the greatest counts.
     """
     if len(rankings) == 1:
-        return rankings[0]
-    best: dict[EntryPlace, RankedEntry] = {}
+        return [(score, rankings[0], place) for place, score in enumerate(rankings[0].scores)]
+    best: dict[EntryPlace, tuple[float, RankedEntries, int]] = {}
     for ranking in rankings:
-        top = max([each.score for each in ranking], default=0.0)
-        for each in ranking:
-            share, place = each.score / top if top > 0.0 else 0.0, place_of(each.entry)
-            if place not in best or best[place].score < share:
-                best[place] = each._replace(score=share)
-    return sorted(best.values(), key=lambda each: (-each.score, each.entry.entry_id))[:limit]
-
-
-def score_extra(entries: Sequence[MemoryEntry], terms: Mapping[str, float]) -> list[float]:
-    """Return the BM25 score (>= 0) of each of a few entries, in order, with statistics of these entries only."""
-    postings = Postings()
-    postings.append([word_tokens(own_words(entry)) for entry in entries])
-    return [float(score) for score in postings.scores(terms, np.ones(len(entries), dtype=np.bool_))]
+        top = max(ranking.scores, default=0.0)
+        for place, (entry, score) in enumerate(zip(ranking.entries, ranking.scores, strict=True)):
+            share, name = score / top if top > 0.0 else 0.0, EntryPlace(entry.scope, entry.chain, entry.entry_id)
+            if name not in best or best[name][0] < share:
+                best[name] = share, ranking, place
+    ordered = sorted([(-share, name.entry_id, number) for number, (name, (share, *_)) in enumerate(best.items())])
+    merged = [*best.values()]
+    return [merged[number] for _, _, number in ordered[:limit]]

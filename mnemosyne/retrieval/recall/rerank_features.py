@@ -23,7 +23,7 @@ from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import FusionWeights
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_recent_terms
-from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequencies
+from mnemosyne.retrieval.text.lexical import K1, B, Scores, inverse_frequencies
 from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
@@ -53,12 +53,12 @@ Runs = Counter[str]
 
 def add_rerank_features(
     query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
-) -> list[float]:
+) -> Scores:
     """Return the addition of each entry's features to its fused score, in order (the best fused scores are 1 and
     more).
     """
     if not entries:
-        return []
+        return np.zeros(0)
     readings = [text_features(entry.text[:_LOOK_CHARS]) for entry in entries]
     names = frozenset(word_tokens(query.text))
     pairs = _pairs(query.text)
@@ -74,7 +74,7 @@ def add_rerank_features(
         if pairs:
             sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
         signs.append(sign)
-    found = np.array(signs)
+    found: Scores = np.array(signs)
     query_runs = _weigh_runs(query, 1)
     if query_runs:
         written = [read.han for read in readings]
@@ -82,7 +82,7 @@ def add_rerank_features(
         found += single * score_runs(query_runs, written, 1)
         longer = max(weights.longer_talk * features.recent_share, 0.0)
         found += longer * score_runs(_weigh_runs(query, 3), written, 3) if longer else 0.0
-    return list(found.tolist())
+    return found
 
 
 class TextFeatures(NamedTuple):
@@ -160,7 +160,7 @@ def _runs(text: str, size: int) -> Runs:
     if text.isascii():
         return Counter()
     plain = normal_form("NFKC", text)
-    return Counter(run[at : at + size] for run in CJK_RUN.findall(plain) for at in range(len(run) - size + 1))
+    return Counter([run[at : at + size] for run in CJK_RUN.findall(plain) for at in range(len(run) - size + 1)])
 
 
 def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
@@ -178,7 +178,9 @@ def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: 
         return np.zeros(len(documents), dtype=np.float32)
     keys, owners = _keys(documents, size)
     lengths = np.bincount(owners, minlength=len(documents))
-    wanted = np.array([_key(run) for run in query_runs], dtype=np.int64)
+    wanted = _codes("".join(query_runs)).reshape(-1, size)[:, ::-1] @ (
+        1 << _CODE_BITS * np.arange(size, dtype=np.int64)
+    )
     order = np.argsort(wanted)
     places = np.minimum(np.searchsorted(wanted[order], keys), len(order) - 1)
     held = wanted[order][places] == keys
@@ -194,15 +196,12 @@ def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: 
 
 def _keys(documents: Sequence[str], size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the code of each run of `size` characters in the documents, and the index of its document."""
-    codes = np.frombuffer("\0".join(documents).encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    codes = _codes("\0".join(documents))
     owners, keys, inside = np.cumsum(codes == 0), codes, codes > _BLANK
     for step in range(1, size):
         keys, inside = keys[:-1] << _CODE_BITS | codes[step:], inside[:-1] & (codes[step:] > _BLANK)
     return keys[inside], owners[: len(inside)][inside]
 
 
-def _key(run: str) -> int:
-    key = 0
-    for character in run:
-        key = key << _CODE_BITS | ord(character)
-    return key
+def _codes(text: str) -> npt.NDArray[np.int64]:
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)

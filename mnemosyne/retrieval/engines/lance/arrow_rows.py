@@ -19,7 +19,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.lance.sums import SUM_FIELDS, VECTOR_SUM, vector_sums, whole_rows, with_sums
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.query import Hits, IndexFilter
 
 WORDS = "tokens"
 VECTOR = "vector"
@@ -81,18 +81,18 @@ def filter_condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
     return " AND ".join(parts)
 
 
-def build_hits(rows: Any, scores: Any, where: IndexFilter) -> tuple[Hit, ...]:
+def build_hits(rows: Any, scores: Any, where: IndexFilter) -> Hits:
     """Return the rows that the filter admits and that have a score, best first."""
     columns = (*(rows[name].to_pylist() for name in SHOWN), scores.tolist())
     found = [
-        Hit(entry_id=entry_id, score=float(score), depth=depth, sequence=sequence)
+        (entry_id, float(score), depth or 0, sequence)
         for entry_id, branch, depth, sequence, score in zip(*columns, strict=True)
         if not isnan(score) and _on_path(where, branch, depth)
     ]
-    found.sort(key=lambda hit: (-hit.score, hit.entry_id))
+    found.sort(key=lambda row: (-row[1], row[0]))
     # A table created before its key was declared may hold an id twice.
-    best = {hit.entry_id: hit for hit in reversed(found)}
-    return tuple(found if len(best) == len(found) else reversed(best.values()))
+    best = {row[0]: row for row in reversed(found)}
+    return Hits.from_rows(found if len(best) == len(found) else [*reversed(best.values())])
 
 
 def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, list[str]]:
@@ -114,15 +114,15 @@ def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, li
     return {sum(terms[term] for term in each) / len(each): each for each in classes.values()}
 
 
-def sum_scores(parts: Sequence[Sequence[Hit]], limit: int) -> tuple[Hit, ...]:
-    """Return the best of several lists, with the scores of an entry added up."""
+def sum_scores(parts: Sequence[Hits], limit: int) -> Hits:
+    """Return the best of several searches, with the scores of an entry added up."""
     if len(parts) == 1:
-        return tuple(parts[0])
-    best: dict[str, Hit] = {}
-    for hit in (hit for part in parts for hit in part):
-        known = best.get(hit.entry_id)
-        best[hit.entry_id] = hit if known is None else hit._replace(score=known.score + hit.score)
-    return tuple(sorted(best.values(), key=lambda hit: (-hit.score, hit.entry_id))[:limit])
+        return parts[0]
+    best: dict[str, tuple[str, float, int, int]] = {}
+    for name, score, depth, sequence in (row for part in parts for row in part.rows()):
+        known = best.get(name)
+        best[name] = (name, score if known is None else known[1] + score, depth, sequence)
+    return Hits.from_rows(sorted(best.values(), key=lambda row: (-row[1], row[0]))[:limit])
 
 
 def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:

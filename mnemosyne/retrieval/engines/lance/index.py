@@ -45,7 +45,7 @@ from mnemosyne.retrieval.engines.large_scope import DurableIndex
 from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, row_batch
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 
@@ -205,14 +205,14 @@ class LanceIndex(DurableIndex):
             found = await table.query().where("embedder <> ''").select(["embedder"]).limit(1).to_arrow()
         return str(found["embedder"][0].as_py()) if len(found) else ""
 
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """Return the best by BM25; ties at the cut are broken by LanceDB, above it by entry id.
 
         In a table of more than `exact_rows` rows, terms of similar weight are searched together, with their mean
         weight.
         """
         if not await self._has_rows(where):
-            return ()
+            return NO_HITS
         terms = term_weights(text) if isinstance(text, str) else text
         admitted = await self._condition(where)
         async with self._connection.guard(where.scope):
@@ -220,22 +220,20 @@ class LanceIndex(DurableIndex):
             rows = 0 if table is None else int(await table.count_rows())
             classes = weight_classes(terms, exact=rows <= self._exact_rows)
             if not rows or not classes:
-                return ()
+                return NO_HITS
             await self._upkeep.index_words(where.scope, table)
             found = await search_weight_classes(table, classes, admitted, limit, exact=rows <= self._exact_rows)
         return sum_scores([build_hits(each, each["_score"].to_numpy(), where) for each in found], limit)
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best by cosine; approximate (HNSW) once `maintain` has indexed 100,000 rows or more."""
         if not await self._has_rows(where):
-            return ()
+            return NO_HITS
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
         async with self._connection.guard(where.scope):
             table = await self._connection.open(where.scope)
             if table is None or await width_of(table) != len(vector):
-                return ()
+                return NO_HITS
             rows = await nearest_query(table, vector, limit).where(admitted).select([*SHOWN, "_distance"]).to_arrow()
         return build_hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
 

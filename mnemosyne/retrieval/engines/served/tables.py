@@ -19,7 +19,7 @@ from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope
 from mnemosyne.retrieval.engines.served.snapshot import ServedSnapshot
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.query import Hits, IndexFilter
 
 _EXCLUDED = 1_000
 """Up to this many hidden rows are excluded by the filter of a search; of more, as many results more are asked for."""
@@ -102,9 +102,7 @@ class SnapshotGraph:
         """Return ids and cosines of the nearest rows, hidden ones among them, best first."""
         return await self._store.nearest(scope, vector, limit)
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best by cosine among the rows that are not hidden and that a filter admits."""
         wanted = limit
         if len(self._hidden) <= _EXCLUDED:
@@ -112,8 +110,9 @@ class SnapshotGraph:
         else:
             wanted += len(self._hidden)
         found = await self._store.search_vector(vector, where, wanted, model=model)
-        kept = [hit for hit in found if hit.entry_id not in self._hidden][:limit]
-        return tuple(hit._replace(sequence=self._sequences.get(hit.entry_id, hit.sequence)) for hit in kept)
+        rows = [row for row in found.rows() if row[0] not in self._hidden][:limit]
+        numbers = self._sequences
+        return Hits.from_rows([(name, score, at, numbers.get(name, number)) for name, score, at, number in rows])
 
     async def absorb(self, scope: str, other: str) -> None:
         """Do nothing: the next snapshot has the new rows."""

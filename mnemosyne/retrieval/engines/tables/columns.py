@@ -14,14 +14,13 @@ from mnemosyne.retrieval.text.lexical import Mask
 class RowView:
     """Some rows of the columns."""
 
-    __slots__ = ("alive", "branch", "chain", "depth", "placed", "seen", "sequence")
+    __slots__ = ("alive", "branch", "chain", "depth", "seen", "sequence")
 
     def __init__(self, columns: RowColumns, rows: slice | npt.NDArray[np.int64]) -> None:
         self.alive = columns.alive[rows]
         self.branch = columns.branch[rows]
         self.chain = columns.chain[rows]
         self.depth = columns.depth[rows]
-        self.placed = columns.placed[rows]
         self.seen = columns.seen[rows]
         self.sequence = columns.sequence[rows]
 

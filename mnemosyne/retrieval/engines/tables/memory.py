@@ -15,7 +15,7 @@ from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import TermCounts, term_weights
 from mnemosyne.schema.memory import EMPTY, Chain, staged_scope
-from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
+from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 
@@ -94,25 +94,23 @@ class MemoryIndex(Index):
         self.forget(scope)
         self.forget(staged_scope(scope))
 
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         return (await self.search_texts((TextSearch(text, where, limit),)))[0]
 
     async def search_texts(
         self, searches: Sequence[TextSearch], others: Mapping[str, ScopeTable] = EMPTY
-    ) -> list[tuple[Hit, ...]]:
+    ) -> list[Hits]:
         """Return the hits of each search, from one switch of threads.
 
         `others` are the words of scopes that are not in memory, by scope; they count only with scopes that are.
         """
         tables = [self.table(each.where.scope) for each in searches]
         if all(table.is_unused(each.where.chains) for table, each in zip(tables, searches, strict=True)):
-            return [()] * len(searches)
+            return [NO_HITS] * len(searches)
         return await to_thread.run_sync(_search_all, tables, searches, {**self._tables, **others})
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best by cosine.
 
         Exact up to 10,000 admitted vectors; above that exact among those that are nearest by signs
@@ -120,7 +118,7 @@ class MemoryIndex(Index):
         """
         table = self.table(where.scope)
         if table.is_unused(where.chains):
-            return ()
+            return NO_HITS
         return await to_thread.run_sync(table.search_vector, vector, model, where, limit)
 
     def faults(self) -> tuple[str, ...]:
@@ -137,7 +135,7 @@ class MemoryIndex(Index):
 
 def _search_all(
     tables: Sequence[ScopeTable], searches: Sequence[TextSearch], known: Mapping[str, ScopeTable]
-) -> list[tuple[Hit, ...]]:
+) -> list[Hits]:
     """Return the hits of each search; those for the same terms in one table are made together."""
     terms = {id(each.text): term_weights(each.text) if isinstance(each.text, str) else each.text for each in searches}
     found = dict[tuple[int, IndexFilter], TermCounts]()
@@ -154,7 +152,7 @@ def _search_all(
             found[key] = known[where.scope].find_words(terms[id(each.text)], (where,)).counts[0]
         return found[key]
 
-    hits = dict[int, tuple[Hit, ...]]()
+    hits = dict[int, Hits]()
     for places, words in groups:
         counts = [
             sum([count(searches[place], other) for other in searches[place].beside if other.scope in known], start=own)

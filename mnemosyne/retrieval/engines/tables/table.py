@@ -20,7 +20,7 @@ from mnemosyne.retrieval.engines.tables.columns import RowColumns, RowView
 from mnemosyne.retrieval.engines.tables.nearest import VectorRows
 from mnemosyne.retrieval.text.lexical import INT_BYTES, FoundWords, Mask, Owners, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 from mnemosyne.schema.session import BranchSpan
 
 _COMPACT_ROWS = 1_024
@@ -229,11 +229,11 @@ class ScopeTable:
             alive = int(np.count_nonzero(self._columns.alive[slots]))
             return int(np.count_nonzero(self._admit_slots(slots, where))) / max(alive, 1)
 
-    def filter_hits(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> tuple[Hit, ...]:
+    def filter_hits(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> Hits:
         """Return those of `found` (ids and scores) that the filter admits and `model` has processed, best first."""
         with self._vector_lock:
             if model != self._model:
-                return ()
+                return NO_HITS
             known = [(self._places[name], score) for name, score in found if name in self._places]
             slots = np.array([slot for slot, _ in known], dtype=np.int64)
             scores = np.array([score for _, score in known], dtype=np.float64)
@@ -271,16 +271,16 @@ class ScopeTable:
             found = self._postings.find(terms, owners, len(pools))
             return WordSearch(found, owners, self._ids, self._columns.view(rows))
 
-    def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """Return the best by BM25 among the admitted rows that hold a term."""
         found = self.find_words(terms, (where,))
         return found.rank(terms, found.counts, (limit,))[0]
 
-    def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> Hits:
         """Return the best by cosine among the admitted rows that have a vector of `model`."""
         with self._vector_lock:
             if model != self._model or len(vector) != self._vectors.width:
-                return ()
+                return NO_HITS
             admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
             slots, cosines = self._vectors.best(vector, admitted, limit)
             return self._rank_best(slots, cosines, limit)
@@ -338,7 +338,7 @@ class ScopeTable:
             found |= (view.branch == code) & (view.depth <= depth)
         return found
 
-    def _rank_best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
+    def _rank_best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> Hits:
         return rank_rows(slots, scores, limit, self._ids, self._columns.view(len(self._ids)))
 
     def _append(self, rows: Sequence[IndexRow]) -> None:
@@ -408,9 +408,7 @@ class WordSearch:
         """The statistics of each pool's rows for the terms."""
         return self._found.counts
 
-    def rank(
-        self, terms: Mapping[str, float], counts: Sequence[TermCounts], limits: Sequence[int]
-    ) -> list[tuple[Hit, ...]]:
+    def rank(self, terms: Mapping[str, float], counts: Sequence[TermCounts], limits: Sequence[int]) -> list[Hits]:
         """Return the best rows of each pool by BM25 that hold a term; `counts` as for `FoundWords.scores`."""
         scores = self._found.scores(terms, counts)
         ranked = []
@@ -423,23 +421,24 @@ class WordSearch:
 
 def rank_rows(
     slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int, ids: Sequence[str], view: RowView
-) -> tuple[Hit, ...]:
+) -> Hits:
     """Return the best rows of some slots, best first."""
+    if not len(slots):
+        return NO_HITS
     if len(slots) > limit:
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         keep = scores >= least
         slots, scores = slots[keep], scores[keep]
-    order = np.argsort(-scores, kind="stable")
-    slots, scores = slots[order], scores[order]
-    parts = (-scores, view.depth[slots], view.placed[slots], view.sequence[slots], slots)
-    # Converted from numpy at once: one scalar at a time costs more than the search.
-    hits = [
-        (score, ids[slot], depth if placed else None, sequence)
-        for score, depth, placed, sequence, slot in zip(*(part.tolist() for part in parts), strict=True)
-    ]
     # In order except for equal scores, which are ordered by id.
-    hits.sort()
-    return tuple([Hit(entry_id, -score, depth, sequence) for score, entry_id, depth, sequence in hits[:limit]])
+    names = [ids[slot] for slot in slots.tolist()]
+    order = [place for _, _, place in sorted(zip((-scores).tolist(), names, range(len(names)), strict=True))][:limit]
+    slots = slots[order]
+    return Hits(
+        entry_ids=tuple([names[place] for place in order]),
+        scores=tuple(scores[order].tolist()),
+        depths=tuple(view.depth[slots].tolist()),
+        sequences=tuple(view.sequence[slots].tolist()),
+    )
 
 
 def _has_chain(codes: npt.NDArray[np.int8], chains: Collection[Chain]) -> Mask:

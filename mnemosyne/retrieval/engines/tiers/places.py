@@ -24,7 +24,7 @@ from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import DurableFolder
 from mnemosyne.schema.memory import is_overlay
-from mnemosyne.schema.query import Hit, TextSearch
+from mnemosyne.schema.query import NO_HITS, Hits, TextSearch
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class ScopePlaces:
                 break
         return nothing
 
-    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
         """Return the best by BM25 for each search; see `TieredIndex.search_texts`."""
         scopes = dict.fromkeys(each.where.scope for each in searches)
         for _ in range(_TRIES):
@@ -88,11 +88,11 @@ class ScopePlaces:
             # One may have been evicted while the next was read.
             if all(self.memory.holds(scope) for scope in in_memory):
                 break
-        found = dict[int, tuple[Hit, ...]]()
+        found = dict[int, Hits]()
 
         async def search_one(place: int) -> None:
             text, where, limit = searches[place][:3]
-            found[place] = await self.query(where.scope, lambda index: index.search_text(text, where, limit), ())
+            found[place] = await self.query(where.scope, lambda index: index.search_text(text, where, limit), NO_HITS)
 
         held = [place for place, each in enumerate(searches) if each.where.scope in in_memory]
         if len(held) < len(searches):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
+from mnemosyne.schema.query import Hits, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 
@@ -47,11 +47,11 @@ class RenamedIndex(Index):
         """See `Index.unembedded_ids`."""
         return await self._index.unembedded_ids(self._name_of(scope), model, limit)
 
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
         """See `Index.search_text`."""
         return await self._index.search_text(text, self._rename(where), limit)
 
-    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
         """See `Index.search_texts`."""
         named = [
             each._replace(where=self._rename(each.where), beside=tuple(map(self._rename, each.beside)))
@@ -59,9 +59,7 @@ class RenamedIndex(Index):
         ]
         return await self._index.search_texts(named)
 
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
+    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """See `Index.search_vector`."""
         return await self._index.search_vector(vector, self._rename(where), limit, model=model)
 
