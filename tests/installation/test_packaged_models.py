@@ -109,15 +109,15 @@ def normal_forms(data):
 
 @pytest.mark.torch
 @pytest.mark.anyio
-async def test_minilm_without_torch_has_the_vectors_of_sentence_transformers(cache):
-    texts = ["Where is the silver key?", "", "神庙的钥匙 lies under the stone 🗝️", "a wolf " * 500]
+async def test_minilm_in_int8_has_nearly_the_vectors_of_sentence_transformers(cache):
+    texts = ["Where is the silver key?", "神庙的钥匙 lies under the stone 🗝️", "a wolf " * 500]
     converted = await to_thread.run_sync(open_embedder, MINILM.package)
     assert converted.uses_export
     made = await converted.embed(texts, "document")
     given = await LocalEmbedder(MINILM.package).embed(texts, "document")
-    assert float((given * made).sum(axis=1).min()) > 0.99999
-    # The vectors that torch made before stay valid.
-    assert converted.name == MINILM.package
+    assert 0.998 < float((given * made).sum(axis=1).min()) < 0.99999
+    # Vectors of two precisions are never compared.
+    assert converted.name == MINILM.name == "all-MiniLM-L6-v2-int8-17a62eea"
 
 
 def test_auto_chooses_by_language():

