@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 from cli_calls import find_command
+from typer.main import get_command
+
+from benchmarks.__main__ import app as benchmarks_app
+from evals.app import app as evals_app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("[A-Z]*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,6 +41,19 @@ def test_links_lead_somewhere(page):
 def test_commands_that_are_shown_exist(page):
     text = page.read_text(encoding="utf-8")
     assert [words for words in _COMMAND.findall(text) if find_command(*words.split()) is None] == []
+
+
+PROGRAMS = {name: get_command(app) for name, app in (("benchmarks", benchmarks_app), ("evals", evals_app))}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_programs_that_are_shown_exist(page):
+    shown = re.findall(
+        r"python -m (benchmarks|evals)((?:\.\w+)+)?(?: +([a-z][\w-]*))?", page.read_text(encoding="utf-8")
+    )
+    assert [(name, word) for name, _, word in shown if word and word not in PROGRAMS[name].commands] == []
+    modules = [ROOT / f"{name}{dotted.replace('.', '/')}.py" for name, dotted, _ in shown if dotted]
+    assert [str(file) for file in modules if "__main__" not in file.read_text(encoding="utf-8")] == []
 
 
 def find_missing_names(text: str) -> list[str]:

@@ -19,13 +19,13 @@ import pytest
 from generators import GENERATORS
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.scripted_model import ScriptedModel
 
 from filament import apply_patch, judge_ops
 from jacquard import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
-    LlmResponse,
     RuntimeConfig,
     create_context_engine,
     open_runtime,
@@ -128,24 +128,6 @@ async def test_a_summary_without_a_model_costs_as_much_as_the_talk_is_long(reply
     await grows_gently(seconds, 6_000)
 
 
-class Answering:
-    """A small model that says one thing, whatever it is asked."""
-
-    model = "scripted/small"
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        return LlmResponse(content=self.answer, model=self.model, prompt_tokens=1, completion_tokens=1)
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "answer",
@@ -159,7 +141,7 @@ async def test_a_strange_answer_of_a_small_model_costs_a_turn_next_to_nothing(an
     async def seconds(said):
         store = MemoryStore()
         try:
-            async with create_context_engine(store, llm_adapter=Answering(said), config=config) as engine:
+            async with create_context_engine(store, llm_adapter=ScriptedModel(said), config=config) as engine:
                 await engine.prepare_turn("s", "The lamb is in the fold.")
                 await engine.commit_assistant_message("s", "So it is.")
                 for text in ("The lamb sleeps.", "Where is the lamb?"):

@@ -20,13 +20,13 @@ import anyio
 import pytest
 import yaml
 from long_form import LongForm
+from servers.scripted_model import ScriptedModel
 from typer.testing import CliRunner
 
 from jacquard import (
     ConsolidationConfig,
     CurationConfig,
     HistoryConfig,
-    LlmResponse,
     PlannerConfig,
     PruneConfig,
     RuntimeConfig,
@@ -73,44 +73,24 @@ class Clock:
         return datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Parrot:
-    """A model for every task, which repeats every word that it is shown, and remembers what that was."""
-
-    model = "parrot"
-
-    def __init__(self):
-        self.asked = []
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        text = "\n".join(content for _, content in request.messages)
-        self.asked.append(text)
-        words = " ".join(dict.fromkeys(WORD.findall(text)))
-        turns = re.findall(r'<turn n="(\d+)">(.*?)</turn>', text, re.DOTALL)
-        items = re.findall(r'<item id="([^"]*)"', text)
-        if turns and "<talk>" in text:
-            made = [
-                {
-                    "n": int(number),
-                    "summary": f"The lamp: {' '.join(WORD.findall(said))}.",
-                    "events": [],
-                    "chapter_end": int(number) % 4 == 0,
-                }
-                for number, said in turns
-            ]
-            answer = json.dumps({"turns": made})
-        elif turns:
-            answer = json.dumps({"title": f"The lamp {words}", "text": f"They spoke of the lamp: {words}."})
-        elif items:
-            answer = json.dumps(items[:5])
-        else:
-            answer = f"They spoke of the lamp: {words}."
-        return LlmResponse(content=answer, model=self.model, prompt_tokens=10, completion_tokens=10)
+def repeat(text):
+    """Repeat what it is shown, in the form that is asked for."""
+    words = " ".join(dict.fromkeys(WORD.findall(text)))
+    turns = re.findall(r'<turn n="(\d+)">(.*?)</turn>', text, re.DOTALL)
+    if turns and "<talk>" in text:
+        made = [
+            {
+                "n": int(number),
+                "summary": f"The lamp: {' '.join(WORD.findall(said))}.",
+                "events": [],
+                "chapter_end": int(number) % 4 == 0,
+            }
+            for number, said in turns
+        ]
+        return {"turns": made}
+    if turns:
+        return {"title": f"The lamp {words}", "text": f"They spoke of the lamp: {words}."}
+    return re.findall(r'<item id="([^"]*)"', text)[:5] or f"They spoke of the lamp: {words}."
 
 
 def write_world(folder, chance):
@@ -159,7 +139,7 @@ async def play(folder, number):
 
     for turn_number in range(chance.randint(4, 9)):
         viewer = chance.choice([*VIEWERS, None])
-        parrot = Parrot()
+        parrot = ScriptedModel(repeat)
         config = settings_for(viewer, chance)
         async with create_context_engine(
             store, llm_adapter=parrot, config=config, worlds={world.world_id: world}
@@ -201,7 +181,7 @@ VIEWER_FORM = LongForm(count=10_000, check=check, chunk=50)
 async def test_what_is_too_sensitive_reaches_neither_the_selector_nor_the_prompt(level, tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "world.yaml").write_text(WORLD)
-    world, store, parrot = load_world(tmp_path / "w"), MemoryStore(), Parrot()
+    world, store, parrot = load_world(tmp_path / "w"), MemoryStore(), ScriptedModel(repeat)
     config = RuntimeConfig(prune=PruneConfig(max_sensitivity="public"), curation=CurationConfig(deadline_ms=60_000))
     async with create_context_engine(store, llm_adapter=parrot, config=config, worlds={"keep": world}) as engine:
         await engine.start_session("s", world)

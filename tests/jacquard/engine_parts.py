@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import asynccontextmanager
 
-import anyio
 from forest_parts import WORLD
+from servers.scripted_model import ScriptedModel
 
-from jacquard import InMemoryEventBus, LlmResponse, ModelError, create_context_engine
+from jacquard import InMemoryEventBus, ModelError, create_context_engine
 from mnemosyne import MemoryStore
 
 PLANNED = {
@@ -19,31 +18,6 @@ PLANNED = {
     "temporal_context": "past",
     "domain_weight": {"narrative": 0.9, "lore": 0.1, "event": 0.4},
 }
-
-
-class ScriptedModel:
-    """Answers in turn: a text, an object (as JSON), an error to raise, or `hang`; the last step stands for all later calls."""
-
-    model = "scripted/small"
-
-    def __init__(self, *steps):
-        self.steps, self.requests = list(steps), []
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        self.requests.append(request)
-        step = self.steps[min(len(self.requests), len(self.steps)) - 1]
-        if isinstance(step, Exception):
-            raise step
-        if step == "hang":
-            await anyio.sleep_forever()
-        text = step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
-        return LlmResponse(content=text, model=self.model, prompt_tokens=120, completion_tokens=30)
 
 
 class Told:

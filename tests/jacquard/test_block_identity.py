@@ -15,13 +15,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from servers.scripted_model import ScriptedModel
 from typer.testing import CliRunner
 
 from jacquard import (
     BudgetConfig,
     CurationConfig,
     GreedyPriorityPruner,
-    LlmResponse,
     PruneConfig,
     RuntimeConfig,
     create_context_engine,
@@ -410,30 +410,13 @@ async def test_a_memory_with_the_id_of_a_message_breaks_no_prompt(layout):
     assert [block_of(turn, marker("message", n)).kind.value for n in range(2)] == ["message"] * 2
 
 
-class ChoosingModel:
-    """Chooses everything that it is shown."""
-
-    model = "scripted/small"
-
-    def __init__(self):
-        self.calls = 0
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        self.calls += 1
-        pool = request.messages[-1][1]
-        ids = re.findall(r'<item id="([^"]*)"', pool) or re.findall(r'\bid="([^"]*)"', pool)
-        return LlmResponse(content=json.dumps(ids), model=self.model, prompt_tokens=1, completion_tokens=1)
+def choose_all(pool):
+    return re.findall(r'<item id="([^"]*)"', pool) or re.findall(r'\bid="([^"]*)"', pool)
 
 
 @pytest.mark.anyio
 async def test_a_model_tells_entries_of_one_id_apart_and_a_lease_remembers_which():
-    model, names = ChoosingModel(), Named(lore=("p1",), narratives=("p1",))
+    model, names = ScriptedModel(choose_all), Named(lore=("p1",), narratives=("p1",))
     async with playing(names, "classic", model=model, lease_turns=3) as (engine, _):
         first = await engine.prepare_turn(SESSION, INPUT)
         assert first.report.stream_b.path.value == "selected"

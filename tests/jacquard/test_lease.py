@@ -17,12 +17,12 @@ from forest_parts import lore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
+from servers.scripted_model import ScriptedModel
 
 from jacquard import (
     ConfigError,
     CurationConfig,
     CurationPath,
-    LlmResponse,
     PrometheusMetrics,
     RuntimeConfig,
     SearchIntent,
@@ -201,27 +201,10 @@ def test_whatever_is_leased_keeps_every_guard(quests, viewers, depths, turns, br
     assert set(entities[1]) <= {*entities[0], "temple_key"}
 
 
-class Greedy:
-    """A small model that chooses all it is shown and says what it saw."""
-
-    model = "scripted/greedy"
-
-    def __init__(self):
-        self.calls = 0
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        self.calls += 1
-        text = "\n".join(each[1] for each in request.messages)
-        ids = re.findall(r'<item id="([^"]*)"', text)
-        seen = " ".join(re.findall(r"<item [^>]*>(.*?)</item>", text))
-        answer = '{"selected": [' + ", ".join(f'"{name}"' for name in ids) + f'], "rationale": "{seen}"}}'
-        return LlmResponse(content=answer, model=self.model, prompt_tokens=1, completion_tokens=1)
+def choose_all(text):
+    """Choose all that is shown, and say what was seen."""
+    seen = " ".join(re.findall(r"<item [^>]*>(.*?)</item>", text))
+    return {"selected": re.findall(r'<item id="([^"]*)"', text), "rationale": seen}
 
 
 KNOWERS = {"lore_gm": ("gm",), "lore_chief": ("chief",), "lore_both": ("gm", "chief"), "lore_all": ()}
@@ -256,7 +239,7 @@ def test_no_secret_reaches_a_prompt_by_a_lease(turns, margin) -> None:
     async def played() -> None:
         curation = CurationConfig(lease_turns=50, lease_margin=margin, deadline_ms=60_000)
         gold = 12
-        async with small_engine(model=Greedy(), world=SECRETS) as (engine, store, _):
+        async with small_engine(model=ScriptedModel(choose_all), world=SECRETS) as (engine, store, _):
             for number, (viewer, text, then) in enumerate(turns):
                 config = RuntimeConfig(viewer=viewer, curation=curation)
                 turn = await engine.prepare_turn("s", f"{text} ({number})", config)

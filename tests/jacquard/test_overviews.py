@@ -8,12 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from servers.scripted_model import ScriptedModel
 
 from jacquard import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
-    LlmResponse,
     OverviewScope,
     RulePlanner,
     RuntimeConfig,
@@ -249,23 +249,9 @@ async def test_an_overview_is_the_same_when_it_is_prepared_again_and_replayed(tm
     assert find_differences(record, replay_prompt(snapshot, CalibratedEstimator().estimate)) == ()
 
 
-class SmallModel:
-    """A model that notes what it is asked, and chooses nothing."""
-
-    model = "small"
-
-    def __init__(self):
-        self.asked = []
-
-    async def generate(self, request):
-        """Return an empty list."""
-        self.asked.append("\n".join(text for _, text in request.messages))
-        return LlmResponse(content="[]", model=self.model)
-
-
 @pytest.mark.anyio
 async def test_no_selector_is_asked_for_an_overview_and_its_choice_serves_no_other_turn():
-    small, world = SmallModel(), PACKS["en"]
+    small, world = ScriptedModel([]), PACKS["en"]
     config = replace(
         NO_SUMMARY,
         curation=CurationConfig(deadline_ms=600_000, lease_turns=5),

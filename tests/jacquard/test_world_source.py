@@ -9,8 +9,9 @@ import anyio
 import pytest
 from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
+from servers.scripted_model import ScriptedModel
 
-from jacquard import LlmResponse, RuntimeConfig, create_context_engine, open_runtime
+from jacquard import RuntimeConfig, create_context_engine, open_runtime
 from mnemosyne import MemoryStore, SessionStart, SqliteStore, export_session, import_session, load_world
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.world import pack_from_json, pack_to_json
@@ -19,25 +20,6 @@ from mnemosyne.world.scaffold import write_scaffold
 pytestmark = pytest.mark.anyio
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest"
-
-
-class Chooser:
-    """A small model that takes every entry it is shown."""
-
-    model = "chooser"
-
-    def __init__(self):
-        self.asked = ""
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        self.asked += str(request.messages)
-        return LlmResponse(content='["en_weir", "en_door", "t.u"]', model=self.model)
 
 
 class Counted(MemoryStore):
@@ -154,12 +136,12 @@ async def test_a_secret_that_comes_while_a_turn_is_under_way_stays_one(tmp_path)
             await self.replace_world("mill", later.digest, later.lore, await to_thread.run_sync(pack_to_json, later))
             return found
 
-    store, chooser = Edited(), Chooser()
+    store, chooser = Edited(), ScriptedModel(["en_weir", "en_door", "t.u"])
     turn = await woven(store, "What of the weir and the iron sluice?", world=world, llm_adapter=chooser)
-    assert "ninety oaks" in chooser.asked
+    assert "ninety oaks" in "".join(chooser.asked)
     for secret in ("iron sluice.", "hides an iron"):
         assert secret not in turn.text
-        assert secret not in chooser.asked
+        assert secret not in "".join(chooser.asked)
 
 
 async def test_a_workshop_that_names_no_pack_reads_it_from_the_store(tmp_path):

@@ -17,8 +17,9 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from servers.scripted_model import ScriptedModel
 
-from jacquard import CurationConfig, LlmResponse, RuntimeConfig, create_context_engine
+from jacquard import CurationConfig, RuntimeConfig, create_context_engine
 from mnemosyne import MemoryStore, SqliteStore, load_world
 
 WORLD = """\
@@ -57,25 +58,6 @@ edits = st.dictionaries(st.sampled_from(IDS), st.none() | entries, min_size=1, m
 steps = st.lists(
     st.tuples(edits, st.booleans(), st.sampled_from([None, "chief", "cook"]), st.booleans()), min_size=1, max_size=4
 )
-
-
-class Chooser:
-    """A selector that takes everything that it is shown, and remembers what that was."""
-
-    model = "chooser"
-
-    def __init__(self):
-        self.asked = []
-
-    async def warm(self):
-        return None
-
-    async def close(self):
-        return None
-
-    async def generate(self, request):
-        self.asked.append(str(request.messages))
-        return LlmResponse(content='["a", "b", "c", "d"]', model=self.model)
 
 
 class Author:
@@ -118,7 +100,7 @@ async def play(store, author, story, layout):
     for number, (changes, names_it, viewer, commits) in enumerate(story):
         author.edit(changes)
         world = author.name() if names_it or not number else None
-        chooser = Chooser()
+        chooser = ScriptedModel(["a", "b", "c", "d"])
         config = RuntimeConfig(
             viewer=viewer, layout=layout, curation=CurationConfig(deadline_ms=60_000, lease_turns=number % 2)
         )
