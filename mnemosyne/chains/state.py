@@ -88,7 +88,7 @@ def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_char
 
 
 class StateView:
-    """A state tree and what depends on it alone, each found once, when it is first needed; created by `view_state`."""
+    """A state tree and what depends only on it, each found once, when it is first needed; created by `view_state`."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         self.tree = tree

@@ -112,6 +112,6 @@ def test_files_are_put_in_from_the_command_line(tmp_path):
     first, again = runner.invoke(app, command), runner.invoke(app, command)
     assert "is new" in first.stdout
     assert "was there already" in again.stdout
-    wrong = runner.invoke(app, [*command[:2], str(tmp_path / "nothing.md"), *command[3:]])
+    wrong = runner.invoke(app, [*command[:3], str(tmp_path / "nothing.md"), *command[4:]])
     assert wrong.exit_code == 1
     assert "no such file" in wrong.stderr
