@@ -9,6 +9,7 @@ from typing import Any
 
 from jacquard.core.blocks import Block, BlockKind
 from jacquard.core.degradations import Degradation
+from mnemosyne.core.codec import Struct
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import Signals
@@ -224,8 +225,7 @@ class PrefixReport:
     """Characters of the next message before its first block that changes every turn."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BlockSpan:
+class BlockSpan(Struct, frozen=True, kw_only=True):
     """Place of a block in the prompt: characters `start`..`end` (0-based, half-open) of message `message` (0-based)."""
 
     block_id: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_woven
+from jacquard.pipeline.record.package import context_blocks_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, usages_of
 from jacquard.pipeline.turn import Turn
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
@@ -47,7 +48,9 @@ async def record_turn(
     with_report = turn.action is not None or turn.config.observability.include_reports_in_store
     record = build_record(prompt, turn.window, message, turn.fingerprint, anchors, with_report=with_report)
     made = frozenset(report.new_block_ids)
-    blocks = tuple(block for block in prompt.context_blocks if block.block_id in made) if made else ()
+    blocks = (
+        context_blocks_of([each for each in prompt.forms.skein.blocks() if each.block.block_id in made]) if made else ()
+    )
     usages = (*log.usages, *usages_of(prompt))
     if turn.action is not None:
         record, usages = replace(record, ops=turn.action.patch), ()

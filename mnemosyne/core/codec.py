@@ -167,7 +167,8 @@ def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
         raise CodecError(f"This is not a {kind.__name__}: a text in it holds half of a surrogate pair.") from None
 
 
-def find_defaults(kind: type[Any]) -> dict[str, Any]:
+@lru_cache(maxsize=256)
+def find_defaults(kind: type[Any]) -> Mapping[str, Any]:
     """Return the default of each field of a value; a field without one has a default that equals nothing."""
     if issubclass(kind, Struct):
         return {each.name: _default(each.default, each.default_factory) for each in msgspec.structs.fields(kind)}

@@ -41,6 +41,7 @@ from mnemosyne import (
     SourceKind,
     SystemClock,
 )
+from mnemosyne.core.codec import replace_struct
 
 pytestmark = pytest.mark.anyio
 WIKI = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.example/mill")
@@ -357,10 +358,13 @@ async def test_an_assembler_of_the_host_and_its_receipt():
         (lambda made: replace(made, spans=made.spans[1:]), "where one from 0 on is due"),
         (lambda made: replace(made, tokens=made.tokens + 1), "add up to"),
         (
-            lambda made: replace(made, spans=(replace(made.spans[0], block_id="x"), *made.spans[1:])),
+            lambda made: replace(made, spans=(replace_struct(made.spans[0], block_id="x"), *made.spans[1:])),
             "'x', which is no block",
         ),
-        (lambda made: replace(made, spans=(replace(made.spans[0], message=4), *made.spans[1:])), "has 1 messages"),
+        (
+            lambda made: replace(made, spans=(replace_struct(made.spans[0], message=4), *made.spans[1:])),
+            "has 1 messages",
+        ),
         (lambda made: made.text, "returned str"),
         (lambda made: replace(made, messages=({"role": "user", "content": made.text},)), "no PromptMessage"),
     ],

@@ -25,6 +25,7 @@ from jacquard.core.blocks import (
 from jacquard.core.degradations import DegradationCode
 from jacquard.pipeline.evidence.candidates import (
     NO_QUERY,
+    EvidenceChoice,
     EvidenceQuery,
     candidate_filters,
     choose_evidence,
@@ -35,6 +36,7 @@ from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.audience import join_audiences, read_audience
 from mnemosyne.chains.uris import evidence_uri
+from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
@@ -85,44 +87,57 @@ async def load_evidence_blocks(
     with_parts = parts or default_parts(store, clock, count)
     known = document or SessionDocument(session=Session(session_id=session_id))
     if listed is None:
-        wanted = candidate_filters(viewer) if config.enabled else ()
-        listed = [await store.list_evidences(session_id, where) for where in wanted]
+        listed = [
+            await store.list_evidences(session_id, where) for where in candidate_filters(viewer) if config.enabled
+        ]
     if not config.enabled or not with_parts.options.include_evidences:
         derived, errors = await with_parts.derive(known, ())
         newest = mark_newest(listed) if config.enabled else ""
         return replace(NO_RESULTS, derived=derived, errors=errors, newest=newest)
-    now = clock.now()
-    choice = await choose_evidence(session_id, listed, config, query, now, most)
-    kept, settled = choice.chosen, choice.settled
-    by_id = {each.evidence_id: each for each in kept}
-    told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]
-    derived, errors = await with_parts.derive(replace(known, evidences=by_id), kept)
+    choice = await choose_evidence(session_id, listed, config, query, clock.now(), most)
+    by_id = {each.evidence_id: each for each in choice.chosen}
+    derived, errors = await with_parts.derive(replace(known, evidences=by_id), choice.chosen)
     shown = [block for block in derived if any(ref.evidence_id in by_id for ref in block.refs)]
-    blocks: list[Block] = []
-    for resolved in await with_parts.render_all(session_id, shown, by_id):
-        told += resolved.details
-        errors = (*errors, *((resolved.error,) if resolved.error else ()))
-        if resolved.text:
-            text, chars = truncate_with_size(resolved.text, config.max_tokens, count)
-            if chars < len(resolved.text):
-                size, block_id = len(resolved.text), resolved.block.block_id
-                told.append(f"{DegradationCode.TEXT_CUT}: {block_id} shows chars:0-{chars} of {size} characters")
-            sources = [by_id[ref.evidence_id] for ref in resolved.block.refs if ref.evidence_id in by_id]
-            notices = [notice for each in sources for notice in settled.notices.get(each.evidence_id, ())]
-            content = _result_element(sources, text, notices, boundary)
-            blocks.append(_block(session_id, sources, resolved.block, content, len(kept) - len(blocks), count))
+    resolved = await with_parts.render_all(session_id, shown, by_id)
+    blocks, told = _make_blocks(session_id, resolved, choice, config.max_tokens, count, boundary)
     return EvidenceBlocks(
         blocks=tuple(blocks),
-        conflicts=settled.records,
-        degradations=tuple(told),
-        errors=errors,
+        conflicts=choice.settled.records,
+        degradations=(*map(_sentence, choice.settled.records), *told),
+        errors=(*errors, *(each.error for each in resolved if each.error)),
         decisions=choice.decisions,
         left_out=choice.left_out,
-        redactions=tuple(record for each in kept if (record := redaction_of(each)) is not None),
+        redactions=tuple(record for each in choice.chosen if (record := redaction_of(each)) is not None),
         derived=tuple(block for block in derived if block not in shown),
         newest=choice.newest,
-        audience=join_audiences(read_audience(each.metadata) for each in kept),
+        audience=join_audiences(read_audience(each.metadata) for each in choice.chosen),
     )
+
+
+def _make_blocks(
+    session_id: str,
+    resolved: Sequence[ResolvedBlock],
+    choice: EvidenceChoice,
+    limit_tokens: int,
+    count: Callable[[str], int],
+    boundary: str,
+) -> tuple[list[Block], list[str]]:
+    """Return a block for each result that has a text, of at most `limit_tokens`, and a code with a sentence for what is cut."""
+    by_id = {each.evidence_id: each for each in choice.chosen}
+    blocks, told = list[Block](), list[str]()
+    for each in resolved:
+        told += each.details
+        if each.text:
+            text, chars = truncate_with_size(each.text, limit_tokens, count)
+            if chars < len(each.text):
+                size, block_id = len(each.text), each.block.block_id
+                told.append(f"{DegradationCode.TEXT_CUT}: {block_id} shows chars:0-{chars} of {size} characters")
+            sources = [by_id[ref.evidence_id] for ref in each.block.refs if ref.evidence_id in by_id]
+            notices = [notice for one in sources for notice in choice.settled.notices.get(one.evidence_id, ())]
+            content = _result_element(sources, text, notices, boundary)
+            rank = len(choice.chosen) - len(blocks)
+            blocks.append(_block(session_id, sources, each.block, content, rank, count))
+    return blocks, told
 
 
 def _result_element(sources: Sequence[Evidence], text: str, notices: Sequence[str], boundary: str) -> str:
@@ -172,4 +187,6 @@ def _block(
 
 def _sentence(record: ConflictRecord) -> str:
     about = f"{record.subject}: " if record.subject else ""
-    return f"{about}{record.field_path}: {record.detail}; settled by {record.resolution.value}"
+    return (
+        f"{DegradationCode.CONFLICT}: {about}{record.field_path}: {record.detail}; settled by {record.resolution.value}"
+    )

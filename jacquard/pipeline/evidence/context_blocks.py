@@ -126,23 +126,15 @@ async def load_context_blocks(
             found = [each.evidence for each in resolved.refs if each.text and each.evidence is not None]
             trusts = [await verify_trust(store, each) for each in found]
             blocks.append(_prompt_block(resolved, text, trusts, place, count, turn.boundary))
+    shown_ids = [ref.evidence_id for block in own for ref in block.refs]
+    cited = [read_audience(known[name].metadata) for name in shown_ids if name in known]
     return EvidenceBlocks(
         blocks=tuple(blocks),
         document_ids=frozenset(block.block_id for block in own),
         degradations=tuple(told),
         left_out=tuple(left_out),
         errors=tuple(errors),
-        audience=join_audiences(
-            (
-                *(read_audience(block.extra) for block in own),
-                *(
-                    read_audience(known[ref.evidence_id].metadata)
-                    for b in own
-                    for ref in b.refs
-                    if ref.evidence_id in known
-                ),
-            )
-        ),
+        audience=join_audiences([*(read_audience(block.extra) for block in own), *cited]),
     )
 
 

@@ -57,7 +57,7 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
     """Emit the events of a finished prompt: its blocks, pruning, cost, degradations."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     if emitter.is_received(EventType.BLOCKS_DERIVED):
-        by_type = Counter([str(block.block_type) for block in turn.context_blocks])
+        by_type = Counter([str(each.block.block_type) for each in turn.forms.skein.blocks()])
         await emitter.emit(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
     actions = Counter(decision.action for decision in report.decisions)
     left = [decision for decision in report.decisions if decision.action is not Action.KEPT]

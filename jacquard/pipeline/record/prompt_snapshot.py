@@ -90,13 +90,11 @@ def snapshot_to_json(
 
     Texts that are in the `messages` of the same record (`split_messages`) are left out too.
     """
-    plain: dict[str, Any] = _drop_defaults(snapshot)
+    # Variables are plain values already.
+    variables = {key: value for key, value in snapshot.source.variables.items() if key != _STATUS}
+    plain: dict[str, Any] = _drop_defaults(replace(snapshot, source=replace(snapshot.source, variables=EMPTY)))
     plain["version"] = snapshot.version
-    variables = plain["source"]["variables"]
-    plain["source"] = {
-        **plain["source"],
-        "variables": {key: value for key, value in variables.items() if key != _STATUS},
-    }
+    plain["source"]["variables"] = variables
     point_at_pieces(list(_list_blocks(plain)), messages, places)
     return plain
 

@@ -13,6 +13,7 @@ from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, BlockDecision, BlockSpan, SentText
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.weaving.assemble import PromptMessage
+from mnemosyne.core.codec import replace_struct
 
 CLIENT = "client"
 """Source of client messages that the session does not have, and the beginning of their ids."""
@@ -49,7 +50,7 @@ def as_sent(turn: PreparedTurn) -> PreparedTurn:
                 continue
             name = f"{CLIENT}:{place}" if stored is None else stored[0].block_id
             span = BlockSpan(block_id=name, message=number, start=start, end=start + len(text), tokens=each.tokens)
-            spans.append(span if stored is None else replace(span, kind=stored[0].kind))
+            spans.append(span if stored is None else replace_struct(span, kind=stored[0].kind))
             if stored is None:
                 added.append(_decide_own(name, each))
         messages.append(PromptMessage(role=role, content=content))
@@ -108,7 +109,7 @@ def _spans_of_ours(turn: PreparedTurn, sent: SentText, start: int) -> list[Block
             continue
         spans.append(_frame(sent, start + at, start + found))
         at, spent = found + len(text), spent + span.tokens
-        spans.append(replace(span, message=sent.message, start=start + found, end=start + at))
+        spans.append(replace_struct(span, message=sent.message, start=start + found, end=start + at))
     spans.append(_frame(sent, start + at, start + len(sent.text), sent.tokens - spent))
     return spans
 

@@ -133,9 +133,8 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
             last = _join_groups(groups.pop(), last)
         groups.append(last)
     messages, spans = _join(groups, count)
-    return AssembledPrompt(
-        messages=messages, text=_write_xml(skein, tail, history), spans=spans, tokens=sum(span.tokens for span in spans)
-    )
+    tokens = sum([span.tokens for span in spans])
+    return AssembledPrompt(messages=messages, text=_write_xml(skein, tail, history), spans=spans, tokens=tokens)
 
 
 def prefix(
@@ -149,13 +148,15 @@ def prefix(
     `volatile` are the ids of blocks that change in each turn.
     """
     shared, broken = 0, None
-    for place, message in enumerate(assembled.messages):
-        spans = [span for span in assembled.spans if span.message == place]
+    by_message: list[list[BlockSpan]] = [[] for _ in assembled.messages]
+    for span in assembled.spans:
+        by_message[span.message].append(span)
+    for place, (message, spans) in enumerate(zip(assembled.messages, by_message, strict=True)):
         old = previous[place] if place < len(previous) else None
         same_role = old is not None and old.get("role") == message.role
         length = _count_common_chars(message.content, old["content"]) if same_role and old is not None else 0
         if same_role and old is not None and length == len(message.content) == len(old["content"]):
-            shared += sum(span.tokens for span in spans)
+            shared += sum([span.tokens for span in spans])
             continue
         whole = [span for span in spans if span.end <= length and same_role]
         shared += sum(span.tokens for span in whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from anyio import to_thread
@@ -97,12 +97,11 @@ def _shorten(value: Any, omit: frozenset[str]) -> Any:
     """Return a value as JSON data, without the fields of `omit` and without defaults."""
     if isinstance(value, tuple | list):
         return [_shorten(each, omit) for each in value]
-    if not is_dataclass(value):
+    if not (is_dataclass(value) or isinstance(value, codec.Struct)):
         return codec.to_plain(value)
-    told: dict[str, Any] = {}
-    for each in fields(value):
-        own = getattr(value, each.name)
-        default = each.default_factory() if each.default_factory is not MISSING else each.default
-        if each.name not in omit and (default is MISSING or own != default):
-            told[each.name] = _shorten(own, omit)
-    return told
+    kind: Any = type(value)
+    return {
+        name: _shorten(own, omit)
+        for name, default in codec.find_defaults(kind).items()
+        if name not in omit and (own := getattr(value, name)) != default
+    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +32,7 @@ from jacquard.cli.command_parts import (
 from jacquard.cli.progress import indexing
 from jacquard.cli.show import show_turn
 from jacquard.config.input_limits import check_user_message
+from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import Triage
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_to_json
@@ -168,16 +170,8 @@ def weave(
     settings, user_message = load_configuration(given), _text(text)
 
     async def work() -> None:
-        # Opening a missing store creates its files.
-        place = "memory:" if dry_run and not _has_files(store) else store
-        async with AsyncExitStack() as opened:
-            runtime = await opened.enter_async_context(
-                open_store(place, world=world, embedder=embedder, config=settings)
-            )
-            # Checked before anything is written or loaded for it.
-            check_user_message(user_message, settings.limits)
-            if dry_run:
-                runtime = await opened.enter_async_context(runtime.overlay())
+        opening = {"world": world, "embedder": embedder}
+        async with _open_for_input(store, user_message, settings, dry_run=dry_run, **opening) as runtime:
             await _prepare_session(runtime, session, user_message)
             prepared = await runtime.engine.prepare_turn(
                 session, user_message, settings, turn_id=turn, branch_id=branch
@@ -240,6 +234,22 @@ def commit(
             await runtime.engine.settle(BEHIND_SECONDS)
 
     run(work)
+
+
+@asynccontextmanager
+async def _open_for_input(
+    store: str, user_message: str, settings: RuntimeConfig, *, dry_run: bool, **opening: Any
+) -> AsyncIterator[Runtime]:
+    # Opening a missing store creates its files.
+    place = "memory:" if dry_run and not _has_files(store) else store
+    async with open_store(place, config=settings, **opening) as runtime:
+        # Checked before anything is written or loaded for it.
+        check_user_message(user_message, settings.limits)
+        if not dry_run:
+            yield runtime
+            return
+        async with runtime.overlay() as dry:
+            yield dry
 
 
 def _has_files(store: str) -> bool:
