@@ -93,7 +93,7 @@ async def test_a_session_keeps_eight_unfinished_replies_of_a_bounded_length(tmp_
         for index, text, reason in (
             (0, "other", "another text"),
             (1, "x", "10 characters"),
-            (-1, "x", "not one of 0 to"),
+            (-1, "x", "negative"),
         ):
             with pytest.raises(ChunkConflictError, match=reason):
                 await runtime.engine.commit_assistant_chunk("s", text, index, message_id="m9")

@@ -92,9 +92,9 @@ class ReplyCommitter:
     async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, text: str) -> None:
         """Write a chunk and emit it; raises ChunkConflictError, and InputTooLargeError for a reply that becomes too long."""
         if not 0 <= index < MAX_CHUNKS:
-            raise ChunkConflictError(
-                session_id, turn_id or "(pending)", index, f"its index is not one of 0 to {MAX_CHUNKS - 1:,}"
-            )
+            most_chunks = f"a reply has at most {MAX_CHUNKS:,} chunks; send longer ones"
+            reason = "its index is negative; count from 0" if index < 0 else most_chunks
+            raise ChunkConflictError(session_id, turn_id or "(pending)", index, reason)
         now, limits, most = self._parts.clock.now(), self._limits, self._config.chunks.max_chars
         chunk = ReplyChunk(turn_id=turn_id, message_id=message_id, index=index, text=text, at=now)
         added = await self._parts.store.add_chunk(
