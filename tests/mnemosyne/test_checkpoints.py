@@ -206,7 +206,7 @@ async def test_the_file_is_written_again_behind_the_turn_that_removes_words(tmp_
 
 async def test_a_table_of_lancedb_of_an_earlier_release_becomes_a_file_with_all_its_vectors(tmp_path):
     former = await to_thread.run_sync(open_engine, str(tmp_path))
-    await former.add(SCOPE, written(talk(40)), vectors_of(40), model="m")
+    await former.write(SCOPE, row_batch(written(talk(40)), vectors_of(40), None, "m"))
     await former.close()
     index = TieredIndex(tmp_path)
     assert len(await words(index)) == 6
@@ -222,7 +222,7 @@ async def test_a_process_that_dies_while_a_scope_moves_to_lancedb_loses_nothing(
     await fill(tmp_path)
     # It had written a part of the rows.
     torn = await to_thread.run_sync(open_engine, str(tmp_path))
-    await torn.add(SCOPE, written(talk(9)), vectors_of(9), model="m")
+    await torn.write(SCOPE, row_batch(written(talk(9)), vectors_of(9), None, "m"))
     await torn.close()
     index = TieredIndex(tmp_path, memory_rows=20)
     assert (await index.engine_of(SCOPE), await index.count(SCOPE)) == ("memory", 40)

@@ -190,11 +190,10 @@ async def test_an_erased_scope_leaves_nothing_staged(tmp_path: Path) -> None:
     await index.close()
 
 
-@pytest.mark.parametrize("limits", [{"memory_rows": 100, "word_rows": 1_000}, {"memory_rows": 20, "word_rows": 50}])
-async def test_a_scope_too_large_for_memory_changes_too(tmp_path: Path, limits: dict[str, int]) -> None:
+async def test_a_scope_too_large_for_memory_changes_too(tmp_path: Path) -> None:
     source = EntryList(talk(150))
-    await indexed(tmp_path, source, **limits)
-    index = TieredIndex(tmp_path, **limits)
+    await indexed(tmp_path, source, memory_rows=100)
+    index = TieredIndex(tmp_path, memory_rows=100)
     # Vectors of another width: both cannot stand in one table.
     one = retriever(index, source, LetterEmbedder(NEW, letters="abcdefghijklmnop"))
     before = await one.recall(asked())

@@ -21,6 +21,7 @@ from mnemosyne import Chain, Hits, MemoryEntry, MemoryIndex, SequencedEntry, Tie
 from mnemosyne.retrieval.engines.lance.files import table_name
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import LargeScope
+from mnemosyne.retrieval.engines.rows import row_batch
 
 pytestmark = pytest.mark.anyio
 NARRATIVE, HISTORY = frozenset({Chain.NARRATIVE}), frozenset({Chain.HISTORY})
@@ -65,7 +66,7 @@ async def filled(folder: Path, rows: int = 12, rare: int = 0) -> None:
     """Write the table of the graph."""
     store = LanceIndex(str(folder))
     entries = [*story(0, rows), *story(rows, rare, Chain.NARRATIVE)]
-    await store.add(SESSION, written(entries), drawn(1, len(entries)), model="m")
+    await store.write(SESSION, row_batch(written(entries), drawn(1, len(entries)), None, "m"))
     await store.close()
 
 
@@ -115,7 +116,7 @@ async def test_cosines_of_a_graph_stand_beside_those_from_memory(tmp_path: Path)
     near, rest = unit([[1.0, 0.3, 0.2, 0.1 + place] for place in (0.3, 0.6)]), drawn(2, 400)
     store = LanceIndex(str(tmp_path))
     entries = story(0, 402)
-    await store.add(SESSION, written(entries), np.concatenate([near, rest]), model="m")
+    await store.write(SESSION, row_batch(written(entries), np.concatenate([near, rest]), None, "m"))
     database = await lancedb.connect_async(tmp_path)
     table = await database.open_table(table_name(SESSION))
     await table.create_index("vector", config=HnswSq(distance_type="cosine", num_partitions=1))

@@ -1,4 +1,4 @@
-"""One suite for every index: in memory, in LanceDB on disk, and the two in tiers. Each rule of `Index` is one test."""
+"""One suite for every index: in memory, and in tiers with LanceDB on disk. Each rule of `Index` is one test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
 from mnemosyne import Chain, Hits, Index, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
+from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
 from mnemosyne.schema.query import TextSearch
 
@@ -30,16 +31,13 @@ LORE = [
 VECTORS = unit([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0.2, 0, 0], [0, 1, 0.2, 0]])
 
 
-@pytest.fixture(params=["memory", "lance", "lance_big", "tiered", "big", "import", "direct", "renamed"])
+@pytest.fixture(params=["memory", "tiered", "big", "import", "renamed"])
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Index]:
     made: dict[str, Callable[[], Index]] = {
         "memory": MemoryIndex,
-        "lance": lambda: LanceIndex(str(tmp_path / "index"), tidy_writes=1),
-        "lance_big": lambda: LanceIndex(str(tmp_path / "index"), exact_rows=0),
         "tiered": lambda: TieredIndex(tmp_path / "index"),
         "big": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
         "import": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, delta_rows=0),
-        "direct": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, word_rows=-1),
         "renamed": lambda: RenamedIndex(MemoryIndex(), str.upper),
     }
     one = made[request.param]()
@@ -207,13 +205,13 @@ async def test_a_scope_that_was_never_written_is_empty(index: Index) -> None:
 async def test_what_another_process_wrote_deeper_on_the_path_stays_hidden(tmp_path: Path) -> None:
     one, other = LanceIndex(str(tmp_path / "index")), LanceIndex(str(tmp_path / "index"))
     path = where(SESSION, lineage=[("main", 1)])
-    await one.add(SESSION, written([said("m1", "Mara", "The silver key.", 1)]), unit([[1, 0]]), model="m")
-    assert await ids(one.search_text("silver key", path, 5)) == ["m1"]
-    await other.add(SESSION, written([said("m2", "Wen", "The silver key broke.", 2)], 2), unit([[1, 0]]), model="m")
-    assert await ids(one.search_text("silver key", path, 5)) == ["m1"]
-    assert await ids(one.search_vector(unit([[1, 0]])[0], path, 5, model="m")) == ["m1"]
+    query = unit([[1, 0]])
+    await one.write(SESSION, row_batch(written([said("m1", "Mara", "The silver key.", 1)]), query, None, "m"))
+    assert await ids(one.search_vector(query[0], path, 5, model="m")) == ["m1"]
+    await other.write(SESSION, row_batch(written([said("m2", "Wen", "It broke.", 2)], 2), query, None, "m"))
+    assert await ids(one.search_vector(query[0], path, 5, model="m")) == ["m1"]
     deeper = where(SESSION, lineage=[("main", 2)])
-    assert set(await ids(one.search_text("silver key", deeper, 5))) == {"m1", "m2"}
+    assert set(await ids(one.search_vector(query[0], deeper, 5, model="m"))) == {"m1", "m2"}
     await one.close()
     await other.close()
 
@@ -222,7 +220,7 @@ async def test_a_table_that_another_process_is_creating_is_waited_for(tmp_path: 
     """Its folder lies there already while the other still holds the lock, and the table is whole when the lock is free."""
     folder = tmp_path / "index"
     other = LanceIndex(str(tmp_path / "elsewhere"))
-    await other.add(WORLD, written([entry("e1", "a goat")]), None)
+    await other.write(WORLD, row_batch(written([entry("e1", "a goat")]), None, None, ""))
     await other.close()
     (table,) = (tmp_path / "elsewhere").glob("*.lance")
     (folder / table.name).mkdir(parents=True)

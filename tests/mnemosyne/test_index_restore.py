@@ -20,7 +20,6 @@ from mnemosyne import (
     TieredIndex,
 )
 from mnemosyne.retrieval.engines.lance.files import table_name
-from mnemosyne.retrieval.engines.large_scope import delta_names
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 
 pytestmark = pytest.mark.anyio
@@ -170,28 +169,6 @@ async def test_damage_is_kept_until_the_rows_of_another_process_were_read(tmp_pa
     reopened = TieredIndex(tmp_path, memory_rows=5)
     assert await reopened.count(SESSION) == 60
     assert reopened.faults() == ()
-    await reopened.close()
-
-
-async def test_an_index_without_checksums_is_served_and_gets_them_with_new_rows(tmp_path: Path) -> None:
-    source = EntryList(TALK[:40])
-    whole = retriever(source, TieredIndex(tmp_path, memory_rows=5), LetterEmbedder())
-    await whole.sync(SESSION)
-    before = await found(TieredIndex(tmp_path, memory_rows=5))
-    await whole.close()
-    table = lancedb.connect(str(tmp_path)).open_table(table_name(SESSION))
-    table.drop_columns(["text_sum", "vector_sum"])
-    index = TieredIndex(tmp_path, memory_rows=5)
-    assert await found(index) == before
-    source.append(TALK[40:])
-    one = retriever(source, index, LetterEmbedder())
-    await one.sync(SESSION)
-    await one.close()
-    change_row(tmp_path, "entry_id = 'm30'", {"tokens": "another word"})
-    change_row(tmp_path, "entry_id = 'm50'", {"tokens": "another word"}, delta_names(SESSION)[0])
-    reopened = TieredIndex(tmp_path, memory_rows=5)
-    assert await reopened.count(SESSION) == 59, "only rows with checksums can be checked"
-    assert "damaged rows" in reopened.faults()[0]
     await reopened.close()
 
 

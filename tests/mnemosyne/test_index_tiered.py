@@ -9,9 +9,9 @@ import anyio
 import pytest
 from recall_parts import SESSION, WORLD, entry, unit, where, written
 
-from mnemosyne import Chain, IndexUnavailableError, SequencedEntry, TieredIndex
+from mnemosyne import Chain, IndexUnavailableError, MemoryEntry, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
-from mnemosyne.retrieval.engines.rows import RowBatch
+from mnemosyne.retrieval.engines.rows import RowBatch, row_batch
 from mnemosyne.schema.query import TextSearch
 
 pytestmark = pytest.mark.anyio
@@ -51,9 +51,8 @@ async def test_a_crash_loses_only_what_the_store_still_has(tmp_path: Path) -> No
     await reopened.close()
 
 
-@pytest.mark.parametrize("word_rows", [1_000, -1])
-async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path, word_rows: int) -> None:
-    index = TieredIndex(tmp_path, memory_rows=25, word_rows=word_rows)
+async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path) -> None:
+    index = TieredIndex(tmp_path, memory_rows=25)
     await index.add(WORLD, written(MANY), VECTORS, model="m")
     in_memory = await index.search_text("house3", where(), 9)
     await index.maintain()
@@ -137,24 +136,28 @@ def damage(folder: Path, harm: str) -> None:
 
 async def test_a_folder_lost_while_in_use_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    index = TieredIndex(folder, memory_rows=-1, word_rows=-1)
-    await index.add(WORLD, written(MANY), None)
-    assert len(await index.search_text("house3", where(), 9)) == 6
+    index = TieredIndex(folder, memory_rows=-1, delta_rows=0)
+    await index.add(WORLD, written(MANY), VECTORS, model="m")
+    assert len(await index.search_vector(VECTORS[5], where(), 9, model="m")) == 9
     shutil.rmtree(folder)
-    assert not await index.search_text("house3", where(), 9)
+    assert not await index.search_vector(VECTORS[5], where(), 9, model="m")
     assert index.faults()
-    await index.add(WORLD, written(MANY), None)
+    await index.add(WORLD, written(MANY), VECTORS, model="m")
     assert len(await index.search_text("house3", where(), 9)) == 6
     await index.close()
 
 
+def rows(entries: list[MemoryEntry], first: int = 1) -> RowBatch:
+    return row_batch(written(entries, first), None, None, "")
+
+
 async def test_two_handles_see_each_other(tmp_path: Path) -> None:
     one, other = LanceIndex(str(tmp_path)), LanceIndex(str(tmp_path))
-    await one.add(WORLD, written(MANY[:5]), None)
+    await one.write(WORLD, rows(MANY[:5]))
     assert await other.count(WORLD) == 5
-    await one.add(WORLD, written(MANY[5:9], 6), None)
+    await one.write(WORLD, rows(MANY[5:9], 6))
     assert await other.count(WORLD) == 9
-    await other.add(WORLD, written(MANY[3:12], 4), None)
+    await other.write(WORLD, rows(MANY[3:12], 4))
     assert await one.count(WORLD) == 12
     await one.close()
     await other.close()
@@ -163,12 +166,13 @@ async def test_two_handles_see_each_other(tmp_path: Path) -> None:
 async def test_many_small_writes_are_tidied(tmp_path: Path) -> None:
     index = LanceIndex(str(tmp_path), tidy_writes=8)
     for number, each in enumerate(MANY[:20], 1):
-        await index.add(WORLD, written([each], number), None)
+        await index.write(WORLD, rows([each], number))
     before = data_files(tmp_path)
     await index.maintain()
     assert before >= 20
-    assert await index.count(WORLD) == 20
-    assert len(await index.search_text("house3", where(), 9)) == 3
+    stored = await index.load(WORLD)
+    assert stored is not None
+    assert list(stored.ids) == [each.entry_id for each in MANY[:20]]
     await index.close()
 
 
@@ -179,7 +183,7 @@ def data_files(folder: Path) -> int:
 async def test_lancedb_failures_have_one_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(IndexUnavailableError, match="file"):
-        await LanceIndex(str(tmp_path / "file")).add(WORLD, written(MANY), None)
+        await LanceIndex(str(tmp_path / "file")).write(WORLD, rows(MANY))
 
 
 class FillingLance(LanceIndex):
@@ -215,11 +219,11 @@ class SlowLance(LanceIndex):
         super().__init__(folder)
         self.begun, self.may_end, self.calls = anyio.Event(), anyio.Event(), list[str]()
 
-    async def prepare(self, scope: str, *, words: bool = True) -> None:
+    async def prepare(self, scope: str) -> None:
         self.calls.append(scope)
         self.begun.set()
         await self.may_end.wait()
-        await super().prepare(scope, words=words)
+        await super().prepare(scope)
 
 
 async def test_while_one_settles_others_do_not_wait(tmp_path: Path) -> None:

@@ -53,13 +53,12 @@ EVERYTHING = [*LORE, *PLAYED]
 ASKED = ("Is the silver key of the temple gate a forgery?", "银钥匙是假的吗？神庙的大门打得开吗？")
 
 
-@pytest.fixture(params=["memory", "tiered", "big", "lance"])
+@pytest.fixture(params=["memory", "tiered", "big"])
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Index]:
     made: dict[str, Callable[[], Index]] = {
         "memory": MemoryIndex,
         "tiered": lambda: TieredIndex(tmp_path / "index"),
         "big": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
-        "lance": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, word_rows=-1),
     }
     one = made[request.param]()
     yield one

@@ -25,7 +25,6 @@ TIERS = {
     "memory": {"held_rows": 16},
     "big": {"memory_rows": -1, "held_rows": 16},
     "import": {"memory_rows": -1, "delta_rows": 0},
-    "disk": {"memory_rows": -1, "word_rows": -1},
 }
 
 

@@ -81,26 +81,29 @@ class GraphStore(Protocol):
         ...
 
 
-class DurableIndex(Index, GraphStore, Protocol):
-    """An index that outlives the process. Every method may raise IndexUnavailableError, and ScopeDroppedError once
-    another process has dropped a scope that this one had read, until `release`.
+class DurableIndex(GraphStore, Protocol):
+    """The tables of large scopes, which outlive the process. Every method may raise IndexUnavailableError, and ScopeDroppedError
+    once another process has dropped a scope that this one had read, until `release`.
     """
 
-    async def append(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch of the rows after the watermarks that this index has returned; if another process has written
-        since, its rows are skipped and `watermark` returns the table's own.
-        """
+    async def count(self, scope: str) -> int:
+        """Return how many rows the table has."""
         ...
 
     def release(self, scope: str) -> None:
         """Forget the caches of a scope, so that it is read again."""
         ...
 
-    async def prepare(self, scope: str, *, words: bool = True) -> None:
-        """Build the indexes that searching a large scope needs; takes long and never blocks a search or a write.
+    async def prepare(self, scope: str) -> None:
+        """Build the graph of a scope and the indexes of its filters; takes long and never blocks a search or a write."""
+        ...
 
-        `words`: include the index for searching by words.
-        """
+    async def maintain(self) -> None:
+        """Compact tables with many writes."""
+        ...
+
+    async def close(self) -> None:
+        """Close all tables."""
         ...
 
 
@@ -221,10 +224,6 @@ class LargeScope(Index):
                 if len(delta.held.rows) >= self._held_rows:
                     await self._write_held(delta)
             await to_thread.run_sync(self._places.put, _without_vectors(batch))
-
-    async def append(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch as `write` does: the watermarks are those of the rows in memory."""
-        await self.write(scope, batch)
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain (0 = none)."""

@@ -30,20 +30,17 @@ from mnemosyne.schema.memory import Chain, is_overlay, staged_scope
 from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
-WORD_ROWS = 2_000_000
-"""Default for the largest scope whose words are searched in memory."""
-
 
 class TieredIndex(Index):
     """An `Index` over a folder.
 
-    `memory_rows`: the largest scope that is searched in memory. Its durable form is one file, a checkpoint, written behind turns
-    once `held_rows` rows and a sixteenth of all have changed, when words have left it, when it leaves memory, and by `maintain`
-    and `close`. Larger scopes are in LanceDB, which is not imported before there is one: `word_rows`: the largest scope whose
-    words are searched in memory, and the total of all such scopes after a `maintain`. `delta_rows`: the limit of new rows of such
-    a scope, and of rows of its rare chains, that are in memory with their vectors; `held_rows` of them are collected before they
-    are written. `open_scopes` and `open_rows`: the number of scopes that stay in memory after an `evict` or a `maintain`, and of
-    their rows (the scope used last stays in any case).
+    `memory_rows`: the largest scope that is searched in memory. Its durable form is one file, a checkpoint, written behind
+    turns once `held_rows` rows and a sixteenth of all have changed, when words have left it, when it leaves memory, and by
+    `maintain` and `close`. Larger scopes are in LanceDB, which is not imported before there is one; their words are
+    searched in memory. `delta_rows`: the limit of new rows of such a scope, and of rows of its rare chains, that are in
+    memory with their vectors; `held_rows` of them are collected before they are written. `open_scopes` and `open_rows`: the
+    number of scopes that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in
+    any case).
 
     With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
     memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
@@ -64,7 +61,6 @@ class TieredIndex(Index):
         folder: str | Path,
         *,
         memory_rows: int = 250_000,
-        word_rows: int = WORD_ROWS,
         delta_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 256,
@@ -81,7 +77,6 @@ class TieredIndex(Index):
         self._shared = SharedScopes(segments, has_vectors=has_vectors)
         limits = TierLimits(
             memory_rows=memory_rows,
-            word_rows=word_rows,
             delta_rows=delta_rows,
             held_rows=held_rows,
             open_scopes=open_scopes,
@@ -105,7 +100,7 @@ class TieredIndex(Index):
         if engine is not None:
             rows = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
             self._served.note(scope, rows)
-            await self._places.guard(scope, partial(engine.append, scope, rows), None)
+            await self._places.guard(scope, partial(engine.write, scope, rows), None)
             if scope not in self._files.detached:
                 return
         table = self._memory.table(scope)
@@ -144,9 +139,7 @@ class TieredIndex(Index):
         return await self._places.query(where.scope, lambda index: index.search_text(text, where, limit), NO_HITS)
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
-        """Return the hits of each search: all scopes in memory together, the others side by side. A scope whose words
-        are not in memory counts with no other.
-        """
+        """Return the hits of each search: all scopes in memory together, the others side by side."""
         return await self._places.search_texts(searches)
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:

@@ -17,7 +17,7 @@ from anyio import CancelScope, to_thread
 from mnemosyne.core.errors import IndexUnavailableError, SnapshotDamagedError, SnapshotError
 from mnemosyne.protocols import Index
 from mnemosyne.retrieval.engines.lance.files import remove_others
-from mnemosyne.retrieval.engines.tiered_index import WORD_ROWS
+from mnemosyne.retrieval.engines.large_scope import LargeScope
 from mnemosyne.retrieval.snapshots.entries import (
     EntryMark,
     WorldSource,
@@ -177,8 +177,9 @@ async def _write_table(scope: str, folder: Path, index_into: IndexInto) -> None:
         raise IndexUnavailableError(str(folder), scope, f"lancedb cannot be loaded ({error})") from error
     table = module.LanceIndex(str(folder))
     try:
-        await index_into(scope, table)
-        await table.finish(scope, words=await table.count(scope) > WORD_ROWS, rebuild=True)
+        # Without new rows in memory all are written to the table.
+        await index_into(scope, LargeScope(scope, table, delta_rows=0, held_rows=0))
+        await table.finish(scope, rebuild=True)
     finally:
         await table.close()
     await to_thread.run_sync(remove_others, folder, scope)

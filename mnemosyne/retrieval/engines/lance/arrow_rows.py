@@ -41,7 +41,6 @@ SCHEMA = pa.schema(
 )
 _GRAPH_ROWS = 100_000
 _PARTITION_ROWS = 1_000_000
-_EDGES = (0.75, 0.375)
 _CHAINS = {chain.value: place for place, chain in enumerate(Chain)}
 
 
@@ -89,69 +88,13 @@ def build_hits(rows: Any, scores: Any, where: IndexFilter) -> Hits:
         for entry_id, branch, depth, sequence, score in zip(*columns, strict=True)
         if not isnan(score) and _on_path(where, branch, depth)
     ]
-    found.sort(key=lambda row: (-row[1], row[0]))
-    # A table created before its key was declared may hold an id twice.
-    best = {row[0]: row for row in reversed(found)}
-    return Hits.from_rows(found if len(best) == len(found) else [*reversed(best.values())])
-
-
-def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, list[str]]:
-    """Return terms by weight, the heaviest first; those without weight are left out.
-
-    Unless `exact`, terms of similar weight are grouped under their mean: at most three classes, by their share of the
-    greatest.
-    """
-    heaviest = max(terms.values(), default=0.0)
-    classes: dict[float, list[str]] = {}
-    for term, weight in sorted(terms.items(), key=lambda item: -item[1]):
-        if weight > 0.0:
-            share = weight / heaviest
-            classes.setdefault(weight if exact else next((edge for edge in _EDGES if share > edge), 0.0), []).append(
-                term
-            )
-    if exact:
-        return classes
-    return {sum(terms[term] for term in each) / len(each): each for each in classes.values()}
-
-
-def sum_scores(parts: Sequence[Hits], limit: int) -> Hits:
-    """Return the best of several searches, with the scores of an entry added up."""
-    if len(parts) == 1:
-        return parts[0]
-    best: dict[str, tuple[str, float, int, int]] = {}
-    for name, score, depth, sequence in (row for part in parts for row in part.rows()):
-        known = best.get(name)
-        best[name] = (name, score if known is None else known[1] + score, depth, sequence)
-    return Hits.from_rows(sorted(best.values(), key=lambda row: (-row[1], row[0]))[:limit])
+    return Hits.from_rows(sorted(found, key=lambda row: (-row[1], row[0])))
 
 
 def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:
     if where.lineage is None or branch is None:
         return True
     return any(span.branch_id == branch and (depth or 0) <= span.upto_depth for span in where.lineage)
-
-
-def ids_in_order(rows: Any) -> tuple[str, ...]:
-    """Return the ids of rows in the order of writing."""
-    return tuple(dict.fromkeys(rows.sort_by("sequence")["entry_id"].to_pylist()))
-
-
-def has_key(schema: Any) -> bool:
-    """Return whether a table's schema declares its key."""
-    return bool((schema.field("entry_id").metadata or {}).get(KEY_MARK.encode()) == b"true")
-
-
-def surplus_rows(rows: Any) -> list[int]:
-    """Return the row ids of all duplicates: of each entry only the row written last is left out.
-
-    Columns entry_id, sequence, embedder and _rowid.
-    """
-    codes = rows["entry_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    seen = pc.not_equal(rows["embedder"], "").to_numpy()
-    row_ids = rows["_rowid"].to_numpy()
-    order = np.lexsort((row_ids, seen, rows["sequence"].to_numpy(), codes))
-    last_of_its_id = np.append(np.diff(codes[order]) != 0, True)[: len(order)]
-    return [int(row_id) for row_id in np.sort(row_ids[order][~last_of_its_id])]
 
 
 def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
@@ -217,9 +160,6 @@ def widen_batch(batch: Any, width: int | None) -> Any:
     left out.
     """
     table = pa.Table.from_batches([batch])
-    for field in SUM_FIELDS:
-        if field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
     if VECTOR in table.column_names and table[VECTOR].type.list_size != width:
         was_whole, table = whole_rows(table), table.drop_columns([VECTOR])
         # A row that was damaged stays so.

@@ -26,10 +26,6 @@ class LanceConnection:
         self._database: Any = None
         self._tables: dict[str, Any] = {}
 
-    def opened(self) -> list[tuple[str, Any]]:
-        """Return the scopes whose tables are open, with these."""
-        return list(self._tables.items())
-
     @asynccontextmanager
     async def guard(self, scope: str) -> AsyncIterator[None]:
         """Raise any error inside the block as IndexUnavailableError of a scope, or as ScopeDroppedError if another

@@ -15,24 +15,18 @@ os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
 
 import pyarrow as pa
 from anyio import to_thread
-from lancedb.index import FTS, Bitmap, BTree, HnswSq
-from lancedb.query import BooleanQuery, MatchQuery, Occur
+from lancedb.index import Bitmap, BTree, HnswSq
 
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.lance.arrow_rows import (
-    KEY_MARK,
-    SHOWN,
     VECTOR,
-    WORDS,
     graph_partitions,
-    has_key,
     highest_sequences,
     literals,
     select_newer,
-    surplus_rows,
     widen_batch,
 )
-from mnemosyne.retrieval.engines.lance.sums import SUM_FIELDS, VECTOR_SUM, whole_rows
+from mnemosyne.retrieval.engines.lance.sums import VECTOR_SUM, whole_rows
 from mnemosyne.retrieval.engines.rows import RowBatch
 from mnemosyne.schema.memory import Chain
 
@@ -41,30 +35,19 @@ _WANTED: dict[str, Any] = {
     "chain": Bitmap(),
     "branch_id": Bitmap(),
     "embedder": Bitmap(),
-    WORDS: FTS(
-        base_tokenizer="whitespace",
-        lower_case=False,
-        stem=False,
-        remove_stop_words=False,
-        ascii_folding=False,
-        with_position=False,
-        max_token_length=None,
-    ),
 }
-"""The indexes that searching by words and filters needs; vectors have theirs by size."""
+"""The indexes of filters; vectors have theirs by size."""
 _AT_ONCE = 1_000
 _TRIES = 5
 
 
-async def index_columns(table: Any, *, words: bool) -> None:
-    """Build the missing indexes for filters; `words`: the one for words too. Another process may be building them as
-    well.
-    """
+async def index_columns(table: Any) -> None:
+    """Build the missing indexes for filters. Another process may be building them as well."""
 
     async def make() -> None:
         known = {name for index in await table.list_indices() for name in index.columns}
         for name, config in _WANTED.items():
-            if name not in known and (words or name != WORDS):
+            if name not in known:
                 await table.create_index(name, config=config)
 
     await retry_conflicts(make)
@@ -102,8 +85,7 @@ async def fit_width(table: Any, wanted: int | None) -> int | None:
         return width
     if width is not None:
         # In this order, so that a process killed in between leaves no row that claims a vector it does not have.
-        names = (await table.schema()).names
-        await table.update({"embedder": "", **({VECTOR_SUM: 0} if VECTOR_SUM in names else {})})
+        await table.update({"embedder": "", VECTOR_SUM: 0})
         await table.drop_columns([VECTOR])
     await table.add_columns(pa.field(VECTOR, pa.list_(pa.float32(), wanted)))
     return wanted
@@ -122,16 +104,8 @@ async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
 
 async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
     """Write a batch of another table's rows into a table whose vectors have this width."""
-    await declare_sums(table)
     await fit_width(table, width)
     await upsert(table, widen_batch(batch, await width_of(table)))
-
-
-async def declare_sums(table: Any) -> None:
-    """Give a table of an earlier release the columns of checksums; its rows have none until they are written again."""
-    names = (await table.schema()).names
-    if lacking := [field for field in SUM_FIELDS if field.name not in names]:
-        await table.add_columns(lacking)
 
 
 async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, int], *, vectors: bool) -> bool:
@@ -154,26 +128,6 @@ async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, i
 async def _delete_rows(table: Any, row_ids: Sequence[int]) -> None:
     for start in range(0, len(row_ids), _AT_ONCE):
         await table.delete(f"_rowid IN ({', '.join(map(str, row_ids[start : start + _AT_ONCE]))})")
-
-
-async def is_keyed(table: Any) -> bool:
-    """Return whether a table's key is declared."""
-    return has_key(await table.schema())
-
-
-async def declare_key(table: Any) -> None:
-    """Declare the key of a table that was created without, and remove rows that are duplicated for that reason."""
-    if await is_keyed(table):
-        return
-    columns = ["entry_id", "sequence", "embedder"]
-    rows = await table.query().with_row_id().select(columns).to_arrow()
-    surplus = await to_thread.run_sync(surplus_rows, rows)
-    await _delete_rows(table, surplus)
-    declare = getattr(table, "update_field_metadata", None)
-    if declare is None:
-        await table.replace_field_metadata("entry_id", {KEY_MARK: "true"})
-    else:
-        await declare({"path": "entry_id", "metadata": {KEY_MARK: "true"}})
 
 
 async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict[Chain, int]]:
@@ -204,35 +158,6 @@ def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
     """
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")
     return query.ef(max(128, 2 * limit)).refine_factor(1).limit(limit)
-
-
-async def search_words(table: Any, words: Any, admitted: str, limit: int) -> Any:
-    """Return the best rows of a word query, with `_score`."""
-    query = table.query().nearest_to_text(words).where(admitted)
-    return await query.select([*SHOWN, "_score"]).limit(limit).to_arrow()
-
-
-async def search_weight_classes(
-    table: Any, classes: Mapping[float, Sequence[str]], admitted: str, limit: int, *, exact: bool
-) -> list[Any]:
-    """Return the best rows for weighted terms, with `_score`: as one result (`exact`) or one per weight."""
-    if exact:
-        return [await search_words(table, sum_query(classes), admitted, limit)]
-    # A query with several weights scores every row that holds a term; one with a single weight skips rows that cannot
-    # be among the best, and is ten times faster.
-    deep = limit if len(classes) == 1 else 2 * limit
-    return [await search_words(table, term_query(*each), admitted, deep) for each in classes.items()]
-
-
-def term_query(weight: float, terms: Sequence[str]) -> Any:
-    """Return the query for any of some terms of one weight."""
-    query: Any = MatchQuery
-    return query(" ".join(terms), WORDS, boost=weight)
-
-
-def sum_query(classes: Mapping[float, Sequence[str]]) -> Any:
-    """Return the query that adds up the weighted scores of all terms."""
-    return BooleanQuery([(Occur.SHOULD, term_query(*each)) for each in classes.items()])
 
 
 def is_conflict(error: Exception) -> bool:

@@ -16,16 +16,13 @@ from mnemosyne.schema.memory import Chain
 _NEWEST = 2**62
 
 
-async def export_scope(
-    base: str, scope: str, target: Path, changes: RowBatch, *, word_rows: int, is_shared: bool
-) -> None:
+async def export_scope(base: str, scope: str, target: Path, changes: RowBatch, *, is_shared: bool) -> None:
     """Write the table of a scope in the index folder `base`, with its deltas and `changes`, into an empty folder.
     IndexUnavailableError.
 
     The graph is kept if nothing has changed, else built: that takes long.
 
     Args:
-        word_rows: Number of rows above which the table also gets the index for searching by words.
         is_shared: Whether other processes may write to `base` meanwhile.
     """
     names = (scope, *delta_names(scope))
@@ -41,7 +38,7 @@ async def export_scope(
         if changes.rows or changes.removed:
             # Sequences of another store say nothing about which row is newer: what was written last is.
             await store.write(scope, replace(changes, watermarks=dict.fromkeys(Chain, _NEWEST)))
-        await store.finish(scope, words=await store.count(scope) > word_rows, rebuild=late or bool(changes.rows))
+        await store.finish(scope, rebuild=late or bool(changes.rows))
     finally:
         await store.close()
     await to_thread.run_sync(remove_others, target, scope)

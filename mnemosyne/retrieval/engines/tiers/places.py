@@ -36,7 +36,6 @@ class TierLimits:
     """The limits of a `TieredIndex`; see there."""
 
     memory_rows: int
-    word_rows: int
     delta_rows: int
     held_rows: int
     open_scopes: int
@@ -44,9 +43,9 @@ class TierLimits:
 
 
 class ScopePlaces:
-    """The searcher of each scope: `memory`, `large` (words in memory, vectors in files) or, if it is `direct`, the engine of the
-    `folder`. The rows of a scope come from a snapshot (`served`), from the segments that hosts share (`shared`), from its file
-    (`checkpoints`) or, if it is large, from LanceDB. `opening` is held while a scope is opened or changes its place.
+    """The searcher of each scope: `memory` or `large` (words in memory, vectors in files). The rows of a scope come from a
+    snapshot (`served`), from the segments that hosts share (`shared`), from its file (`checkpoints`) or, if it is large,
+    from LanceDB. `opening` is held while a scope is opened or changes its place.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class ScopePlaces:
         self.limits = limits
         self.memory = MemoryIndex()
         self.large: dict[str, LargeScope] = {}
-        self.direct = set[str]()
         self.opening = anyio.Lock()
 
     async def query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
@@ -120,7 +118,7 @@ class ScopePlaces:
             self.detach(scope or error.scope)
             return nothing
 
-    async def open(self, scope: str) -> LargeScope | DurableIndex | None:
+    async def open(self, scope: str) -> LargeScope | None:
         """Load a scope into memory at first use; return the engine that searches it, None if memory does."""
         if self.memory.holds(scope):
             self.memory.touch(scope)
@@ -213,7 +211,6 @@ class ScopePlaces:
         """Continue with a scope only in memory, because its files or its snapshot fail."""
         self.folder.detached.add(scope)
         self.served.refuse(scope)
-        self.direct.discard(scope)
         self.large.pop(scope, None)
         self.memory.table(scope)
 
@@ -222,9 +219,8 @@ class ScopePlaces:
         self.served.forget(scope)
         self.memory.forget(scope)
         self.large.pop(scope, None)
-        self.direct.discard(scope)
 
-    async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
+    async def _read(self, scope: str) -> LargeScope | None:
         """Load a scope that is not in use; return the engine that searches it, None if memory does."""
         if (opened := await self.served.open(scope)) is not None:
             self.serve(scope, opened)
@@ -232,31 +228,24 @@ class ScopePlaces:
         if self.shared.is_on and not await to_thread.run_sync(has_tables, self.folder.path, scope):
             self.memory.keep(scope, await self.shared.read_table(scope))
             return None
-        if scope not in self.direct:
-            try:
-                table = await self.checkpoints.open(scope)
-            except UnreadableError:
-                table = ScopeTable()
-                self.folder.note(IndexUnavailableError(self.folder.path, scope, "its file is damaged"), scope)
-            if table is not None and (table.count() or self.limits.memory_rows >= 0):
-                self.memory.keep(scope, table)
-                return None
+        try:
+            table = await self.checkpoints.open(scope)
+        except UnreadableError:
+            table = ScopeTable()
+            self.folder.note(IndexUnavailableError(self.folder.path, scope, "its file is damaged"), scope)
+        if table is not None and (table.count() or self.limits.memory_rows >= 0):
+            self.memory.keep(scope, table)
+            return None
         return await self._read_folder(scope)
 
-    async def _read_folder(self, scope: str) -> LargeScope | DurableIndex | None:
+    async def _read_folder(self, scope: str) -> LargeScope | None:
         engine = await self.folder.open(scope)
         if engine is None:
             self.folder.detached.add(scope)
             self.memory.table(scope)
             return None
-        if scope in self.direct:
-            return engine
         self.folder.release(scope)
-        rows = await engine.count(scope)
-        if rows > self.limits.word_rows and rows > self.limits.memory_rows:
-            self.direct.add(scope)
-            return engine
-        if rows > self.limits.memory_rows:
+        if await engine.count(scope) > self.limits.memory_rows:
             self.large[scope] = await self.open_large(scope, engine)
             return self.large[scope]
         # A table of an earlier release, or of a scope that is small now.

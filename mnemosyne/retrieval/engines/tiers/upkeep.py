@@ -23,6 +23,8 @@ from mnemosyne.schema.memory import Chain
 _WRITTEN_ROWS = 10_000
 _LONG_ROWS = 20_000
 """A scope of more rows is written only when it is due, or leaves memory."""
+_WORD_ROWS = 2_000_000
+"""Maximum rows of all large scopes whose words stay in memory after a `maintain`; the scope used last stays in any case."""
 
 
 class TierUpkeep:
@@ -90,12 +92,12 @@ class TierUpkeep:
                 return None
             try:
                 await self.write_table(scope, engine)
-                await engine.finish(scope, words=False, rebuild=True)
+                await engine.finish(scope, rebuild=True)
             finally:
                 await engine.close()
             await to_thread.run_sync(remove_others, target, scope)
             return True
-        if served is None and scope not in places.large and scope not in places.direct:
+        if served is None and scope not in places.large:
             return None
         module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.served.export")
         await module.export_scope(
@@ -103,7 +105,6 @@ class TierUpkeep:
             scope,
             target,
             NO_ROWS if served is None else served.changes,
-            word_rows=places.limits.word_rows,
             is_shared=served is None,
         )
         return served is None or not served.sequences
@@ -126,8 +127,6 @@ class TierUpkeep:
         places = self._places
         for scope in [scope for scope in places.memory.scopes() if places.has_grown(scope)]:
             await places.guard(scope, partial(self._move_out, scope, engine), None)
-        for scope in list(places.direct):
-            await places.guard(scope, partial(engine.prepare, scope), None)
         for scope, large in list(places.large.items()):
             await places.guard(scope, large.maintain, None)
         await places.guard("", engine.maintain, None)
@@ -137,7 +136,6 @@ class TierUpkeep:
         counts.
         """
         places = self._places
-        is_large = places.memory.table(scope).count() <= places.limits.word_rows
         await places.save(scope)
         if not places.is_safe(scope):
             return
@@ -151,22 +149,19 @@ class TierUpkeep:
                 if not places.memory.holds(scope) or places.memory.table(scope) is not table:
                     return
                 await engine.write(scope, part)
-        await engine.prepare(scope, words=not is_large)
+        await engine.prepare(scope)
         async with places.opening:
             late = places.checkpoints.take_moving(scope)
             if not places.memory.holds(scope) or places.memory.table(scope) is not table:
                 return
             if late.rows or late.removed:
                 await engine.write(scope, self._with_marks(scope, late))
-            large = await places.open_large(scope, engine) if is_large else None
+            large = await places.open_large(scope, engine)
             await places.checkpoints.remove(scope)
             places.checkpoints.forget(scope)
             places.shared.forget(scope)
             places.memory.forget(scope)
-            if large is None:
-                places.direct.add(scope)
-            else:
-                places.large[scope] = large
+            places.large[scope] = large
 
     async def write_table(self, scope: str, engine: DurableIndex) -> None:
         """Write all rows of a scope in memory into an empty table of LanceDB."""
@@ -192,7 +187,7 @@ class TierUpkeep:
         async with places.opening:
             rows = {scope: await large.count(scope) for scope, large in places.large.items()}
             for scope in list(rows)[:-1]:
-                if sum(rows.values()) > places.limits.word_rows:
+                if sum(rows.values()) > _WORD_ROWS:
                     del rows[scope]
                     places.served.forget(scope)
                     await places.guard(scope, places.large.pop(scope).close, None)
