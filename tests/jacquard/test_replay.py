@@ -13,6 +13,9 @@ import pytest
 from anyio import to_thread
 
 from jacquard import (
+    Block,
+    BlockOrigin,
+    BlockPlace,
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
@@ -25,11 +28,12 @@ from jacquard import (
     open_runtime,
     read_snapshot,
     replay_prompt,
+    turn_from_record,
 )
 from jacquard.authoring.replay.replay import changed_settings, compare_templates
 from jacquard.authoring.replay.what_if import WhatIf
 from jacquard.pipeline.record.prompt_snapshot import config_to_plain, snapshot_from_json, snapshot_to_json
-from jacquard.pipeline.weaving.pieces import split_messages
+from jacquard.pipeline.weaving.pieces import BLOCK_FIELDS, split_messages
 from jacquard.templating import open_templates
 from jacquard.templating.files import template_roots
 from mnemosyne import CalibratedEstimator, TurnRecord
@@ -128,6 +132,23 @@ async def test_a_thousand_recorded_turns_come_out_byte_for_byte(tmp_path: Path) 
                 assert find_differences(record, replay_prompt(snapshot, COUNT)) == ()
                 same += 1
     assert same == 1000
+
+
+def test_every_field_of_a_block_is_recorded_under_a_name_of_its_own() -> None:
+    parts = {"place": BlockPlace, "origin": BlockOrigin}
+    fields = set(Block.__struct_fields__) - set(parts)
+    fields |= {f"{part}.{name}" for part, kind in parts.items() for name in kind.__struct_fields__}
+    assert set(BLOCK_FIELDS) == fields
+    assert len({path.rpartition(".")[2] for path in BLOCK_FIELDS}) == len(BLOCK_FIELDS)
+
+
+async def test_a_picture_counts_once_in_a_turn_from_its_record(runtime: Runtime) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    await runtime.ensure_session("t")
+    await runtime.engine.prepare_turn("t", {"role": "user", "content": [{"type": "text", "text": "看。"}, picture]})
+    turn = await runtime.engine.prepare_turn("t", "然后呢?")
+    record = await runtime.store.turn("t", turn.turn_id)
+    assert turn_from_record(record, turn.version).context_blocks == turn.context_blocks
 
 
 async def test_a_replay_that_goes_wrong_is_told(runtime: Runtime) -> None:
