@@ -37,12 +37,14 @@ CHORES = {
 }
 
 
-@pytest.mark.parametrize("embedder", ["none", "auto"])
+CASES = [(COUNTED, 0, 60), (COUNTED, 8, 10), (CHORES, 8, 10), (COUNTED, 40, 60), (CHORES, 40, 60)]
+LOADED = [  # A model takes seconds to load, and each turn embeds its messages.
+    pytest.param(*each, "auto", marks=() if each == (CHORES, 8, 10) else pytest.mark.full) for each in CASES
+]
+
+
 @pytest.mark.parametrize("locale", ["zh", "en"])
-@pytest.mark.parametrize(
-    ("talk", "turns", "shown"),
-    [(COUNTED, 0, 60), (COUNTED, 8, 10), (CHORES, 8, 10), (COUNTED, 40, 60), (CHORES, 40, 60)],
-)
+@pytest.mark.parametrize(("talk", "turns", "shown", "embedder"), [*((*each, "none") for each in CASES), *LOADED])
 async def test_the_question_finds_the_key_after_any_small_talk(embedder, locale, talk, turns, shown):
     config = RuntimeConfig(history=HistoryConfig(max_messages=shown), summary=SummaryConfig(trigger_message_count=8))
     async with open_runtime("memory:", world=WORLDS / locale, embedder=embedder, config=config) as runtime:
