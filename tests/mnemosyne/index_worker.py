@@ -14,9 +14,6 @@ from pathlib import Path
 
 import anyio
 from anyio import to_thread
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
-
 from recall_parts import LetterEmbedder, question
 
 from mnemosyne import CalibratedEstimator, HybridRetriever, SqliteStore, StoreError, TieredIndex
