@@ -1,1 +1,3 @@
-"""Codec, errors, limits and counting, used by all of mnemosyne."""
+"""Shared basis of mnemosyne: the codec (values to bytes and back), errors, limits for patterns and texts, and token
+counts. Every other part of mnemosyne may import it.
+"""

@@ -1,11 +1,12 @@
-"""Encodes the values of the schema as bytes and back.
+"""Encodes values of the schema (dataclasses, Structs, plain trees) as JSON bytes, and decodes them.
 
-Only this module imports msgspec, so the validator can be replaced in one file. It takes the schema from the types that
-callers pass and knows nothing of stores, chains or prompts.
+Only this module imports msgspec, so the validator can be replaced in one file. Callers pass the types; the module knows
+nothing of stores, sessions or prompts.
 
-A decoded time is an aware datetime and a decoded mapping may be a read-only proxy; an encoded time is ISO 8601 text and
-an encoded mapping a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's
-escape) is kept as a JSON escape, so `decode(encode(value), type(value)) == value` holds for it too.
+- Times: an encoded time is ISO 8601 text. A decoded time is an aware datetime.
+- Mappings: an encoded mapping is a JSON object. A decoded mapping may be a read-only proxy.
+- Text that UTF-8 cannot write contains half a surrogate pair, from a broken pipe or a model's escape. It is written as
+  a JSON escape, so `decode(encode(value), type(value)) == value` is true for this text too.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from mnemosyne.core.errors import CodecError, UnreadableError
 T = TypeVar("T")
 
 replace_struct = msgspec.structs.replace
-"""Returns a `Struct` with other values in some of its fields."""
+"""Return a copy of a `Struct` in which the named fields have other values."""
 
 JsonText = msgspec.Raw
-"""Encoded JSON: `encode` copies it; a field of this type is not decoded."""
+"""JSON that is encoded already. `encode` copies it unchanged; `decode` leaves a field of this type as bytes."""
 
 
 def _plain_mapping(value: Any) -> Any:
@@ -48,7 +49,10 @@ _FIELDS = msgspec.json.Decoder(dict[str, JsonText])
 
 
 class JsonTree(Mapping[str, Any]):
-    """An encoded JSON object: `encode` copies it, and each of its fields is decoded when it is first read."""
+    """A read-only mapping over the bytes of a JSON object.
+
+    `encode` copies the bytes. Each field is decoded when it is first read.
+    """
 
     def __init__(self, json: bytes) -> None:
         self.json = json
@@ -97,9 +101,10 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def encode(value: Any) -> bytes:
-    """Return the JSON of a schema value or of a JSON tree; CodecError for a value without a JSON form.
+    """Return the JSON of `value`: a schema value or a JSON tree.
 
-    NaN and infinities become null, because JSON cannot express them; `encode_tree` refuses them.
+    NaN and infinities become null, because JSON cannot express them; `encode_tree` refuses them. Raises CodecError if
+    the value has no JSON form.
     """
     try:
         return _ENCODER.encode(value)
@@ -118,7 +123,10 @@ def _encode_escaped(value: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return the value of type `kind` in `data`; UnreadableError (a CodecError) if there is none."""
+    """Return the value of type `kind` that the JSON `data` contains.
+
+    Raises UnreadableError (a CodecError) if `data` is not JSON or does not fit `kind`.
+    """
     try:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -136,7 +144,7 @@ def _unreadable_error(data: bytes, kind: Any, error: Exception) -> UnreadableErr
 
 
 def encode_tree(tree: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a state tree; CodecError names the path of a number that is not finite."""
+    """Return the JSON of a state tree. Raises CodecError if a number in it is not finite; the message names its path."""
     data = encode(tree)
     if b"null" in data and (path := _find_non_finite(tree)) is not None:
         raise CodecError(f"The number at {path or '/'} is not finite; a state holds numbers that JSON can write.")
@@ -144,7 +152,7 @@ def encode_tree(tree: Mapping[str, Any]) -> bytes:
 
 
 def decode_tree(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in `data`; UnreadableError if it is not one."""
+    """Return the JSON object in `data`. Raises UnreadableError if `data` is not a JSON object."""
     return decode(data, dict)
 
 
@@ -154,9 +162,10 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
-    """Return plain data (from `to_plain` or JSON) as a schema value; CodecError names the place of a fault.
+    """Return the schema value of type `kind` for plain data (from `to_plain` or from JSON).
 
-    With `is_lax` a number may also be a text, and a whole number may have a decimal point, as models write them.
+    With `is_lax` a number may also be written as a text, and a whole number with a decimal point, as models write them.
+    Raises CodecError if the data does not fit `kind`; the message names the place.
     """
     _decoder(cast(Hashable, kind))
     try:
@@ -169,7 +178,10 @@ def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
 
 @lru_cache(maxsize=256)
 def find_defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """Return the default of each field of a value; a field without one has a default that equals nothing."""
+    """Return the default of each field of a dataclass or `Struct`.
+
+    For a field that has no default the mapping contains a new object, which is equal to no value.
+    """
     if issubclass(kind, Struct):
         return {each.name: _default(each.default, each.default_factory) for each in msgspec.structs.fields(kind)}
     return {each.name: _default(each.default, each.default_factory) for each in fields(kind)}
@@ -182,9 +194,10 @@ def _default(value: Any, make: Any) -> Any:
 
 
 def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the JSON Schemas (2020-12) of types, in their order, and the schemas of the values in them by name.
+    """Return (schemas, components): the JSON Schemas (2020-12) of `kinds`, in their order, and by name the schemas of
+    the types that `kinds` refer to.
 
-    `place` is the address of the latter, with `{name}` in it, as `#/components/schemas/{name}`.
+    `place` is the form of a reference to a component, with `{name}` in it: `#/components/schemas/{name}`.
     """
     schemas, named = msgspec.json.schema_components(kinds, ref_template=place)
     for kind in _dataclasses_in(kinds):
@@ -211,21 +224,24 @@ def _dataclasses_in(kinds: Sequence[Any]) -> set[type]:
 
 
 def format_time(at: datetime) -> str:
-    """Return an aware datetime as ISO 8601 text; CodecError for a naive one, whose hour is ambiguous."""
+    """Return an aware datetime as ISO 8601 text. Raises CodecError if `at` has no time zone, because its hour is ambiguous."""
     if at.tzinfo is None:
         raise CodecError(f"{at.isoformat()} has no time zone; give an aware datetime.")
     return at.isoformat()
 
 
 def check_times(*times: datetime | None) -> None:
-    """Raise CodecError for a time without a zone; None passes."""
+    """Raise CodecError if one of `times` has no time zone. None is accepted."""
     for at in times:
         if at is not None:
             format_time(at)
 
 
 def parse_time(text: str) -> datetime:
-    """Return ISO 8601 text as an aware datetime; UnreadableError for any other text, and for a time without a zone."""
+    """Return ISO 8601 text as an aware datetime.
+
+    Raises UnreadableError if the text is not an ISO 8601 time, or has no time zone.
+    """
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -1,9 +1,10 @@
-"""Errors of mnemosyne.
+"""Exceptions that mnemosyne raises. Each message is a sentence that states what to do.
 
 MnemosyneError (a ContextEngineError, as JacquardError is)
 ├── StoreError
 │   ├── SessionNotFoundError
 │   ├── SessionExistsError
+│   ├── WorldNotAdoptedError
 │   ├── BranchNotFoundError
 │   ├── BranchExistsError
 │   ├── TurnNotFoundError
@@ -28,10 +29,12 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 │   └── UnreadableError
 ├── WorldPackError
 ├── CorpusError
+├── DocumentFileError
 ├── IndexUnavailableError
 ├── SnapshotError
 │   ├── SnapshotDamagedError
 │   └── SnapshotStorageError
+├── ScopeDroppedError
 ├── EmbedderUnavailableError
 └── PluginError
 """
@@ -44,7 +47,7 @@ from mnemosyne.core.masking.credentials import mask_credentials
 class ContextEngineError(Exception):
     """Root of all errors of mnemosyne and jacquard, for hosts that catch everything.
 
-    Its sentence contains no credentials.
+    Credentials in its message are masked.
     """
 
     def __init__(self, *args: object) -> None:
@@ -52,11 +55,11 @@ class ContextEngineError(Exception):
 
 
 class MnemosyneError(ContextEngineError):
-    """Root of everything that mnemosyne raises on purpose."""
+    """Root of all errors that mnemosyne raises on purpose."""
 
 
 class StoreError(MnemosyneError):
-    """The store could not complete a call; nothing was changed (except, perhaps, after CommitUnknownError)."""
+    """The store could not complete a call, and nothing was changed. Only CommitUnknownError leaves open whether it was."""
 
 
 class SessionNotFoundError(StoreError):
@@ -79,7 +82,7 @@ class SessionExistsError(StoreError):
 
 
 class WorldNotAdoptedError(StoreError):
-    """A session cannot be given a world; nothing was written."""
+    """A session that has no world (setting, from a world pack) cannot be given one. Nothing was written."""
 
     def __init__(self, session_id: str, world_id: str, reason: str) -> None:
         self.session_id, self.world_id, self.reason = session_id, world_id, reason
@@ -126,7 +129,7 @@ class NoPendingTurnError(TurnNotFoundError):
 
 
 class TurnNotPendingError(StoreError):
-    """The turn cannot be committed: a later input came before its reply."""
+    """A reply cannot be committed to this turn, because a later input came before the reply."""
 
     def __init__(self, session_id: str, turn_id: str) -> None:
         self.session_id, self.turn_id = session_id, turn_id
@@ -136,7 +139,7 @@ class TurnNotPendingError(StoreError):
 
 
 class VersionConflictError(StoreError):
-    """Another writer was first; read the session again and decide again."""
+    """Another writer changed the session first. The caller reads the session again and decides again."""
 
     def __init__(self, session_id: str, expected: int, found: int) -> None:
         self.session_id, self.expected, self.found = session_id, expected, found
@@ -146,7 +149,7 @@ class VersionConflictError(StoreError):
 
 
 class EntryConflictError(StoreError):
-    """An entry id is in use at another place of the turn tree; one turn's entries never overwrite another's."""
+    """An entry id is in use by another turn. The entries of one turn never overwrite those of another turn."""
 
     def __init__(self, scope: str, entry_id: str, turn_id: str | None) -> None:
         self.scope, self.entry_id, self.turn_id = scope, entry_id, turn_id
@@ -156,7 +159,7 @@ class EntryConflictError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """The database, or one session of it, stayed locked by another process."""
+    """The database stayed locked by another process, or one of its sessions did (`session_id`)."""
 
     def __init__(self, path: str, waited_seconds: float, *, session_id: str | None = None) -> None:
         self.path, self.waited_seconds, self.session_id = path, waited_seconds, session_id
@@ -167,7 +170,10 @@ class StoreBusyError(StoreError):
 
 
 class LeaseLostError(StoreError):
-    """Another process has taken over a kind of work, because this one did not renew its lease in time; nothing was written."""
+    """Another process may have taken over a job, because this process did not renew its lease in time.
+
+    A lease is the right of one process to do one job for a whole database. Nothing was written.
+    """
 
     def __init__(self, name: str, holder: str) -> None:
         self.name, self.holder = name, holder
@@ -187,7 +193,7 @@ class StoreUnavailableError(StoreError):
 class DamagedRecordError(StoreError):
     """A stored record cannot be read any more: a disk fault or another program has changed it.
 
-    `path` is the store, if it is known; `what` names the damaged part.
+    `path` is the store ('' if it is not known); `what` names the damaged part.
     """
 
     def __init__(self, path: str, what: str, reason: str) -> None:
@@ -199,7 +205,7 @@ class DamagedRecordError(StoreError):
 
 
 class CommitUnknownError(StoreError):
-    """The connection was lost while a write was being committed: all of it was written, or nothing."""
+    """The connection was lost during a commit. Either the whole write was stored or nothing of it; the caller cannot know."""
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
@@ -210,7 +216,10 @@ class CommitUnknownError(StoreError):
 
 
 class StateOpError(MnemosyneError):
-    """An op on the state was refused; `index` is its place in the list (0-based), `code` one of `filament.Refusal`."""
+    """An op (one change of the state) was refused, so no op of the turn was applied.
+
+    `index` is the place of the op in the list (0-based). `code` is one of `filament.Refusal`.
+    """
 
     def __init__(self, index: int, op: str, reason: str, code: str = "malformed") -> None:
         self.index, self.op, self.reason, self.code = index, op, reason, code
@@ -218,7 +227,7 @@ class StateOpError(MnemosyneError):
 
 
 class SchemaValidationError(MnemosyneError):
-    """A document breaks its schema or an invariant; `faults` lists all of them as `path: fault`."""
+    """A document breaks its schema or one of its invariants. `faults` lists every fault as `path: fault`."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         self.faults = faults
@@ -226,7 +235,7 @@ class SchemaValidationError(MnemosyneError):
 
 
 class MigrationError(MnemosyneError):
-    """A document cannot be migrated to the current version; it was not changed. `faults` lists its faults."""
+    """A document cannot be migrated to the current version. The document was not changed; `faults` lists its faults."""
 
     def __init__(self, from_version: str, to_version: str, reason: str, faults: tuple[str, ...] = ()) -> None:
         self.from_version, self.to_version, self.faults = from_version, to_version, faults
@@ -235,7 +244,7 @@ class MigrationError(MnemosyneError):
 
 
 class SelectorResolveError(MnemosyneError):
-    """A selector is malformed or selects nothing in its content; `selector` is the part at fault."""
+    """A selector is malformed, or selects nothing in its content. `selector` is the part that failed."""
 
     def __init__(self, selector: str, reason: str) -> None:
         self.selector, self.reason = selector, reason
@@ -243,7 +252,7 @@ class SelectorResolveError(MnemosyneError):
 
 
 class EvidenceNotFoundError(MnemosyneError):
-    """A ref names evidence that the session does not have."""
+    """A reference names an evidence (a stored source text) that the session does not have."""
 
     def __init__(self, session_id: str, evidence_id: str) -> None:
         self.session_id, self.evidence_id = session_id, evidence_id
@@ -259,13 +268,11 @@ class UriError(MnemosyneError):
 
 
 class RedactionError(MnemosyneError):
-    """A text could not be searched for data that must not be stored; it must be withheld."""
+    """A text could not be searched for data that must not be stored. The caller must withhold the text."""
 
 
 class PatternError(MnemosyneError):
-    """A regular expression or JSONPath cannot be used, or exceeded its time limit; `reason` states why and what to
-    do.
-    """
+    """A regular expression or a JSONPath cannot be used, or exceeded its time limit. `reason` states why and what to do."""
 
     def __init__(self, pattern: str, reason: str) -> None:
         self.pattern, self.reason = pattern, reason
@@ -274,11 +281,11 @@ class PatternError(MnemosyneError):
 
 
 class CodecError(MnemosyneError, ValueError):
-    """A value cannot be encoded without loss, or bytes cannot be decoded; the sentence names the place."""
+    """A value cannot be encoded without loss, or bytes cannot be decoded. The message names the place."""
 
 
 class UnreadableError(CodecError):
-    """Bytes cannot be decoded as the expected type; `data` are the bytes."""
+    """Bytes cannot be decoded as the expected type. `data` contains the bytes."""
 
     def __init__(self, sentence: str, data: bytes = b"") -> None:
         self.data = data
@@ -286,7 +293,7 @@ class UnreadableError(CodecError):
 
 
 class WorldPackError(MnemosyneError):
-    """A world pack has faults; `faults` lists all of them as `file:line: key: what to do`."""
+    """A world pack has faults. `faults` lists all of them as `file:line: key: what to do`."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         self.faults = faults
@@ -294,11 +301,11 @@ class WorldPackError(MnemosyneError):
 
 
 class CorpusError(MnemosyneError):
-    """A corpus file has a fault; the sentence names file and line."""
+    """A corpus file has a fault. The message names the file and the line."""
 
 
 class DocumentFileError(MnemosyneError):
-    """A file cannot be read as a document; the sentence names it and states why."""
+    """A file cannot be read as a document. The message names the file and states why."""
 
     def __init__(self, file: str, reason: str) -> None:
         self.file, self.reason = file, reason
@@ -309,7 +316,7 @@ class DocumentFileError(MnemosyneError):
 
 
 class IndexUnavailableError(MnemosyneError):
-    """The index folder cannot be read or written for one scope."""
+    """The files of one scope (one session or one world) in the index folder cannot be read or written."""
 
     def __init__(self, folder: str, scope: str, reason: str) -> None:
         self.folder, self.scope, self.reason = folder, scope, reason
@@ -324,7 +331,10 @@ class SnapshotError(MnemosyneError):
 
 
 class SnapshotDamagedError(SnapshotError):
-    """A snapshot differs from its publisher's: a torn upload, a changed file, or another format. It is not used."""
+    """A snapshot of an index is not used, because it differs from the one that was published.
+
+    The upload was incomplete, a file was changed, or the snapshot has another format.
+    """
 
     def __init__(self, place: str, reason: str) -> None:
         self.place, self.reason = place, reason
@@ -343,8 +353,9 @@ class SnapshotStorageError(SnapshotError):
 
 
 class ScopeDroppedError(MnemosyneError):
-    """Another process dropped a scope of the index (an erasure, a rebuild) after this one had read it; nothing was
-    written.
+    """Another process dropped a scope of the index (one session or one world) after this process had read it.
+
+    An erasure or a rebuild drops a scope. Nothing was written.
     """
 
     def __init__(self, folder: str, scope: str) -> None:
@@ -356,12 +367,14 @@ class ScopeDroppedError(MnemosyneError):
 
 
 class EmbedderUnavailableError(MnemosyneError):
-    """No embedding model is available; recall continues by words only. `is_refusal`: a model's server refused or failed
-    a call, and the message has its answer, without credentials.
+    """No embedding model is available, so the search continues by words only.
+
+    If `is_refusal` is true, a model server refused or failed a call. The message then contains the server's answer,
+    without credentials.
     """
 
     is_refusal = False
 
 
 class PluginError(MnemosyneError):
-    """A part that is found by name is not available: no plugin has the name, or the plugin is broken."""
+    """A part that is found by its name is not available: no plugin has this name, or the plugin is broken."""

@@ -1,4 +1,4 @@
-"""Faults of a tree of values: each with its file, line and key, collected so that all are reported at once."""
+"""Collects the faults of a file or value tree, each with its file, line and key, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: dict[type, str] = {
 
 
 class Severity(StrEnum):
-    """Weight of a fault: a tree with an error is refused; a warning is reported, and the tree is accepted."""
+    """Weight of a fault. A tree with an error is refused. A warning is reported, and the tree is accepted."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -38,10 +38,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceLocation:
-    """A key of one file: `file` as it is shown, `path` from the file's root, `prefix` the name of that root.
+    """Place of one key in a file, for the message of a fault.
 
-    `lines` maps key paths to 1-based lines; a path that is not in it has the line of its nearest parent. `NO_LINES`: there is no
-    such file, or it is a folder. `names` are shown in place of keys, by the path of a key without numbers (`lore.id`).
+    - `file`: the file's name for people.
+    - `path`: the keys from the root of the file.
+    - `prefix`: the name of the root, before the first key.
+    - `lines`: the 1-based line of each key path. A path that is missing here has the line of its nearest parent.
+      `NO_LINES` means that the place is a folder or has no file.
+    - `names`: names for people that replace keys. A key is looked up by its path without list numbers (`lore.id`).
     """
 
     file: str = ""
@@ -51,12 +55,12 @@ class SourceLocation:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, *steps: str | int) -> SourceLocation:
-        """Return the place of a child at these steps."""
+        """Return the location of the child that these steps (keys or list numbers) lead to."""
         return replace(self, path=(*self.path, *steps))
 
     @property
     def line(self) -> int:
-        """The 1-based line of the key, or of its nearest parent that has one; 0 if there are no lines."""
+        """The 1-based line of the key, or of its nearest parent that has a line. 0 if the place has no lines."""
         for length in range(len(self.path), -1, -1):
             if (line := self.lines.get(self.path[:length])) is not None:
                 return line
@@ -64,7 +68,7 @@ class SourceLocation:
 
     @property
     def key(self) -> str:
-        """The key as people write it: `lore[3].category`, `state.hero.health`."""
+        """The key in the form for people: `lore[3].category`, `state.hero.health`."""
         text, keys = self.prefix, ""
         for step in self.path:
             if isinstance(step, int):
@@ -81,10 +85,11 @@ class SourceLocation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One fault: `path` is the key as it is shown (`session.messages[2].role`), `what` is wrong and what to do.
+    """One fault. `what` states what is wrong and what to do; `path` is the key (`session.messages[2].role`).
 
-    `code` is for programs: `missing`, `unknown`, `kind`, `value`, `empty` and `plain` of a tree's structure, and more of a kind of
-    file. `file` and `line` (1-based) are '' and 0 for a tree that came from no file.
+    `code` is for programs. The structure of a tree has the codes `missing`, `unknown`, `kind`, `value`, `empty` and
+    `plain`; some kinds of files have more. `line` is 1-based. If the tree was not read from a file, `file` is '' and
+    `line` is 0.
     """
 
     path: str
@@ -101,7 +106,9 @@ class Fault:
 
 @dataclass(kw_only=True, slots=True)
 class FaultList:
-    """All faults found so far, in the order of reading, each once; above `most` they are only counted."""
+    """All faults found so far, in the order of reading, without repetitions. Faults after the first `most` are only
+    counted.
+    """
 
     most: float = inf
     _found: dict[Fault, None] = field(default_factory=dict)
@@ -112,12 +119,12 @@ class FaultList:
 
     @property
     def is_full(self) -> bool:
-        """Whether further faults are only counted, so that no work for their sentences is worth while."""
+        """Whether `most` faults are listed, so that further faults are only counted and need no sentence."""
         return len(self._found) >= self.most
 
     @property
     def found(self) -> tuple[Fault, ...]:
-        """The faults that are named."""
+        """The listed faults, without those that were only counted."""
         return tuple(self._found)
 
     def add(
@@ -131,14 +138,16 @@ class FaultList:
         self._found[fault] = None
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each fault, by file and line, and one for those that are only counted."""
+        """Return one sentence for each listed fault, by file and line, and one last sentence if further faults were
+        counted.
+        """
         ordered = sorted(self._found, key=lambda fault: (fault.file, fault.line))
         more = (f"and {self._unnamed} more faults",) if self._unnamed else ()
         return (*map(str, ordered), *more)
 
 
 def child(path: str, step: str | int) -> str:
-    """Return the path of a child in a document: `tasks[2].name`, or `evidences["a.b"]` for a key that is not a word."""
+    """Return the path of a child in a document: `tasks[2].name`. A key that is not a word is quoted: `evidences["a.b"]`."""
     if isinstance(step, int):
         return f"{path}[{step}]"
     if _WORD.fullmatch(step) is None:
@@ -159,10 +168,13 @@ def kind_name(value: object) -> str:
 
 
 class Wording:
-    """Sentences of the faults that every shape can have. A kind of file whose sentences differ has a subclass."""
+    """Sentences of the faults that every shape (expected structure of a tree) can have.
+
+    A kind of file that needs other sentences overrides the methods in a subclass.
+    """
 
     def wrong_kind(self, value: Any, wanted: str) -> str:
-        """Return the sentence for a value that is of another kind than `wanted`, such as `a list`."""
+        """Return the sentence for a value that is not of the kind `wanted` (`a list`)."""
         hint = "; change it"
         if wanted == "text" and isinstance(value, bool | int | float):
             hint = "; write it in quotes"
@@ -175,33 +187,36 @@ class Wording:
         return f"is {kind_name(value)}, but must be {wanted}{hint}"
 
     def hidden(self, wanted: str) -> str:
-        """Return the sentence for a credential of another kind than `wanted`, of which nothing is shown."""
+        """Return the sentence for a credential that is not of the kind `wanted`. The sentence does not show the credential."""
         return f"must be {wanted}; put it in quotes"
 
     def outside(self, value: float, low: float | None, high: float | None) -> str:
-        """Return the sentence for a number outside its bounds."""
+        """Return the sentence for a number below `low` or above `high`."""
         return f"is {value}; it must be {f'{low:g} or more' if high is None else f'between {low:g} and {high:g}'}"
 
     def no_choice(self, value: str, words: tuple[str, ...]) -> str:
-        """Return the sentence for a text that is none of a few words."""
+        """Return the sentence for a text that is not one of `words`."""
         near = did_you_mean(value, words) or "; choose one of these"
         return f"is {value[:80]!r}, but must be one of {', '.join(words)}{near}"
 
     def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
-        """Return the sentence for a required key; `unknown` are the keys that are there and not known."""
+        """Return the sentence for a missing required key. `unknown` are the keys at this place that have no meaning."""
         return f"is missing; write it: {doc[0].lower()}{doc[1:]}".rstrip(".")
 
     def unknown(self, key: str, path: KeyPath, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
-        """Return the sentence for a key that is not among the `known` ones of `label`; `unwritten` are those that are not there."""
+        """Return the sentence for a key that `label` does not have.
+
+        `known` are all keys that `label` can have; `unwritten` are those of them that are missing at this place.
+        """
         near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
         return f"is not a key of {label}{near}"
 
     def unknown_of(self, key: str, known: tuple[str, ...]) -> str:
-        """Return the sentence for a key of a mapping that can only have some keys."""
+        """Return the sentence for a key of a mapping that may contain only the `known` keys."""
         return f"is not a key of this mapping{did_you_mean(key, known) or '; known keys: ' + ', '.join(known)}"
 
     def empty(self) -> str:
-        """Return the sentence for a text without a character."""
+        """Return the sentence for an empty text."""
         return "is empty; write something or remove it"
 
     def too_few(self, count: int, least: int) -> str:

@@ -1,7 +1,7 @@
-"""Reads JSON text of files strictly, with the place of a fault, and writes JSON text that can be read again.
+"""Reads JSON texts strictly and names the place of a fault; writes JSON texts for files.
 
-`parse_json` is stricter than most JSON readers: a duplicate key, NaN and Infinity are refused, because readers disagree
-on them. It imports nothing of mnemosyne but errors.
+`parse_json` is stricter than most JSON readers: it refuses a duplicate key, NaN and Infinity, because readers disagree
+on their meaning. The module imports only errors from mnemosyne.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from mnemosyne.core.errors import CodecError
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """Return the value of JSON in `data`; CodecError has the sentence `name:line:column: fault`."""
+    """Return the value of the JSON in `data`. `name` is the file's name for messages.
+
+    Raises CodecError with the message `name:line:column: fault` if `data` is not strict JSON.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -30,7 +33,10 @@ def parse_json(data: bytes, name: str) -> Any:
 
 
 def read_json(content: str) -> Any:
-    """Return the object or list that a text consists of, or None for any other text; it need not be strict JSON."""
+    """Return the object or list that the JSON text `content` contains, or None for any other text.
+
+    Unlike `parse_json`, it accepts duplicate keys, NaN and Infinity.
+    """
     if not content.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -40,8 +46,9 @@ def read_json(content: str) -> Any:
 
 
 def json_text(value: Any) -> bytes:
-    """Return a JSON value as indented UTF-8 text that ends with a line break; half a surrogate pair is written as an
-    escape.
+    """Return a JSON value as indented UTF-8 text that ends with a line break. Raises ValueError for NaN and infinities.
+
+    If a text contains half a surrogate pair, the whole result is written in ASCII with escapes.
     """
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     try:

@@ -1,8 +1,8 @@
-"""JSONPath (RFC 9535) over a JSON text, limited in size and time, with the place of every match in the text.
+"""Finds the values that a JSONPath (RFC 9535) selects in a JSON text, and the place of each value in the text.
 
-A path of a few characters can require unbounded work (`$..*..*..*`), hence the limits. No library reports the place of
-a value in the text, hence our own walk over it. Only this file imports `jsonpath`. It must not import anything of
-mnemosyne but its errors and `regexes`.
+Size and time are limited, because a path of a few characters can require unbounded work (`$..*..*..*`). No library
+reports the place of a value in the text, so the module walks over the text itself. Only this file imports `jsonpath`.
+The module may import only errors and `regexes` from mnemosyne.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonNode:
-    """One value that a path selects."""
+    """One value that a path selects, with its place."""
 
     steps: Steps
-    """Its keys from the root."""
+    """The keys and list numbers from the root to the value."""
     span: Span
-    """Its place in the text, half-open; without the quotation marks of a text."""
+    """The place of the value in the JSON text, half-open. The span of a text value excludes its quotation marks."""
     value: Any
 
 
@@ -91,9 +91,10 @@ _ENVIRONMENT = _Environment(strict=True)
 
 @lru_cache(maxsize=256)
 def compile_path(path: str) -> JSONPath:
-    """Return a compiled path; PatternError for an invalid path and for one that would need too much work.
+    """Return the compiled form of a JSONPath.
 
-    Inside a filter a query may neither search at any depth (`..`) nor contain a filter.
+    Raises PatternError if the path is invalid or would need too much work. A query inside a filter may neither search
+    at any depth (`..`) nor contain a filter.
     """
     if len(path) > MAX_PATH_CHARS:
         raise PatternError(path, f"it has more than {MAX_PATH_CHARS:,} characters; write a shorter one")
@@ -118,9 +119,11 @@ def compile_path(path: str) -> JSONPath:
 def find_nodes(text: str, path: str, *, seconds: float = SECONDS) -> tuple[JsonNode, ...]:
     """Return the values that a path selects in a JSON text, in the order of the text.
 
-    A value that is selected twice is returned once. Of members with the same name in an object the last counts, as in
-    `json.loads`. PatternError for an invalid path, a text that is not JSON, too many values, or a search that takes too
-    long.
+    A value that is selected twice is returned once. If an object has several members of one name, the last one counts,
+    as in `json.loads`.
+
+    Raises PatternError if the path is invalid, the text is not JSON, more than MAX_NODES values are selected, or the
+    search takes longer than `seconds`.
     """
     compiled = compile_path(path)
     document = load_json(text, path)
@@ -149,7 +152,10 @@ def find_nodes(text: str, path: str, *, seconds: float = SECONDS) -> tuple[JsonN
 
 
 def load_json(text: str, path: str) -> Any:
-    """Return the value of a JSON text; PatternError (of `path`) when it is not JSON, or too long or too deep to search."""
+    """Return the value of the JSON text `text`.
+
+    Raises PatternError (which names `path`) if the text is not JSON, is too long, or is nested too deep.
+    """
     if len(text) > MAX_JSON_CHARS:
         raise PatternError(
             path, f"the content has more than {MAX_JSON_CHARS:,} characters; point into it by lines or chars"

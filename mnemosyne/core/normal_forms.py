@@ -1,8 +1,8 @@
-"""Unicode normal forms in linear time. Pure.
+"""Brings text into a Unicode normal form in linear time. Pure.
 
-`unicodedata.normalize` sorts each run of combining marks by insertion, so a letter with 50,000 marks takes many
-seconds. Here long runs are first put in canonical order by a stable sort (Unicode Standard, section 3.11, D109), so
-nothing is left to sort. The result equals that of `unicodedata.normalize` for every text.
+`unicodedata.normalize` sorts each run of combining marks by insertion, so it needs many seconds for a letter with
+50,000 marks. Here a stable sort first puts long runs in canonical order (Unicode Standard, section 3.11, D109). The
+result equals that of `unicodedata.normalize` for every text.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Literal
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 LONG_RUN = 30
-"""More marks than this in a row are sorted here: the longest run of the Stream-Safe Text Format (UAX #15)."""
+"""Runs of more marks than this are sorted here. It is the longest run of the Stream-Safe Text Format (UAX #15)."""
 
 
 def normal_form(form: Form, text: str) -> str:
-    """Return `unicodedata.normalize(form, text)`."""
+    """Return the same text as `unicodedata.normalize(form, text)`."""
     if text.isascii():
         return text
     return unicodedata.normalize(form, _sort_marks("NFKD" if "K" in form else "NFD", text))

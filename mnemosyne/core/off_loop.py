@@ -1,7 +1,7 @@
-"""Runs large calculations in a worker thread, outside the event loop.
+"""Runs large calculations in a worker thread, so that they do not block the event loop.
 
 A switch to a worker thread and back costs about 0.1 ms, as much as planning most turns or judging most replies. So
-small work runs on the event loop, and only work that could delay other sessions goes to a thread.
+small calculations run on the event loop. Only those that could delay other sessions go to a thread.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 SMALL_CHARS = 12_000
-"""Characters up to which a step of a turn takes about a millisecond: a quarter of one for a state of this size, up to three for
-the words of a text.
+"""Largest size of a calculation that runs on the event loop, in characters.
+
+A step of a turn takes about a millisecond for this size: a quarter of one for a state, up to three for splitting a text
+into words.
 """
 
 _NODE_CHARS = 8
@@ -22,13 +24,14 @@ T = TypeVar("T")
 
 
 async def calculate(work: Callable[..., T], *args: Any, size: int) -> T:
-    """Return `work(*args)`, from a worker thread if `size` (see `size_of`) is above SMALL_CHARS."""
+    """Return `work(*args)`. It runs in a worker thread if `size` (see `size_of`) is above SMALL_CHARS."""
     return work(*args) if size <= SMALL_CHARS else await to_thread.run_sync(work, *args)
 
 
 def size_of(*values: Any) -> int:
-    """Return the number of characters of texts and JSON trees, plus 8 for each value of a tree; counting stops above
-    SMALL_CHARS.
+    """Return the size of texts and JSON trees: their characters, plus 8 for each value in a tree.
+
+    Counting stops soon after SMALL_CHARS is exceeded.
     """
     size = 0
     stack = list(values)

@@ -1,4 +1,4 @@
-"""Imports optional packages without telemetry and downloads, and explains how to install a missing one."""
+"""Imports optional packages without their telemetry and downloads, and states how to install a missing package."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ _SWITCHES: Mapping[str, Mapping[str, str]] = {
 
 
 def silence(package: str) -> None:
-    """Switch off telemetry and downloads of a package, for the whole process, unless the environment sets otherwise.
+    """Switch off telemetry and downloads of `package` for the whole process. Call it before the package is imported.
 
-    Call it before the package is imported.
+    Variables that the environment sets already are left unchanged.
     """
     for name, value in _SWITCHES[package].items():
         os.environ.setdefault(name, value)
 
 
 def import_silently(package: str) -> Any:
-    """Import a package after `silence`. Raises ImportError."""
+    """Switch off telemetry and downloads of `package`, then import it. Raises ImportError if it cannot be imported."""
     silence(package)
     return import_module(package)
 
 
 def import_litellm() -> Any:
-    """Import litellm as `import_silently` does; it also prints no advice, and counts tokens without downloads."""
+    """Import litellm without telemetry and downloads.
+
+    litellm then prints no advice, and counts tokens without downloads.
+    """
     # Its first call builds types for which some releases of pydantic print a warning on the user's terminal.
     warnings.filterwarnings("ignore", "Item .* on TypedDict class .* is using the `ReadOnly`", UserWarning)
     litellm = import_silently("litellm")
@@ -56,10 +59,11 @@ def import_litellm() -> Any:
 def attach_names(
     package: str, file: str, needs: Mapping[tuple[str, str], Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, with the names of its `__init__.pyi`.
+    """Return (`__getattr__`, `__dir__`, `__all__`) for a package that loads the names of its `__init__.pyi` lazily.
 
-    `needs` maps an optional package and its extra to the names that need it. If it is not installed, these names are
-    left out of `__dir__` and `__all__`, and importing one is a ModuleNotFoundError with the command that installs it.
+    `needs` maps (optional package, extra that installs it) to the names that need the package. If the package is not
+    installed, these names are missing in `__dir__` and `__all__`. Importing one then raises ModuleNotFoundError with
+    the command that installs the extra.
     """
     load, list_names, names = lazy_loader.attach_stub(package, file)
     lacking = {
@@ -82,11 +86,16 @@ def attach_names(
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs extras of this distribution: from a checkout, because no index has it yet."""
+    """Return the command that installs these extras. It installs from a checkout, because no package index has Jacquard
+    yet.
+    """
     return f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
 
 
 def explain_missing_package(user: str, package: str, extra: str, error: ImportError | None = None) -> str:
-    """Return the sentence that `user` needs a package that is missing or, with `error`, cannot be imported."""
+    """Return the sentence that `user` needs `package`, and how to install it by `extra`.
+
+    With `error` the sentence also states why the installed package cannot be imported.
+    """
     reason = "" if error is None else f" ({error})"
     return f"{user} needs {package}{reason}: {install_command(extra)}"

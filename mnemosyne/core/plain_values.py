@@ -1,7 +1,7 @@
-"""Checks for plain values: trees that every store, codec and prompt can carry without loss.
+"""Checks that a tree of values is plain: every store, codec and prompt can carry it without loss.
 
-Packs and corpora bring in trees from outside. A date, a NaN or an unpaired surrogate in one of them would otherwise be
-noticed only when a session is written. It must not import anything of mnemosyne.
+Packs and corpora bring in trees from outside. Without the check, a date, a NaN or half a surrogate pair in a tree would
+be noticed only when a session is written. The module imports nothing of mnemosyne.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ MAX_DEPTH = 48
 MAX_NODES = 1_000_000
 _INTEGERS = range(-(2**63), 2**63)
 REPLACEMENT = "\ufffd"
-"""Replacement for half a surrogate pair."""
+"""Character that replaces half a surrogate pair."""
 
 Path = tuple[str | int, ...]
 
 
 def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, str]]:
-    """Yield `(path, reason)` for everything in `value` that is not plain, in reading order.
+    """Yield (path, reason) for everything in `value` that is not plain, in reading order.
 
-    Plain are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists, and
-    mappings with text keys; at most MAX_DEPTH levels and MAX_NODES values (then the walk ends). With `any_text` half a
-    surrogate pair passes too: quoted text is kept unchanged.
+    Plain values are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists,
+    and mappings with text keys. A plain tree has at most MAX_DEPTH levels and MAX_NODES values; at more values the walk
+    ends. With `any_text` half a surrogate pair is accepted too, because quoted text is kept unchanged.
     """
     stack: list[tuple[Path, Any]] = [((), value)]
     nodes = 0
@@ -46,7 +46,7 @@ def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, 
 
 
 def text_fault(text: str) -> str | None:
-    """Return the reason why `text` cannot be written as UTF-8, or None."""
+    """Return the reason why `text` cannot be written as UTF-8, or None if it can."""
     if text.isascii():
         return None
     try:
@@ -83,22 +83,22 @@ def _scalar_fault(value: Any, any_text: bool) -> str | None:
 
 
 def plain_or_none(value: Any) -> Any:
-    """Return a JSON value as `make_plain` does; None for one that is too deep or too large for a store."""
+    """Return a JSON value made plain by `make_plain`, or None if it is too deep or too large for a store."""
     made = make_plain(value)
     return made if next(plain_faults(made), None) is None else None
 
 
 def make_plain(value: Any) -> Any:
-    """Return a JSON value with replacements for all that cannot be stored.
+    """Return a JSON value with replacements for everything that cannot be stored.
 
-    Half a character becomes REPLACEMENT, a number of more than 64 bits its text, and one that is not finite null. A
-    value that is nested too deep for a store stays unchanged.
+    Half a surrogate pair becomes REPLACEMENT. A whole number of more than 64 bits becomes its text. A number that is
+    not finite becomes null. Levels below MAX_DEPTH stay unchanged.
     """
     return _replace_scalars(value, _plain_scalar)
 
 
 def complete_characters(value: Any) -> Any:
-    """Return a tree in which half a character is REPLACEMENT and all else is unchanged."""
+    """Return a tree in which REPLACEMENT replaces half a surrogate pair. Everything else is unchanged."""
     return _replace_scalars(value, _whole_text)
 
 

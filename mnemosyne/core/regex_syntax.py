@@ -1,8 +1,11 @@
-r"""Translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled size.
+r"""Translates a pattern of Python's `re` for the engine with a time limit (`regex`), and computes its compiled size.
 
-Pure; it runs no pattern from outside. The two engines differ in a few things: `\w` and `\b` (in `re` a letter or number
-is decided by `str.isalnum`), a brace that is not a count, a bracket inside a set, and the letters i, I, İ and ı, which are
-one letter to `re` when case is ignored.
+Pure: it runs no pattern from outside. The two engines differ in four things:
+
+- `\w` and `\b`: `re` decides with `str.isalnum` what a letter or number is.
+- a brace that is not part of a count.
+- a bracket inside a set.
+- the letters i, I, İ and ı: `re` treats them as one letter when case is ignored.
 """
 
 from __future__ import annotations
@@ -45,10 +48,10 @@ _COUNTED = re.compile(r"\{(\d+)")
 
 
 def translate_pattern(pattern: str) -> str:
-    """Return a pattern that matches in the `regex` package, ignoring case, exactly what `pattern` matches in `re`,
-    ignoring case.
+    """Return a pattern for the `regex` package that matches the same texts as `pattern` does in `re`, both ignoring
+    case.
 
-    Not exact for letters beyond ASCII if a flag asks for ASCII in one group only: `(?a:…)`.
+    The translation is not exact for letters beyond ASCII if a flag asks for ASCII in one group only: `(?a:…)`.
     """
     # Under that flag the engines agree on words, and an i is only an I.
     words = _ASCII_FLAG.search(pattern) is None
@@ -108,8 +111,8 @@ def _escape_member(member: str) -> str:
 
 
 def unrolled_size(pattern: str) -> int:
-    """Return about how many parts a pattern has once compiled: the `regex` package expands the minimum count of a
-    repeat.
+    """Return about how many parts the compiled pattern has. The `regex` package writes a repeated part as often as its
+    minimum count.
     """
     if _SCOPED_VERBOSE_FLAG.search(pattern):
         size = len(pattern)

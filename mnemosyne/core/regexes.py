@@ -1,8 +1,8 @@
-"""Regular expressions that come from outside, limited in size and time.
+"""Runs regular expressions from outside with limits of size and time.
 
-A pattern of a few characters can keep `re` busy for years. Only this file imports `regex`, whose search takes a time
-limit and lets other threads run meanwhile. Times are processor times, so a suspended machine does not use them up. It
-must not import anything of mnemosyne but its errors and `regex_syntax`.
+A pattern of a few characters can keep `re` busy for years. The search of the package `regex` takes a time limit, and
+lets other threads run meanwhile; only this file imports it. Times are processor times, so a suspended machine does not
+use them up. The module may import only errors and `regex_syntax` from mnemosyne.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ Span = tuple[int, int]
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
-    """Return a compiled pattern (syntax of `re`, plus that of the `regex` package); PatternError for a pattern that is
-    invalid or too large.
+    """Return a compiled pattern in the syntax of the `regex` package, which includes that of `re`.
+
+    Raises PatternError if the pattern is invalid or too large.
     """
     return _compile(pattern, _keep, 0)
 
 
 @lru_cache(maxsize=2048)
 def compile_re(pattern: str) -> Any:
-    """Return a pattern written for Python's `re`, compiled so that case is ignored; PatternError for a pattern that is
-    invalid or too large.
+    """Return a compiled pattern that was written for Python's `re`. It ignores case.
+
+    Raises PatternError if the pattern is invalid or too large.
     """
     return _compile(pattern, translate_pattern, regex.IGNORECASE)
 
@@ -63,7 +65,7 @@ def _compile(pattern: str, translate: Callable[[str], str], flags: int) -> Any:
 
 
 def group_names(pattern: str) -> tuple[str, ...]:
-    """Return the names of the groups of a pattern for `re`; none for a pattern that cannot be used."""
+    """Return the names of the groups of a pattern for `re`. A pattern that cannot be used has none."""
     try:
         return tuple(compile_re(pattern).groupindex)
     except PatternError:
@@ -71,10 +73,10 @@ def group_names(pattern: str) -> tuple[str, ...]:
 
 
 def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping[str, str] | None:
-    """Return the named groups if a pattern for `re` matches the whole text, ignoring case, else None.
+    """Return the named groups if a pattern for `re` matches the whole text, ignoring case. Otherwise return None.
 
-    A group that did not take part is empty. PatternError for a pattern that cannot be used or takes longer than
-    `seconds`.
+    A group that took no part in the match is ''. Raises PatternError if the pattern cannot be used, or takes longer
+    than `seconds`.
     """
     compiled = compile_re(pattern)
     try:
@@ -85,8 +87,9 @@ def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping
 
 
 def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> bool:
-    """Return whether a pattern for `re` can match a whole text that begins with this one; PatternError as for
-    `match_whole`.
+    """Return whether a pattern for `re` can match a whole text that begins with `text`, ignoring case.
+
+    Raises PatternError if the pattern cannot be used, or takes longer than `seconds`.
     """
     compiled = compile_re(pattern)
     try:
@@ -96,9 +99,10 @@ def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> boo
 
 
 def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECONDS) -> tuple[Span, ...]:
-    """Return the half-open spans of a pattern's matches (or of a group), in order, without empty matches.
+    """Return the half-open spans of the matches of a pattern, in order. Empty matches are left out.
 
-    PatternError when it takes longer than `seconds` or matches more than MAX_SPANS times.
+    With `group` the spans are those of the group. Raises PatternError if the pattern cannot be used, takes longer than
+    `seconds`, or matches more than MAX_SPANS times.
     """
     compiled = compile_pattern(pattern)
     spans: list[Span] = []
@@ -116,8 +120,9 @@ def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECO
 
 
 def matches(pattern: str, text: str, *, whole: bool, seconds: float = SECONDS) -> bool:
-    """Return whether a pattern occurs in a text (`whole`: matches all of it); PatternError when it takes longer than
-    `seconds`.
+    """Return whether a pattern occurs in `text`. With `whole` it must match all of the text.
+
+    Raises PatternError if the pattern cannot be used, or takes longer than `seconds`.
     """
     compiled = compile_pattern(pattern)
     try:

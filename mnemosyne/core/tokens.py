@@ -1,6 +1,6 @@
-"""Estimates the number of tokens of a text; exact counts are in `exact_tokens`.
+"""Estimates the number of tokens of a text by rules, because most models' tokenizers are not available offline.
 
-Most models' tokenizers are not available offline. Pure; it must not import a tokenizer.
+Pure; it must not import a tokenizer. Exact counts are in `mnemosyne.core.exact_tokens`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ _SIGN = r"!-/:-@\[-`{-~"
 _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
 KEPT_CHARS = 2000
-"""Characters of a text up to which its count is cached: the history's messages are counted again every turn."""
+"""Longest text of which the count is cached. Counts are cached because the messages of the history are counted again
+every turn.
+"""
 
 _PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
 """A word, up to three digits, up to three signs."""
@@ -36,13 +38,16 @@ _OTHER_COSTS = (
 
 
 class CalibratedEstimator:
-    """A `TokenEstimator` by rules, calibrated against o200k_base.
+    """Estimates tokens by rules that are calibrated against the encoding o200k_base; a `TokenEstimator`.
 
-    An English word is one token, plus a fifth of one for each letter past the seventh, so prose with its punctuation
-    comes to about 1.3 tokens a word; a CJK character is 0.9; digits one per three; signs one per run of up to three. On
-    the ten calibration texts of the tests the error is at most 16 percent a text either way, and 5 percent over all
-    English or all Chinese of them. Older encodings need more for Chinese: against cl100k_base the estimate is a third
-    too low there. Joining two texts changes the sum by at most two tokens.
+    - An English word is one token, plus a fifth of a token for each letter after the seventh. Prose with its
+      punctuation comes to about 1.3 tokens a word.
+    - A Chinese, Japanese or Korean character is 0.9 tokens.
+    - Three digits are one token. A run of up to three signs is one token.
+
+    On the ten calibration texts of the tests the error of each text is at most 16 percent. The error of all English or
+    all Chinese texts together is at most 5 percent. Older encodings need more tokens for Chinese: the estimate is a
+    third too low for cl100k_base. The estimate of two joined texts differs from the sum of both by at most two tokens.
     """
 
     name = "estimate"
@@ -54,7 +59,7 @@ class CalibratedEstimator:
 
 @lru_cache(maxsize=1 << 13)
 def estimate_tokens(text: str) -> int:
-    """Return the estimated tokens of `text`, cached; an erasure empties the cache."""
+    """Return the estimated tokens of `text`. Results are cached; an erasure empties the cache."""
     # Long lines are not cached: thousands of them would fill the memory.
     cost = line_cost if len(text) <= KEPT_CHARS else _cost_of_any
     hundredths = sum(map(cost, text.split("\n"))) + 60 * (len(_LINE_ENDS.findall(text)) if "\n" in text else 0)
@@ -67,7 +72,7 @@ def _cost_of_any(line: str) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def line_cost(line: str) -> int:
-    """Return the hundredths of tokens of one line, cached: most lines of a long text were in the prompt before."""
+    """Return the tokens of one line in hundredths. Results are cached, because most lines of a long text return every turn."""
     pieces = _PIECE.findall(line)
     hundredths = 100 * len(pieces)
     hundredths += 20 * sum([len(piece) - _PLAIN_LETTERS for piece in pieces if len(piece) > _PLAIN_LETTERS])

@@ -1,1 +1,1 @@
-"""Exact token counts by a model's own tokenizer; each module imports one library."""
+"""Counts tokens exactly, with the tokenizer of a model. Each module imports one library."""

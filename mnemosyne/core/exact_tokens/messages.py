@@ -1,7 +1,8 @@
-"""Counts whole messages, with the tokenizer of a model hint if it is installed.
+"""Counts the tokens of whole messages, exactly if the tokenizer of the named model is installed.
 
-That needs tiktoken and litellm: litellm's wheel carries the encodings of OpenAI's models. Neither the network nor a
-folder named by the environment is used. litellm is not imported, tiktoken only with the first hint.
+A caller names the model by a hint (`gpt-4o`). An exact count needs tiktoken and litellm, because litellm's wheel
+contains the encodings of OpenAI's models. litellm itself is not imported, and tiktoken is imported with the first hint.
+Neither the network nor a folder named by an environment variable is used.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from mnemosyne.core.tokens import CalibratedEstimator
 
 MESSAGE_TOKENS = 4
-"""Tokens of a message in addition to its text: its role, and the separator before the next one."""
+"""Tokens that a message has in addition to its text: its role, and the separator before the next message."""
 
 Count = Callable[[str], int]
 
@@ -27,11 +28,11 @@ class _Estimates(Protocol):
 
 
 class MessageTokenEstimator:
-    """A `MessageEstimator` made of an estimator that counts only texts.
+    """Counts the tokens of messages with an estimator that counts only texts; a `MessageEstimator`.
 
-    A model hint is followed if the estimator goes by rules (`CalibratedEstimator`) and the model's tokenizer is
-    installed; an exact estimator, or the host's, always counts by itself. The first count with a hint reads a file, so
-    call it off the event loop. `name` is the estimator's.
+    A model hint has an effect only if the estimator is our own one by rules (`CalibratedEstimator`) and the tokenizer
+    of the model is installed. An exact estimator, or an estimator of the host, counts every text itself. The first
+    count with a hint reads a file, so call it off the event loop. `name` is the name of the estimator.
     """
 
     def __init__(self, estimator: _Estimates) -> None:
@@ -43,7 +44,7 @@ class MessageTokenEstimator:
         return self._count(text)
 
     def estimate_text(self, text: str, model_hint: str | None = None) -> int:
-        """Return the number of tokens of `text` for a model (None: for any)."""
+        """Return the number of tokens of `text` for the model of the hint (None: for no certain model)."""
         return self._counter(model_hint)(text)
 
     def estimate_message(self, role: str, content: str, model_hint: str | None = None) -> int:
@@ -51,11 +52,11 @@ class MessageTokenEstimator:
         return MESSAGE_TOKENS + self._counter(model_hint)(content)
 
     def estimate_messages(self, messages: Iterable[Any], model_hint: str | None = None) -> int:
-        """Return the number of tokens of messages: values with `role` and `content`, or mappings with these keys."""
+        """Return the number of tokens of all messages. A message is a mapping or a value with `role` and `content`."""
         return sum(self.estimate_message(*_parts(message), model_hint) for message in messages)
 
     def counts_exactly(self, model_hint: str | None) -> bool:
-        """Return whether a hint leads to another counter than `estimate`."""
+        """Return whether texts with this hint are counted by the tokenizer of the model, and not by `estimate`."""
         return self._follows and model_hint is not None and find_model_counter(model_hint) is not None
 
     def _counter(self, model_hint: str | None) -> Count:
@@ -65,8 +66,9 @@ class MessageTokenEstimator:
 
 @lru_cache(maxsize=16)
 def find_model_counter(model: str) -> Count | None:
-    """Return a function that counts the tokens of a text for a model (`gpt-4o`, `openai/gpt-4o`); None without its
-    tokenizer.
+    """Return a function that counts the tokens of a text for a model (`gpt-4o`, `openai/gpt-4o`).
+
+    Return None if the tokenizer of the model is not installed.
     """
     if find_spec("tiktoken") is None:
         return None

@@ -1,8 +1,8 @@
-"""Exact token counts for OpenAI's encodings. The only file that imports tiktoken.
+"""Counts tokens exactly with OpenAI's encodings. Only this file imports tiktoken.
 
-tiktoken downloads an encoding at first use. litellm's wheel contains some of them as cache files; they are found
-through the wheel's own list of files, so litellm is not imported. The network is used only if TIKTOKEN_CACHE_DIR is set
-and its folder lacks the encoding: tiktoken then downloads it into that folder.
+tiktoken downloads an encoding at its first use. To avoid the download, encodings are read from the cache files that
+litellm's wheel contains. These files are found through the wheel's list of files, so litellm is not imported. If
+TIKTOKEN_CACHE_DIR is set, encodings are read from its folder, and tiktoken downloads a missing one into it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _loading = threading.Lock()
 
 
 class TiktokenEstimator:
-    """A `TokenEstimator` that counts exactly; texts that look like control tokens count as plain text."""
+    """Counts tokens exactly; a `TokenEstimator`. Texts that look like control tokens count as plain text."""
 
     def __init__(self, encoding: str = "o200k_base") -> None:
-        """Load an encoding; LookupError when it is not available offline."""
+        """Load the encoding. Raises LookupError if it is not available offline."""
         self.name = encoding
         self._encoding = load_encoding(encoding)
 
@@ -33,13 +33,14 @@ class TiktokenEstimator:
 
 
 def load_encoding(name: str, *, carried_only: bool = False) -> tiktoken.Encoding:
-    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR if that is set, unless
-    `carried_only`.
+    """Return the encoding `name` from the folder of TIKTOKEN_CACHE_DIR, or from litellm's wheel if the variable is not
+    set.
 
-    The environment variable is set only while the encoding is read.
+    With `carried_only` the variable is ignored, so nothing is downloaded. tiktoken reads its folder from the variable,
+    so the variable is changed while the encoding is loaded, and then restored.
 
     Raises:
-        LookupError: if it is in neither; the message lists the available encodings.
+            LookupError: if the encoding cannot be read there; the message lists the encodings of litellm's wheel.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)
@@ -76,8 +77,9 @@ def _find_carried_folder() -> str | None:
 
 
 def encoding_of(name: str) -> str:
-    """Return the encoding for the name of an encoding or of a model of OpenAI (`gpt-4o`, `openai/gpt-4o`); LookupError
-    for any other name.
+    """Return the name of the encoding for `name`: an encoding, or a model of OpenAI (`gpt-4o`, `openai/gpt-4o`).
+
+    Raises LookupError if `name` is neither.
     """
     if name in tiktoken.list_encoding_names():
         return name

@@ -1,6 +1,6 @@
-"""Exact token counts by a `tokenizer.json`, as models on Hugging Face have it.
+"""Counts tokens exactly with a file `tokenizer.json`, which models on Hugging Face contain.
 
-Only this file and the embedders import tokenizers. It never uses the network.
+Only this file and the embedders import the package tokenizers. It never uses the network.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _SHOWN_DIGITS = 8
 
 
 class TokenizerFileEstimator:
-    """A `TokenEstimator` that counts with the tokenizer in a file; texts that look like control tokens count as plain
-    text.
+    """Counts tokens with the tokenizer of a file; a `TokenEstimator`. Texts that look like control tokens count as
+    plain text.
 
-    The additions of a chat template around a message are not counted. `name` is the file's name and the start of its
-    SHA-256, so that another file of the same name is another estimator.
+    What a chat template adds around a message is not counted. `name` consists of the file's name and the start of its
+    SHA-256, so a changed file of the same name counts as another estimator.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read the tokenizer; LookupError if the file cannot be read or is not a tokenizer."""
+        """Read the tokenizer. Raises LookupError if the file cannot be read or is not a tokenizer."""
         try:
             data = file.expanduser().read_bytes()
         except OSError as error:

@@ -1,8 +1,8 @@
-"""Masks addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`).
+"""Masks credentials in the addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`).
 
-A user, a password and every value of a query may be a secret, so none of them is stored or shown; calls use the full
-address. Pure. `mnemosyne.stores.locate` reads the addresses of stores, `mnemosyne.core.masking.credentials` masks whole
-texts.
+The user, the password and every value of the query may be a secret, so none of them is stored or shown. Calls use the
+full address. The functions are pure. `mnemosyne.stores.locate` reads the addresses of stores;
+`mnemosyne.core.masking.credentials` masks whole texts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _ADDRESS_IN_TEXT = re.compile(r"(?<![A-Za-z0-9+.-])([0-9+.-]*+)([A-Za-z][A-Za-z0
 
 
 def mask_address(address: str) -> str:
-    """Return an address that may be stored and shown: stars for user, password, fragment and the values of the
-    query.
+    """Return the address in a form that may be stored and shown.
+
+    Stars replace the user, the password, the fragment and the values of the query.
     """
     scheme, user_info, rest, query, fragment = _split_address(address, guess=True)
     user = f"{HIDDEN}@" if user_info else ""
@@ -40,7 +41,7 @@ def mask_address(address: str) -> str:
 
 
 def mask_user_info(text: str) -> str:
-    """Return a text with stars for user and password of every address in it."""
+    """Return `text` with stars in place of the user and password of every address in it."""
     return _ADDRESS_IN_TEXT.sub(_mask_found_user, text)
 
 
@@ -54,7 +55,11 @@ def _mask_found_user(found: re.Match[str]) -> str:
 
 
 def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return an address without user and password, and a header with them, because clients treat them differently."""
+    """Return (address without user and password, headers that contain them).
+
+    The credentials are sent as an Authorization header, because clients treat them differently in an address. Without
+    user and password the headers are empty.
+    """
     if address is None:
         return None, {}
     scheme, user_info, rest, query, fragment = _split_address(address)
@@ -96,8 +101,10 @@ def _mask_value(part: re.Match[str]) -> str:
 
 
 def secrets_of(address: str) -> set[str]:
-    """Return the secrets of an address, escaped and unescaped, and the header with user and password; a user name only
-    if there is no password.
+    """Return the secrets in an address, each as it is written and unescaped.
+
+    They are the password (or the user name if there is no password), user and password together, the fragment, the
+    values of the query, and the value of the Authorization header for user and password.
     """
     _, user_info, _, query, fragment = _split_address(address, guess=True)
     user, mark, password = user_info.partition(":")

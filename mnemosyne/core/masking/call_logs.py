@@ -1,7 +1,7 @@
-"""Keeps credentials and sent texts out of log lines: our own, and those that libraries write about our calls.
+"""Keeps credentials, and the texts sent to models, out of log lines: our own lines and those of libraries.
 
-Libraries log requests with their headers, addresses and texts. A filter on their loggers masks credentials in every
-line, and replaces the lines that repeat a text of one of our calls. The lines of a host's own calls keep their texts.
+Libraries log our requests with headers, addresses and texts. A filter on their loggers masks credentials in every line.
+It replaces a line that repeats a text of one of our calls. Lines about other calls of the host keep their texts.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ def _mask_traceback(
 
 
 def open_log(name: str) -> logging.Logger:
-    """Return a logger for one of our modules; its lines and tracebacks contain no credentials."""
+    """Return the logger `name`, for one of our modules. Credentials are masked in its lines and tracebacks."""
     logger = logging.getLogger(name)
     logger.addFilter(_filter)
     return logger
 
 
 def watch_call_logs() -> None:
-    """Put the filter on the loggers of the libraries that make calls; a second call changes nothing."""
+    """Put the filter on the loggers of the libraries that make calls. Further calls change nothing."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_filter)
 
 
 @contextmanager
 def sending(texts: Iterable[str]) -> Iterator[SentTexts]:
-    """Withhold the log lines that repeat these texts during the block, also those of tasks that it starts."""
+    """Withhold log lines that repeat one of `texts` while the block runs, also those of tasks that the block starts."""
     sent = SentTexts(texts)
     token = _sent.set(sent)
     try:

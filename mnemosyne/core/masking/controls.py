@@ -1,8 +1,8 @@
-"""Makes characters visible that control a terminal, a page or the direction of text, so that no stored text can act on
-a reader.
+"""Makes control characters visible, so that a stored text cannot act on the terminal or page of its reader.
 
-They are the control characters C0 and C1 (escape sequences begin with one), and characters that turn the direction of a
-text or break lines invisibly. Text for people shows them as escapes, JSON as numbers, which decode to the same value.
+The characters are C0 and C1 (escape sequences begin with one of them), and those that invisibly turn the direction of a
+text or break lines. A text for people shows each as an escape. A JSON text contains its number, which decodes to the
+same character.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _CONTROLS = re.compile(
 
 
 def show_controls(text: str) -> str:
-    """Return a text in which each controlling character is an escape as Python writes it."""
+    r"""Return `text` with every control character as an escape in the form of Python (`\x1b`)."""
     return _CONTROLS.sub(lambda found: _escape(found[0]), text)
 
 
 def escape_json_controls(json_text: str) -> str:
-    """Return a JSON text in which each controlling character is written by its number; its values stay the same."""
+    r"""Return a JSON text with every control character as an escape (`\u001b`). The values that it encodes stay the same."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 

@@ -1,9 +1,10 @@
 """Masks credentials in errors, events, log lines and terminal output.
 
-Parts of the product name their credentials (`remember_secrets`, `remember_address`) when they receive them; from then
-on `mask_credentials` replaces each of them, in every spelling in which clients and drivers repeat it. It also
-recognises unknown credentials: user and password of an address, headers of authorization, and values that are named as
-a key or a password. The list belongs to the process and has only the newest; it is never stored or shown.
+Parts of the product register their credentials with `remember_secrets` or `remember_address` when they receive them.
+From then on `mask_credentials` replaces each credential in every spelling that clients and drivers use. It also
+recognises credentials that were not registered: user and password of an address, authorization headers, and values that
+are named as a key or a password. The registered credentials are kept only in memory, per process; if there are too
+many, the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from mnemosyne.core.masking.addresses import HIDDEN, mask_user_info, secrets_of
 E = TypeVar("E", bound=BaseException)
 
 LEAST_CHARS = 8
-"""Shorter secrets are replaced only if their call names them: elsewhere the replacement would hit harmless words."""
+"""Shorter secrets are not remembered, because replacing them would hit harmless words. They are masked only in texts of
+a call that passes them to `mask_credentials`.
+"""
 
 _MOST_SPELLINGS = 4_096
 _LEAST_IN_CALL_CHARS = 3
@@ -72,20 +75,20 @@ _known = _KnownSecrets()
 
 
 def remember_secrets(*secrets: str | None) -> None:
-    """Replace these values in every text that `mask_credentials` gets from now on in this process."""
+    """Register secrets, so that `mask_credentials` replaces them in every text from now on in this process."""
     _known.add(each for each in secrets if each)
 
 
 def remember_address(address: str | None) -> None:
-    """Replace user, password, fragment and the values of the query of an address from now on."""
+    """Register the secrets of an address: user, password, fragment and the values of its query."""
     if address:
         _known.add(secrets_of(address))
 
 
 def mask_credentials(text: str, *secrets: str | None) -> str:
-    """Return a text without credentials: the known ones, recognisable ones, and `secrets`.
+    """Return `text` without credentials: the registered ones, recognisable ones, and `secrets`.
 
-    `secrets` belong to the call that the text is about; they are replaced even if they are short.
+    `secrets` are those of the call that the text is about. They are replaced from 3 characters on.
     """
     text = _known.hide(text)
     given = {form for each in secrets if each for form in spellings(each) if len(form) >= _LEAST_IN_CALL_CHARS}
@@ -100,12 +103,18 @@ def mask_credentials(text: str, *secrets: str | None) -> str:
 
 
 def mask_beginning(text: str, chars: int) -> str:
-    """Return the first characters of a text without credentials; a credential that the cut goes through is recognised too."""
+    """Return the first `chars` characters of a text without credentials.
+
+    The text is masked before it is cut, so a credential at the cut is recognised too.
+    """
     return mask_credentials(text[: 10 * chars])[:chars]
 
 
 def mask_error(error: E) -> E:
-    """Return an error of another library without credentials in its sentence, its notes, and those of its causes."""
+    """Mask the credentials in the message and the notes of an error and of its causes, and return the error.
+
+    The error is changed in place; it comes from another library.
+    """
     present: BaseException | None = error
     seen: set[int] = set()
     while present is not None and id(present) not in seen:
@@ -118,7 +127,9 @@ def mask_error(error: E) -> E:
 
 
 def spellings(secret: str) -> frozenset[str]:
-    """Return a secret as clients, drivers and formats write it: escaped for addresses, for JSON, and by `repr`."""
+    """Return the forms in which clients, drivers and formats write `secret`: escaped for addresses, for JSON, and by
+    `repr`.
+    """
     plain = {secret, unquote(secret), unquote_plus(secret)}
     found = set(plain)
     for each in plain:

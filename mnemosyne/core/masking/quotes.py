@@ -1,6 +1,4 @@
-"""Recognises a text that repeats another one, so that an error or a log line about a call does not show the sent
-text.
-"""
+"""Recognises a text that repeats a sent text, so that errors and log lines about a call do not show it."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 _BLOCK = 12
-"""A repeated run of twice as many characters holds one whole block of the text that it comes from."""
+"""Length of the compared blocks. A repeated run of twice this length contains one whole block of the sent text."""
 
 _BLOCK_CJK = 4
 _LEAST = 4
@@ -17,7 +15,9 @@ _CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
 class SentTexts:
-    """Texts that were sent somewhere; blank, quotes and escapes do not count, because each format writes its own."""
+    """Texts that were sent somewhere. Blanks, quotes and escapes are ignored in comparisons, because formats differ in
+    them.
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._blocks: dict[int, set[str]] = {}
@@ -35,8 +35,9 @@ class SentTexts:
             self._blocks.setdefault(len(block), set()).add(block)
 
     def are_repeated_in(self, text: str) -> bool:
-        """Return whether a text has a run of 24 characters of a sent one (8 in Chinese, Japanese and Korean), or all of
-        a shorter one.
+        """Return whether `text` contains a run of 24 characters of a sent text (8 in Chinese, Japanese and Korean).
+
+        A sent text of 4 to 23 characters must occur as a whole.
         """
         flat = _flatten(text)
         return any(
