@@ -1,8 +1,9 @@
 """Many sessions at once: turns a second, how long a session waits for its turn, processor time and memory.
 
-A closed loop: each session asks for its next turn (prepare and commit) as soon as it has the last one, in one process or over HTTP
-with so many workers. There is no pause between turns, so this is the most that a process does. Sessions play the example world. A
-turn is also told in runs of a fixed loop, which takes longer on a busy machine as a turn does.
+A closed loop: each session asks for its next turn (prepare and commit) as soon as it has the last one, in one process
+or over HTTP with so many workers. There is no pause between turns, so this is the most that a process does. Sessions
+play the example world. The time of a turn is also given in runs of a fixed loop, which takes longer on a busy machine
+as a turn does.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Adapters: models behind LiteLLM or a local cross-encoder, and observability (event bus, spans, metrics)."""
+"""Connects the engine to models (LiteLLM, a local cross-encoder) and to observers (event bus, spans, metrics)."""

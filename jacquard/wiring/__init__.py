@@ -1,1 +1,1 @@
-"""Wiring: builds an engine from settings; the only folder that knows concrete stores, indexes, embedders and models."""
+"""Builds an engine from settings. Only this folder knows concrete stores, indexes, embedders and models."""

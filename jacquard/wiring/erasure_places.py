@@ -1,10 +1,10 @@
-"""List of all places that can contain words of users, and what an erasure does with each.
+"""Lists all places that can contain words of users, and how an erasure treats each place; writes the list as a page.
 
     python -m jacquard.wiring.erasure_places docs        # writes docs/erasure_places.md
 
-It is made from the tables of the stores, the types of the stored values, and the other places that a runtime opens. A test
-compares it with the created tables and with the published page, so that a new table, column or field changes the page and is
-reviewed.
+The list is made from the tables of the stores, the types of the stored values, and the other places that a runtime
+opens. A test compares the list with the created tables and with the published page. So a new table, column or field
+changes the page and is reviewed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BESIDE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Place (`sql: table.column`, `Type.field`, …) and its treatment by an erasure, for data that stays."""
+    """A place (`sql: table.column`, `Type.field`, …) and its treatment if the session stays. `holds` names the content."""
 
     name: str
     treatment: Treatment
@@ -50,7 +50,7 @@ class Place:
 
 
 def list_places() -> tuple[Place, ...]:
-    """Return all places: columns of the stores, fields of stored values, and the rest."""
+    """Return all places: columns of the stores, fields of stored values, and places outside the store (index, caches, …)."""
     return (*_sql_places(), *_value_places(), *(Place(name=n, treatment=t) for n, t in _BESIDE))
 
 
@@ -98,7 +98,7 @@ def _value_places() -> Iterator[Place]:
 
 
 def render_page() -> str:
-    """Return the published page."""
+    """Return the text of the page `docs/erasure_places.md`."""
     lines = [
         "# Where words can lie, and what an erasure does with them",
         "",

@@ -1,7 +1,7 @@
-"""Builds a complete engine in one call, on a store of the host's choice and an index in memory.
+"""Builds a complete engine in one call, on a store that the host opened and with an index in memory.
 
-For hosts with their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the usual engine with
-its folder, worlds and models.
+It is meant for hosts with their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the
+usual engine with its folder, worlds and models.
 """
 
 from __future__ import annotations
@@ -62,24 +62,25 @@ _SHIPPED = find_shipped_templates()
 
 
 class DefaultContextEngine(ContextEngine):
-    """Engine with the shipped parts; the host closes the store. A part passed here overrides the setting that names one.
+    """Engine with the shipped parts. The host closes the store. A part passed here replaces the part that a setting
+    names.
 
     Args:
-        llm_adapter: selects, plans if the rules are not confident, summarizes and makes memory; without it, rules do the first
-            three. It
-            needs only `generate`.
-        policies: configuration: a `RuntimeConfig`, or a mapping of settings as in a settings file.
-        pruner: one for all turns, or pruners by the name in `prune.policy`.
-        world: initial world of a session that does not exist yet (None: an empty one).
-        worlds: packs of existing sessions.
-        id_generator: names new evidence.
-        hasher: names texts everywhere.
-        ref_selector: follows selectors everywhere.
+        llm_adapter: model that selects memories, plans turns on which the rules are not confident, summarizes, and extracts
+            memories. Without it, rules select and plan, and recaps are made without a model. It needs only `generate`.
+        policies: a `RuntimeConfig`, or a mapping of settings as in a settings file.
+        pruner: one pruner for all turns, or several by the name in the setting `prune.policy`.
+        world: initial world of a session that does not exist yet (None: an empty world).
+        worlds: packs (settings with lore and characters) of existing sessions, by world id.
+        id_generator: makes the ids of new evidence (stored source texts).
+        hasher: hashes texts, everywhere in the engine.
+        ref_selector: finds the part of a text that a reference selects, everywhere in the engine.
         deriver, renderer, assembler, resolver: see their Protocols.
-        fetchers: fetch the texts of evidence in other places, by scheme (`https`).
+        fetchers: by scheme (`https`), functions that fetch evidence texts stored in other places.
 
-    If a setting names a token estimator or a plugin, files are read, so call it off the event loop then. Raises ConfigError for
-    a setting that only `open_runtime` serves.
+    If a setting names a token estimator or a plugin, the constructor reads files; then call it off the event loop.
+
+    Raises ConfigError if a setting needs `open_runtime`, or a part that a setting names cannot be opened.
     """
 
     def __init__(
@@ -165,9 +166,9 @@ def create_context_engine(
     config: RuntimeConfig | None = None,
     **parts: Any,
 ) -> DefaultContextEngine:
-    """Return an engine with the shipped parts; `parts` are those of `DefaultContextEngine`.
+    """Return an engine with the shipped parts. `parts` are further arguments of `DefaultContextEngine`.
 
-    Open it with `async with`, or await its `close` at the end. Raises ConfigError like `DefaultContextEngine`.
+    Open the engine with `async with`, or await its `close` at the end. Raises ConfigError like `DefaultContextEngine`.
     """
     return DefaultContextEngine(store, token_estimator, llm_adapter, policies=config, **parts)
 

@@ -1,8 +1,9 @@
-"""Checks that the import names of this distribution lead to its own files.
+"""Checks that the import names of this distribution lead to its own files, not to those of other projects.
 
-Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. If both are installed
-in one environment, their files are in one folder, and the later installation replaces files of the same name. This module must
-not import anything of the packages that it checks. If `jacquard/__init__.py` itself was replaced, `startup/` calls it.
+Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. If two of them
+are installed in one environment, their files are in one folder, and the later installation replaces files of the same
+name. This module must not import the packages that it checks. If `jacquard/__init__.py` itself was replaced, `startup/`
+calls this module.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ PACKAGES = {
         "answers app bench compare dataset errors loaders metrics options play plays reporting running sets",
     ),
 }
-"""Beginning of each package's docstring, and its modules and folders."""
+"""For each package: the beginning of its docstring, and its modules and folders."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def check_packages(*names: str) -> None:
-    """Raise ImportError if one of these packages contains files of another project."""
+    """Raise ImportError if one of the packages `names` is missing or contains files of another project."""
     for name in names:
         fault = find_fault(name)
         if fault is not None:
@@ -45,9 +46,11 @@ def check_packages(*names: str) -> None:
 
 
 def find_fault(name: str) -> str | None:
-    """Return a sentence on files of another project with a remedy; None if all are ours.
+    """Return a sentence that names files of another project in the package `name`, with a remedy. Return None if all
+    are ours.
 
-    Other files in our folders are searched only in installed packages, not in a checkout.
+    A missing package is a fault too. Foreign modules next to ours are searched only in an installed package, not in a
+    checkout.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:

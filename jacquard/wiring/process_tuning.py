@@ -1,6 +1,7 @@
-"""Tunes the whole process while an engine works: garbage collector, switch interval, and heaps of the C library.
+"""Tunes the whole process while an engine works: the garbage collector, the switch interval of threads, and the heaps
+of the C library.
 
-It keeps a turn from waiting for a collection, or for other threads to release the interpreter, and memory from growing.
+Without it, a turn would wait for garbage collections and for threads that hold the interpreter, and memory would grow.
 """
 
 from __future__ import annotations
@@ -13,33 +14,34 @@ import threading
 
 SWITCH_SECONDS = 0.0002
 YOUNG_OBJECTS = 5_000
-"""New objects that start a collection of the youngest generation; Python's default is 700, a turn makes some thousands."""
+"""Number of new objects that starts a collection of the youngest generation. Python's default is 700; a turn makes some
+thousands.
+"""
 FULL_COLLECTION_EACH = 15
-"""Collections of the middle generation between two full collections; Python's default is 10."""
+"""Collections of the middle generation between two full collections. Python's default is 10."""
 
 HEAPS_A_CORE = 2
-"""Heaps of the C library per core; glibc's default is 8."""
+"""Heaps of the C library per core. The default of glibc is 8."""
 _M_ARENA_MAX = -8
-"""Number of that setting in glibc's `malloc.h`."""
+"""Number of the setting for the most heaps in glibc's `malloc.h`."""
 TRIM_SECONDS = 60.0
-"""Seconds between two returns of free memory to the system."""
+"""Seconds after which free memory is returned to the system again."""
 
 
 class ProcessTuning:
-    """Tunes the process until released.
+    """Tunes the process until the tuning is released. If several objects tuned it, the last release restores it.
 
-    - Existing objects are excluded from garbage collection, and all collections are rarer. Model libraries create some 400,000
-      objects that live as long as the process; a full collection visits them all and stops every thread for 0.2 to 0.4 seconds,
-      in the middle of a turn. Excluded objects are still freed when nothing refers to them; only reference cycles among them
-      stay until the release. A full collection of newer objects takes some 10 ms, ten times less often.
-    - Threads switch more often. A calculating thread holds the interpreter for 5 ms by default, so three of them keep the event
-      loop waiting for 15 ms.
-    - The number of heaps is limited, unless the environment sets it (`MALLOC_ARENA_MAX`). Each of glibc's heaps keeps its free
-      memory, and an index has dozens of threads.
-    - Free memory in the heaps, and in Arrow's pool used by LanceDB, is returned each minute. After 40,000 turns of 200 sessions
-      it was 94 of 840 MB.
-
-    If several objects tuned the process, the last release restores it.
+    - Existing objects are excluded from garbage collection. Model libraries create some 400,000 objects that live as
+      long as the process. A full collection visits them all and stops every thread for 0.2 to 0.4 seconds, in the
+      middle of a turn. Excluded objects are still freed when nothing refers to them; only reference cycles among them
+      stay until the release.
+    - Collections are rarer. A full collection of newer objects takes some 10 ms, ten times less often.
+    - Threads switch more often. By default a calculating thread holds the interpreter for 5 ms, so three of them keep
+      the event loop waiting for 15 ms.
+    - The number of heaps is limited, unless the environment sets it (`MALLOC_ARENA_MAX`). Each heap of glibc keeps its
+      free memory, and an index has dozens of threads.
+    - Each minute, free memory of the heaps and of Arrow's pool (used by LanceDB) is returned to the system. After
+      40,000 turns of 200 sessions this was 94 of 840 MB.
     """
 
     _lock = threading.Lock()
@@ -51,7 +53,7 @@ class ProcessTuning:
         self._is_tuned = False
 
     def tune(self) -> None:
-        """Collect garbage once and exclude the remaining objects; takes as long as a full collection."""
+        """Tune the process. Garbage is collected once before, so the call takes as long as a full collection."""
         gc.collect()
         gc.freeze()
         kind = type(self)
@@ -83,9 +85,9 @@ class ProcessTuning:
 
 
 def return_free_memory() -> None:
-    """Return free memory of the C library's heaps (glibc) and of Arrow, if it is loaded, to the system.
+    """Return free memory of the C library's heaps (glibc), and of Arrow if Arrow is loaded, to the system.
 
-    Blocks, some 100 ms for 600 MB.
+    The call blocks for some 100 ms if 600 MB are free.
     """
     # A module that is just being imported has no pool yet.
     pool = getattr(sys.modules.get("pyarrow"), "default_memory_pool", None)

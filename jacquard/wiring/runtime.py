@@ -1,6 +1,6 @@
-"""Opens an engine from a few settings, with concrete stores, indexes, embedders and models.
+"""Opens a runtime: a store with its index, embedder and models, and an engine that works on them.
 
-Large dependencies are imported by their own module when a setting names them, never before.
+A package with large dependencies is imported only when a setting names it.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, l
 from mnemosyne.stores.open import store_at
 
 SETTLE_SECONDS = 60.0
-"""Maximum time that an erasure waits for background work of Stream B."""
+"""Maximum time that an erasure waits for the engine's background work, in seconds."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """Open store with its index and an engine; `open_runtime` opens and closes it."""
+    """An open store with its index and an engine. `open_runtime` opens and closes it."""
 
     engine: ContextEngine
     store: Store
@@ -67,25 +67,29 @@ class Runtime:
     retriever: HybridRetriever
     embedder: PrefetchingEmbedder | None
     world: WorldPack | None
-    """Pack named at opening, if any; the packs of earlier sessions are in the store (`world_of`)."""
+    """Pack that was named when the runtime was opened, or None. The packs of earlier sessions are in the store
+    (`world_of`).
+    """
     notes: WorldNotes
     intake: IngestServices
     models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
-    """The named pack, by its id."""
+    """Packs that the engine knows without the store, by world id: the named one."""
     watchers: Observability = field(default_factory=lambda: open_observability(ObservabilityConfig()))
     tuning: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     opening: WorldPack | None = None
-    """Initial world of a new session: the named one, or an empty one if the settings name a profile (None: a session must
-    exist).
+    """Initial world of a new session: the named world, or an empty one if the settings name a profile.
+
+    If it is None, no session can be started without a world.
     """
 
     @asynccontextmanager
     async def overlay(self) -> AsyncIterator[Runtime]:
-        """Yield a runtime like this one that writes nothing.
+        """Yield a runtime with the same data that writes nothing.
 
-        The sessions it starts, the packs it stores and the turns it prepares are in memory until the end.
+        Sessions that it starts, packs that it stores and turns that it prepares are kept in memory until the end of the
+        block.
         """
         async with self.engine.parts.overlay() as parts, ContextEngine(parts, self.engine.config) as engine:
             found = parts.curation.retriever
@@ -97,17 +101,20 @@ class Runtime:
     async def world_of(self, session_id: str) -> WorldPack:
         """Return the pack of a session's world from the store.
 
-        Raises SessionNotFoundError for an unknown session, and WorldUnavailableError if its pack is missing or cannot be read.
+        Raises SessionNotFoundError if the session is unknown. Raises WorldUnavailableError if the pack is missing or
+        cannot be read.
         """
         return await self.engine.worlds.world((await self.store.head(session_id)).world_id)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
-        """Return the head of a session; create it from `opening` if it does not exist. A session without a world gets the named
-        one.
+        """Return the head (newest turn and version) of a session. If the session does not exist, it is created from
+        `opening`.
 
-        Unless `index` is false the index is opened and updated, so that the first turn need not wait for it; vectors of another
-        embedding model stay in use. Raises SessionNotFoundError if there is neither a session nor a world for it, and
-        ConfigError if the session belongs to another world.
+        A session without a world is given the named world. If `index` is true, the index is opened and updated, so that
+        the first turn need not wait for it. Vectors of another embedding model stay in use.
+
+        Raises SessionNotFoundError if the session does not exist and `opening` is None. Raises ConfigError if the
+        session belongs to another world than the named one.
         """
         head = await self._head_of(session_id)
         if index:
@@ -143,14 +150,14 @@ class Runtime:
         )
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
-        """Return the data that an erasure would remove; nothing is changed."""
+        """Return what an erasure would remove. Nothing is changed."""
         return await plan_erasure(self._memory_locations(), erasure)
 
     async def forget(self, erasure: Erasure) -> ErasureReport:
-        """Erase from store, index, originals and caches, and prove it by a search. Background work of this engine is ended
-        first.
+        """Erase data from the store, index, originals and caches, and prove the erasure by a search.
 
-        Raises JacquardError if that work does not end in time; then nothing was erased.
+        Background work of this engine is ended first. Raises JacquardError if it does not end in time; then nothing was
+        erased.
         """
         with self.retriever.hold_feed():
             if not await self.engine.settle(SETTLE_SECONDS):
@@ -166,15 +173,16 @@ class Runtime:
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
-        """Empty expired evidence, of one session or of all; return the numbers by session."""
+        """Empty the expired evidence of one session, or of all sessions. Return the number of emptied evidences by session."""
         named = None if session_id is None else (session_id,)
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
 
     async def archive_session(self, session_id: str) -> ArchivedSession:
-        """Pack a session's rows in the store and drop its index; its next turn opens and indexes it again.
+        """Pack the rows of a session in the store, and drop its index. The next turn of the session opens and indexes
+        it again.
 
-        An archived session is returned unchanged. Raises SessionNotFoundError, and ConfigError for a store without archives and
-        for a session with evidence that will expire.
+        If the session is archived already, nothing changes. Raises SessionNotFoundError if the session is unknown.
+        Raises ConfigError if the store keeps no archives, or if the session has evidence that will expire.
         """
         store = self._upkeep()
         done = await store.archive(session_id, at=SystemClock().now())
@@ -191,11 +199,14 @@ class Runtime:
         )
 
     async def open_archived(self, session_id: str) -> bool:
-        """Open an archived session, like its next turn would; return whether it was archived. Raises SessionNotFoundError."""
+        """Open an archived session, as its next turn would. Return whether it was archived.
+
+        Raises SessionNotFoundError if the session is unknown. Raises ConfigError if the store keeps no archives.
+        """
         return await self._upkeep().open_archived(session_id)
 
     async def archived_sessions(self, *, after: str = "", limit: int = 50) -> tuple[ArchivedSession, ...]:
-        """Return archived sessions by id, starting after the id `after`."""
+        """Return at most `limit` archived sessions, ordered by id. Only ids after `after` are returned."""
         return await self._upkeep().archived_sessions(after=after, limit=limit)
 
     def _upkeep(self) -> StoreUpkeep:
@@ -204,7 +215,7 @@ class Runtime:
         return self.store
 
     async def import_world(self) -> int:
-        """Make the named pack the present version of its world in the store; return how many lore entries changed.
+        """Make the named pack the current version of its world in the store. Return the number of changed lore entries.
 
         Raises ConfigError if no world pack was named.
         """
@@ -215,9 +226,10 @@ class Runtime:
         return changed
 
     async def import_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its turns, or continue an existing one: turns that it already has are skipped.
+        """Create a session with its turns. If it exists already, append the turns that it lacks.
 
-        If a world is named, a session without one gets it. Raises ConfigError if the session belongs to another world.
+        If a world is named, a session without a world is given it. Raises ConfigError if the session belongs to another
+        world.
         """
         world = self.world if start.world_id in BARE_WORLDS else None
         if world is not None:
@@ -234,10 +246,11 @@ class Runtime:
     async def sync(
         self, session_id: str | None = None, progress: Progress = ignore_progress, *, change_encoder: bool = True
     ) -> None:
-        """Update the index from the store, for one session and its world.
+        """Update the index from the store: for the named session and its world, or for the named world if `session_id`
+        is None.
 
-        `change_encoder`: if vectors of another embedding model are in use, replace them by the configured model's now;
-        otherwise that is done in the background after turns.
+        If vectors of another embedding model are in use, `change_encoder` replaces them now by vectors of the
+        configured model. Otherwise they are replaced in the background after turns.
         """
         scopes = [] if self.world is None else [world_scope(self.world.world_id)]
         if session_id is not None:
@@ -247,10 +260,10 @@ class Runtime:
             await self.retriever.sync(scope, progress, change_encoder=change_encoder)
 
     async def warm(self, text: str = "", *, tune_process: bool = True) -> None:
-        """Load slow parts, so that no turn waits for them: the models, and the embedder if it knows the language of `text`.
+        """Load the models now, so that no turn waits for them.
 
-        Without `text` the embedder is always loaded. `tune_process` tunes the whole process for short waits (see
-        `ProcessTuning`); pass False if the process does that itself.
+        The embedder is loaded if it knows the language of `text`, or if `text` is empty. `tune_process` also tunes the
+        whole process for short waits (see `ProcessTuning`). Pass False if the process does that itself.
         """
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
@@ -260,9 +273,10 @@ class Runtime:
             await to_thread.run_sync(self.tuning.tune)
 
     async def action(self, session_id: str, user_message: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
-        """Return the numerical action that an input means in this session's world (None: none), and the names of all actions.
+        """Return (action, names): the numerical action that the input means in the session's world, and the names of
+        all actions.
 
-        Raises InputTooLargeError for an input that no turn would take.
+        `action` is None if the input means none. Raises InputTooLargeError if the input is too long for a turn.
         """
         check_user_message(user_message, self.limits)
         world = await self.world_of(session_id)
@@ -289,20 +303,20 @@ async def open_runtime(
             turn = await runtime.engine.prepare_turn("s1", "Hello.")
 
     Args:
-        store: any address of `mnemosyne.stores.open.open_store` (None: `.jacquard`).
-        world: pack of new sessions; with its first session it becomes its world's present version in the store. Without one,
-            sessions start
-            without a pack if the settings name a `profile` or with `bare`.
-        embedder: `auto` (the model of an installed package, else only words), `none`, the name of such a package, a model
-            folder, `onnx:` with
-            either, a remote model in litellm's notation, or a plugin's.
-        config: settings.
+        store: any address of `mnemosyne.stores.open.open_store` (None: the folder `.jacquard`).
+        world: pack (setting) of new sessions. When its first session starts, it becomes the current version of its world in
+            the store. If it is None, new sessions need `bare` or a `profile` in the settings; they start without a pack.
+        embedder: `auto` (the model of an installed package, else the search compares only words), `none`, the name of such a
+            package, a model folder, `onnx:` followed by one of these two, a remote model in litellm's notation, or the name
+            of a plugin.
+        config: the settings (None: the defaults).
         tenant: owner of the sessions.
         bare: start sessions without a pack.
-        parts: parts of the host.
-        workers: embed the indexed texts, for bulk work.
+        parts: parts of the engine that the host brings.
+        workers: other processes that embed the indexed texts, for bulk work.
 
-    Raises WorldPackError, StoreUnavailableError, ConfigError.
+    Raises WorldPackError if the pack has faults, StoreUnavailableError if the store cannot be opened, and ConfigError
+    if the settings cannot be carried out.
     """
     settings = config or RuntimeConfig()
     location = await to_thread.run_sync(locate_store, store, tenant)
@@ -363,7 +377,7 @@ async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
 
 
 Workshop = Runtime
-"""Name of `Runtime` until November 2026."""
+"""Former name of `Runtime`, until November 2026."""
 
 
 def open_workshop(
@@ -374,6 +388,6 @@ def open_workshop(
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
 ) -> AbstractAsyncContextManager[Runtime]:
-    """Return the result of `open_runtime`, with a DeprecationWarning: this is the function's old name."""
+    """Return the result of `open_runtime`, with a DeprecationWarning. This is the former name of the function."""
     warnings.warn("open_workshop is called open_runtime now", DeprecationWarning, stacklevel=2)
     return open_runtime(store, world=world, embedder=embedder, config=config, tenant=tenant)

@@ -1,4 +1,8 @@
-"""Memory verbs of a runtime, for one caller: the same in Python, the command line, HTTP and MCP."""
+"""Carries out the manual memory operations of one caller on a runtime: search, remember, edit, pin, forget, lore,
+state.
+
+Python, the command line, HTTP and MCP use the same methods.
+"""
 
 from __future__ import annotations
 
@@ -58,16 +62,17 @@ _WORD = re.compile(r"[\u3400-\u9fff]{2}|[^\W_]+")
 
 
 class MemoryVerbs:
-    """Manual operations of a caller on the memory of a runtime.
+    """Manual operations of one caller on the memory of a runtime.
 
     Args:
         author: name of the caller in the log of edits.
-        viewer: the caller sees and edits only memories that this viewer may know (None: all).
-        is_model: the caller passes on texts of a model.
+        viewer: the caller sees and edits only memories that this viewer (a character) may know (None: all memories).
+        is_model: the caller passes on texts of a model. If the settings ask for review, its changes become proposals.
         edits_lore: the caller may decide on proposals for lore.
 
-    Every method raises SessionNotFoundError for an unknown session, MemoryNotFoundError for an unknown id, InputTooLargeError,
-    RedactionError and, for an impossible request, ConfigError.
+    Methods raise SessionNotFoundError if the session is unknown, and MemoryNotFoundError if an id is unknown. They
+    raise InputTooLargeError if a text is too long, RedactionError if a text cannot be searched for secrets, and
+    ConfigError if the request is impossible.
     """
 
     def __init__(
@@ -89,13 +94,18 @@ class MemoryVerbs:
         self._asks_first = is_model and runtime.engine.config.memory.review
 
     async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
-        """Return the heads of sessions whose id contains the words of `query`, in alphabetical order."""
+        """Return the heads (newest turn and version) of sessions whose id contains the words of `query`, in
+        alphabetical order.
+        """
         names = [name for name in await self._store.sessions() if not is_profile_session(name)]
         found = [name for name in sorted(names) if has_words(name, query)]
         return tuple([await self._store.head(name) for name in found[:limit]])
 
     async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
-        """Return the memories that recall finds for a text, best first, with the reasons; only those that the caller may know."""
+        """Return the memories that recall finds for `text`, best first, each with the reasons for its score.
+
+        Only memories that the caller may know are returned.
+        """
         if not text.strip():
             raise ConfigError("The text is empty; give what to search for.")
         check_user_message(text, self._runtime.engine.config.limits)
@@ -133,35 +143,40 @@ class MemoryVerbs:
         )
 
     async def memory(self, session_id: str, memory_id: str) -> Memory:
-        """Return one memory."""
+        """Return the memory with the id `memory_id`."""
         return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._is_host)
 
     async def remember(
         self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
     ) -> MemoryEdit:
-        """Store a text as a memory of a session, with its author and time; the same `key` stores it once.
+        """Store `text` as a memory of a session, with its author and time. Repeated calls with the same `key` store it
+        once.
 
-        It is stored as written, except for secrets (keys, cards, passwords), which `redacted` lists. With `dry_run` nothing is
-        stored, here and below: the result shows the effect.
+        The text is stored as written, except for secrets (keys, cards, passwords); the result lists them in `redacted`.
+        With `dry_run` nothing is stored, and the result shows what would be. The methods below take `dry_run` in the
+        same sense.
         """
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.REMEMBER, text, title=title, key=key)
         return await self._editor().remember(session_id, text, title=title, key=key, dry_run=dry_run)
 
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
-        """Correct the text of a memory; lore is edited in its world (`edit_lore`), messages by `edit_message` of the engine."""
+        """Correct the text of a memory.
+
+        Lore is edited in its world (`edit_lore`), and messages are edited by `edit_message` of the engine.
+        """
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.EDIT, text, memory_id=memory_id)
         return await self._editor().edit(session_id, memory_id, text, dry_run=dry_run)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
-        """Mark a memory as no longer true, and store what is true now, if given."""
+        """Mark a memory as no longer true. If `text` is not empty, store it as what is true now."""
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.SUPERSEDE, text, memory_id=memory_id)
         return await self._editor().supersede(session_id, memory_id, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Show a memory in every prompt while it fits."""
+        """Show a memory in every prompt in which it fits."""
         return await self._editor().pin(session_id, memory_id)
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
@@ -169,13 +184,16 @@ class MemoryVerbs:
         return await self._editor().unpin(session_id, memory_id)
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
-        """Undo an edit; a second call changes nothing. Forgotten memories do not come back."""
+        """Undo an edit; a second call changes nothing. An edit that erased a memory cannot be undone."""
         if not self._is_host and all(edit.edit_id != edit_id for edit in await self.log(session_id)):
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         return await self._editor().undo(await self._log_with(session_id, edit_id), edit_id)
 
     async def proposals(self, session_id: str) -> tuple[MemoryEdit, ...]:
-        """Return the undecided proposals of models on the active branch, oldest first."""
+        """Return the undecided proposals of models on the active branch, oldest first.
+
+        If the caller may edit lore, proposals for the lore of the session's world follow.
+        """
         waiting = await load_waiting(self._store, session_id)
         if self._edits_lore:
             with suppress(SessionNotFoundError):
@@ -183,15 +201,15 @@ class MemoryVerbs:
         return show_proposals([each for each in waiting if self._is_host or may_read(readers_of(each), self._viewer)])
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
-        """Carry out a proposal, with another text if given."""
+        """Carry out a proposal. If `text` is not empty, it replaces the proposed text."""
         return await self._person().accept(await self._log_with(session_id, proposal_id), proposal_id, text)
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
-        """Refuse a proposal; it is not made again for the same turns."""
+        """Refuse a proposal. It is not made again for the same turns."""
         return await self._person().reject(await self._log_with(session_id, proposal_id), proposal_id)
 
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
-        """Return the edits of a session, oldest first."""
+        """Return the edits of a session, oldest first; a viewer gets only edits of memories that the viewer may know."""
         if self._is_host:
             return await read_log(self._store, session_id)
         known = {
@@ -202,10 +220,11 @@ class MemoryVerbs:
         return tuple(edit for edit in await read_log(self._store, session_id) if edit.edit_id in known)
 
     async def forget(self, session_id: str, memory_id: str, *, reason: str = "") -> tuple[str, ...]:
-        """Erase a remembered memory or a document permanently, with its corrections and its pins; return the erased ids.
+        """Erase a remembered memory or a document permanently, with its corrections and its pins. Return the erased
+        ids.
 
-        Raises ConfigError for a memory that was made of turns: `supersede` removes it from recall, and an erasure of the
-        session erases it.
+        Raises ConfigError if the memory was made of turns or of a world. Instead, `supersede` removes it from recall,
+        and an erasure of the session or an edit of the world erases it.
         """
         memory = await self.memory(session_id, memory_id)
         evidence = await self._store.get_evidence(session_id, memory.memory_id)
@@ -240,9 +259,10 @@ class MemoryVerbs:
         query: str = "",
         limit: int = 10,
     ) -> SessionHead:
-        """Start a session with memories of another one: all, the named ones, or the best `limit` of a search for `query`.
+        """Start the session `new_session_id` with memories of another session, and return its head.
 
-        See `ContextEngine.continue_session`; raises ConfigError for both ids and a query.
+        They are the memories in `memory_ids`, or the best `limit` results of a search for `query`, or all. See
+        `ContextEngine.continue_session`. Raises ConfigError if both `memory_ids` and `query` are given.
         """
         if query:
             if memory_ids is not None:
@@ -253,15 +273,15 @@ class MemoryVerbs:
         )
 
     async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
-        """Return the present state of a session."""
+        """Return the current state tree of a session."""
         head = await self._store.head(session_id, branch_id)
         return await self._store.state_at(session_id, head.turn_id)
 
     async def set_state(self, session_id: str, changes: Mapping[str, Any]) -> SessionHead:
-        """Set values of the state by their flat paths (`hero.health`), all or none, as a turn without messages.
+        """Set values of the state by their paths (`hero.health`). The change is stored as a turn without messages.
 
-        Raises StateOpError for a value that the state's declarations do not allow, and ConfigError while a turn waits for its
-        reply.
+        Either all values are set or none. Raises StateOpError if the state's declarations do not allow a value. Raises
+        ConfigError if `changes` is empty, or while a turn waits for its reply.
         """
         if not changes:
             raise ConfigError("There is nothing to set; give at least one path with its value.")
@@ -290,7 +310,9 @@ class MemoryVerbs:
         return await self._store.commit_numerical(record, applied.tree, expected_version=head.version)
 
     async def lore(self, world_id: str, query: str = "") -> tuple[MemoryEntry, ...]:
-        """Return the lore of a world whose title or text contains the words of `query`, in the pack's order."""
+        """Return the lore of a world, in the pack's order. Only entries whose title or text contains the words of
+        `query` are returned.
+        """
         world = await self._world(world_id)
         state = view_state({})
         return tuple(
@@ -310,7 +332,11 @@ class MemoryVerbs:
         category: LoreCategory = LoreCategory.ENCYCLOPEDIA,
         viewers: tuple[str, ...] = (),
     ) -> MemoryEntry:
-        """Add an entry to an imported world; its sessions find it from their next turn on."""
+        """Add an entry to the lore of an imported world, and return it. Sessions of the world find it from their next
+        turn on.
+
+        If the caller's changes need review, only a proposal is stored.
+        """
         world = await self._editable_world(world_id)
         entry = MemoryEntry(
             entry_id=self._ids.generate(),
@@ -332,7 +358,11 @@ class MemoryVerbs:
     async def edit_lore(
         self, world_id: str, entry_id: str, *, text: str | None = None, title: str | None = None
     ) -> MemoryEntry:
-        """Change the text or the title of an entry of an imported world; the world's former version stays in the store."""
+        """Change the text or the title of a lore entry of an imported world, and return the changed entry.
+
+        The former version of the world stays in the store. If the caller's changes need review, only a proposal is
+        stored.
+        """
         world = await self._editable_world(world_id)
         place = next((number for number, entry in enumerate(world.lore) if entry.entry_id == entry_id), None)
         if place is None:

@@ -1,7 +1,7 @@
-"""Remembers the folders from which the packs of a store's worlds were loaded, in a small JSON file next to the index.
+"""Remembers from which folder the pack of each world was loaded, in a small JSON file next to the index.
 
-Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit. All functions
-here read files, so call them off the event loop.
+The packs themselves are in the store. The file is for authors: their commands read templates from the folder that they
+edit. All functions here read files, so call them off the event loop.
 """
 
 from __future__ import annotations
@@ -23,22 +23,28 @@ PACK_FILE = "world.yaml"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldNotes:
-    """Notes of one store on this host; `named` is the folder named by this call, if any."""
+    """Notes of one store on this host. `named` is the pack folder that the current call names, or None."""
 
     file: Path
     named: str | Path | None = None
 
     def load_named(self) -> WorldPack | None:
-        """Return the named pack, or None; raises WorldPackError if it has faults."""
+        """Return the pack in the named folder, or None if no folder is named. Raises WorldPackError if the pack has faults."""
         return None if self.named is None else load_world(Path(self.named))
 
     def find_folder(self, world_id: str) -> Path | None:
-        """Return the folder noted for a world, if it still contains a pack; raises ConfigError for a damaged notes file."""
+        """Return the noted folder of a world if it still contains a pack, else None.
+
+        Raises ConfigError if the notes file is damaged.
+        """
         noted = self._read().get(world_id)
         return Path(noted) if noted is not None and _is_pack(Path(noted)) else None
 
     def remember(self, world_id: str) -> None:
-        """Note the folder of the named pack; a notes file that cannot be read is left unchanged, with a warning."""
+        """Note the named folder for the world `world_id`.
+
+        A notes file that cannot be read is left unchanged, and a warning is logged.
+        """
         if self.named is None:
             return
         folder = str(Path(self.named).resolve())

@@ -82,7 +82,7 @@ class SessionExistsError(StoreError):
 
 
 class WorldNotAdoptedError(StoreError):
-    """A session that has no world (setting, from a world pack) cannot be given one. Nothing was written."""
+    """A session cannot continue in the named world (the setting from a world pack). Nothing was written."""
 
     def __init__(self, session_id: str, world_id: str, reason: str) -> None:
         self.session_id, self.world_id, self.reason = session_id, world_id, reason

@@ -1,4 +1,4 @@
-"""Wraps an object with only `generate()` as a full `LlmAdapter`."""
+"""Wraps a host's object that has only `generate()`, so that it is a full `LlmAdapter` (interface to a language model)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PARTS = ("model", "warm", "generate", "close")
 
 
 def complete_adapter(adapter: Any) -> LlmAdapter:
-    """Return an adapter with everything that `LlmAdapter` requires; a complete one is returned unchanged.
+    """Return an adapter that has every part of `LlmAdapter`. A complete adapter is returned unchanged.
 
-    If `model`, `warm` or `close` are missing, the name is `unnamed` and the others do nothing. Raises ConfigError for an object
-    without `generate`.
+    A missing `model` becomes `unnamed`. A missing `warm` or `close` does nothing. Raises ConfigError if the object has
+    no `generate`.
     """
     if all(hasattr(adapter, part) for part in _PARTS):
         whole: LlmAdapter = adapter
@@ -31,21 +31,22 @@ def complete_adapter(adapter: Any) -> LlmAdapter:
 
 
 class CompletedAdapter:
-    """Calls an adapter that has `generate`, with the time limit and the single kind of error that `LlmAdapter` requires."""
+    """Calls a host's adapter with the time limit that `LlmAdapter` requires, and turns all its errors into ModelError."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
         self.model = str(getattr(adapter, "model", "") or UNNAMED)
 
     async def warm(self) -> None:
-        """Call the adapter's `warm`, if there is one; raises its ModelError."""
+        """Call the adapter's `warm`, if it has one. Raises ModelError if the adapter does."""
         if callable(getattr(self._adapter, "warm", None)):
             await self._adapter.warm()
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion; the adapter may return just a text.
+        """Return one completion. The host's adapter may return just a text.
 
-        Raises ModelError for any error of the adapter, for an answer without a text, and after the request's timeout.
+        Raises ModelError if the adapter raises any error, answers without a text, or exceeds the timeout of the
+        request.
         """
         try:
             with anyio.fail_after(request.timeout_seconds):
@@ -75,7 +76,7 @@ class CompletedAdapter:
         )
 
     async def close(self) -> None:
-        """Call the adapter's `close`, if there is one."""
+        """Call the adapter's `close`, if it has one."""
         if callable(getattr(self._adapter, "close", None)):
             await self._adapter.close()
 

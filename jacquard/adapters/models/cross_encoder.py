@@ -1,7 +1,8 @@
-"""Local cross-encoders, imported only if a configuration names a reranker.
+"""Scores texts against a query with a local cross-encoder (reranker). It is imported only if a setting names a
+reranker.
 
-`cross_encoder_torch` imports torch and sentence-transformers on the worker thread, at the first use. Nothing is ever
-downloaded: the model is a folder.
+`cross_encoder_torch` imports torch and sentence-transformers on the worker thread at the first use. The model is read
+from a folder, and nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from jacquard.core.errors import ModelError
 
 
 class LocalCrossEncoder:
-    """A PairScorer with a sentence-transformers CrossEncoder from a folder; it works on one thread.
+    """Scores texts with a CrossEncoder of sentence-transformers in a folder; a `PairScorer`. It works on one thread.
 
-    Loading takes seconds: `warm` loads ahead, otherwise the first score waits for it. Raises ModelError `unavailable` if the
-    model cannot be loaded or was closed, `bad_answer` if it fails.
+    Loading takes seconds. `warm` loads the model ahead; otherwise the first score waits for it.
+
+    Raises ModelError with the code `unavailable` if the model cannot be loaded or was closed, and with `bad_answer` if
+    scoring fails.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -37,11 +40,11 @@ class LocalCrossEncoder:
         await to_thread.run_sync(self._load, limiter=self._worker)
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one score for each text, in their order; higher is better."""
+        """Return one score for each text, in the order of `texts`. Higher is better."""
         return await to_thread.run_sync(partial(self._score, query, list(texts)), limiter=self._worker)
 
     async def close(self) -> None:
-        """Release the model after the running batch."""
+        """Release the model, after a running call has ended."""
         self._closed = True
         async with self._worker:
             self._loaded = None

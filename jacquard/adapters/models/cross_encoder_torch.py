@@ -1,4 +1,4 @@
-"""Imports torch and sentence-transformers for reranking; `cross_encoder` imports this module on its worker thread."""
+"""Runs a cross-encoder on torch. `cross_encoder` imports this module on its worker thread, because the import is slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 
 
 class TorchCrossEncoder:
-    """A CrossEncoder from a local folder; it makes no network call."""
+    """A CrossEncoder from a local folder. It never uses the network."""
 
     def __init__(self, folder: str) -> None:
         quiet: Any = transformers_logging.disable_progress_bar
@@ -19,7 +19,7 @@ class TorchCrossEncoder:
         self._model: Any = CrossEncoder(folder, device="cpu", local_files_only=True)
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one number for each text: the model's only output, or its last output (the most relevant class)."""
+        """Return one number for each text. If the model has several outputs, the last one (the most relevant class) counts."""
         # One thread, because with other work running two threads are many times slower.
         torch.set_num_threads(1)
         rows = self._model.predict([(query, text) for text in texts], show_progress_bar=False, convert_to_numpy=True)

@@ -1,9 +1,9 @@
-"""Small models through LiteLLM, imported only if a configuration names a model.
+"""Calls small models through LiteLLM. It is imported only if a setting names a model.
 
-LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running and
-caches clients by event loop (measured). So it runs on a thread with its own event loop, shared by all models of the process.
-The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a future, and nothing
-outlives `close`.
+LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running
+and caches clients by event loop (measured). So it runs on a thread with its own event loop, which all models of the
+process share. The first use of a model starts the thread, and the close of the last model ends it. The engine's event
+loop only awaits futures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mnemosyne.core.optional_packages import explain_missing_package, import_lit
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
-"""Providers that are known to respect `api_base`, so that a trial call can be made to a closed port."""
+"""Providers that respect `api_base`, so that a trial call can be made to a closed port."""
 
 UNREACHED = frozenset(
     {"APIConnectionError", "ConnectError", "ReadError", "RemoteProtocolError", "ClientConnectorError"}
@@ -121,7 +121,11 @@ def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 class ProviderError(Exception):
-    """A provider refused or failed a call: its HTTP status, its message (without credentials), and when to retry."""
+    """A provider refused or failed a call.
+
+    `status` is the HTTP status, and `detail` the provider's message without credentials. `headers` may contain
+    `retry-after`.
+    """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
@@ -129,11 +133,18 @@ class ProviderError(Exception):
 
 
 class LiteLlmModel:
-    """One model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an OpenAI-like `api_base`.
+    """A model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an `api_base` like OpenAI's.
 
-    User and password of `api_base` are sent in a header of the call. It never retries and has its own time limit. The engine's
-    loop must be asyncio. Raises ModelError with `timeout`, `connection` (no server, or the connection broke), `refused` (4xx:
-    key, name or request), `unavailable` (429 and 5xx), `bad_answer` (no completion in the response).
+    User and password in `api_base` are sent in a header. A call is never repeated, and it has its own time limit. The
+    engine's event loop must be asyncio.
+
+    Raises ModelError with one of these codes:
+
+    - `timeout`: there was no answer in time.
+    - `connection`: no server answered, or the connection broke.
+    - `refused`: HTTP 4xx, so the key, the model name or the request is wrong.
+    - `unavailable`: HTTP 429 or 5xx, litellm is missing, or the model was closed.
+    - `bad_answer`: the response contains no completion.
     """
 
     def __init__(self, model: str, api_base: str | None = None, api_key: str | None = None) -> None:
@@ -151,24 +162,28 @@ class LiteLlmModel:
         self._lock = anyio.Lock()
 
     async def warm(self) -> None:
-        """Import litellm and make one trial call that reaches no server, so that the first real call is quick."""
+        """Import litellm and make one trial call that reaches no server. Then the first real call is quick."""
         await self._run(self._rehearse())
 
     async def has_provider(self) -> bool:
-        """Return whether litellm knows a provider of the model; imports litellm, if it is installed."""
+        """Return whether litellm knows a provider for the model. It is also true if litellm is not installed."""
         return await self._run(self._find_provider())
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion; raises ModelError with the codes above."""
+        """Return one completion. Raises ModelError with a code of the class."""
         return await self._run(self._complete(request))
 
     async def complete_chat(
         self, arguments: Mapping[str, Any], api_key: str | None = None
     ) -> AsyncGenerator[str, None]:
-        """Yield the answer to a call of the OpenAI chat API: one JSON text, or with `stream` one for each chunk.
+        """Yield the answer to a call of OpenAI's chat API: one JSON text, or with `stream` one JSON text for each
+        chunk.
 
-        `arguments` are only parameters of that API (litellm reads addresses and keys from its own); the model's unknown ones
-        are dropped. Raises ProviderError with the provider's status; an iteration that ends early ends the call.
+        `arguments` may contain only parameters of that API, because litellm would read addresses and keys from its own
+        parameters. Parameters that the model does not know are dropped. If the caller stops the iteration early, the
+        call ends.
+
+        Raises ProviderError with the provider's status if the provider refuses or fails the call.
         """
         given = {"drop_params": True, "max_retries": 0, "num_retries": 0, **arguments, "model": self.model}
         place = {**self._endpoint_arguments(), **({"api_key": api_key} if api_key else {})}
@@ -207,7 +222,7 @@ class LiteLlmModel:
         return ProviderError(status if isinstance(status, int) else 502, detail, headers)
 
     async def close(self) -> None:
-        """End running calls and release the connections; further calls raise ModelError `unavailable`."""
+        """End running calls and release the connections. Raises ModelError `unavailable` in calls that run or follow."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._closed = True

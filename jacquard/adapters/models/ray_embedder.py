@@ -1,7 +1,7 @@
-"""Embeds documents on the workers of Ray, on this machine or on a running cluster.
+"""Embeds documents on workers of Ray, on this machine or in a running cluster.
 
-Ray schedules the calls, restarts workers that die, and repeats their calls. Only this file imports ray, when an embedder is
-first used. Its telemetry and its dashboard are off.
+Ray schedules the calls, restarts workers that die, and repeats their calls. Only this file imports ray, when an
+embedder is first used. Ray's telemetry and dashboard are off.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mnemosyne.core.optional_packages import explain_missing_package, import_sil
 from mnemosyne.protocols import Embedder, LoadingEmbedder, Vectors
 
 OpenEmbedder = Callable[[], Embedder | None]
-"""Opens an embedder on a worker; it is pickled."""
+"""Function that opens an embedder on a worker. It is pickled."""
 
 _CALLS_PER_WORKER = 2
-"""Calls per worker, so that a worker that finishes always has another call waiting."""
+"""Concurrent calls per worker. With two, a worker that finishes one always has the next one waiting."""
 
 _MOST_LANES = 64
 _RETRIES = 20
@@ -35,14 +35,15 @@ _STORE_BYTES = 200 * 1024 * 1024
 
 
 class RayEmbedder:
-    """An `Embedder` whose documents are embedded by workers of Ray; queries and fitness stay with `inner`.
+    """Embeds documents on workers of Ray; an `Embedder`. Queries and fitness are computed by `inner` in this process.
 
-    Each call is done by one worker, so the vectors are the same as without Ray.
+    One worker does each call, so the vectors are the same as without Ray.
 
     Args:
         opening: opens the same embedder on a worker.
-        workers: number on this machine, or number of a cluster's to keep busy (None: one per processor).
-        address: of a cluster, as for `ray.init` (None: only this machine).
+        workers: number of workers on this machine, or of a cluster's workers to keep busy (None: one per processor of
+            this machine).
+        address: address of a cluster, as for `ray.init` (None: only this machine).
     """
 
     def __init__(
@@ -59,30 +60,31 @@ class RayEmbedder:
 
     @property
     def lanes(self) -> int:
-        """Number of useful concurrent calls of `embed`."""
+        """Number of concurrent calls of `embed` that keep all workers busy."""
         return min(_MOST_LANES, _CALLS_PER_WORKER * self._workers)
 
     @property
     def is_cold(self) -> bool:
-        """True if the model that embeds queries, which is in this process, is not loaded."""
+        """Whether the model that embeds queries in this process is not loaded yet."""
         return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
 
     async def warm(self) -> None:
-        """Start Ray, or reach the cluster; workers load the model at their first call. Raises EmbedderUnavailableError if that
-        fails.
+        """Start Ray, or connect to the cluster. The workers load the model at their first call.
+
+        Raises EmbedderUnavailableError if Ray cannot be started or reached.
         """
         async with self._starting:
             if self._ray is None:
                 await to_thread.run_sync(self.start)
 
     async def fitness(self, text: str) -> float:
-        """Return the share of `text` that the model knows, 0..1."""
+        """Return the share of `text` that the model knows, from 0 to 1."""
         return await self._inner.fitness(text)
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions), float32.
+        """Return unit vectors as float32, of the shape (len(texts), dimensions).
 
-        Raises EmbedderUnavailableError if the model is not available to a worker, or workers keep dying.
+        Raises EmbedderUnavailableError if a worker cannot load the model, or if workers keep dying.
         """
         if purpose == "query":
             return await self._inner.embed(texts, purpose)
@@ -97,9 +99,9 @@ class RayEmbedder:
                 self._ray = None
 
     def start(self) -> None:
-        """Do the same as `warm`, blocking. It starts processes, so call it before other packages start threads.
+        """Do the same as `warm`, blocking. Ray starts processes, so call this before other packages start threads.
 
-        Raises EmbedderUnavailableError.
+        Raises EmbedderUnavailableError if Ray is not installed, or cannot be started or reached.
         """
         try:
             ray = import_silently("ray")
@@ -154,9 +156,9 @@ _opened: dict[str, tuple[Embedder, AbstractContextManager[BlockingPortal], Block
 
 
 def embed_documents(opening: OpenEmbedder, name: str, texts: Sequence[str]) -> Vectors:
-    """Return the vectors of documents, on a worker; the first call loads the model.
+    """Return the vectors of documents. It runs on a worker; the first call loads the model.
 
-    Raises EmbedderUnavailableError if it is not the requested model.
+    Raises EmbedderUnavailableError if `opening` opens another model than `name`.
     """
     if name not in _opened:
         embedder = opening()

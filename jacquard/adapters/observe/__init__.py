@@ -1,1 +1,3 @@
-"""Observability of an engine: events, spans, metrics. OpenTelemetry and Prometheus have a module each."""
+"""Makes the work of an engine visible: events, spans and metrics. Only one module each imports OpenTelemetry and
+Prometheus.
+"""

@@ -1,6 +1,6 @@
-"""Event bus of one process: handlers subscribe to event types, and the engine emits events.
+"""Delivers the events of an engine to the handlers of one process. Handlers subscribe to event types.
 
-The engine knows none of the handlers. This module must not import an engine, a store or an exporter.
+The engine does not know the handlers. This module must not import an engine, a store or an exporter.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.memory import EMPTY
 
 DETAIL_CHARS = 2_000
-"""Maximum length of an error's sentence in its event."""
+"""Maximum length of an error's text in its event, in characters."""
 
 _log = open_log(__name__)
 Handler = Callable[[Event], Awaitable[None] | None]
 
 
 class InMemoryEventBus:
-    """Calls the handlers of this process in the order of subscription: first for the event's type, then for all events."""
+    """Calls the handlers of this process: first the handlers of the event's type, then the handlers of all events.
+
+    Each group is called in the order of subscription.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Handler]] = {}
         self._all: list[Handler] = []
 
     def on(self, event_type: str, handler: Handler) -> None:
-        """Subscribe `handler`, which may be async, to events of one type; raises ValueError for an unknown type."""
+        """Subscribe `handler`, which may be async, to events of one type. Raises ValueError if the type is unknown."""
         self._handlers.setdefault(EventType(event_type).value, []).append(handler)
 
     def on_all(self, handler: Handler) -> None:
@@ -40,13 +43,13 @@ class InMemoryEventBus:
         self._all.append(handler)
 
     def off(self, event_type: str, handler: Handler) -> None:
-        """Unsubscribe `handler` from events of this type; ignored if it is not subscribed."""
+        """Unsubscribe `handler` from events of one type. If it is not subscribed, nothing happens."""
         known = self._handlers.get(EventType(event_type).value, [])
         if handler in known:
             known.remove(handler)
 
     def off_all(self, handler: Handler) -> None:
-        """Unsubscribe a handler from all events."""
+        """Unsubscribe a handler that `on_all` subscribed. Its subscriptions to single types stay."""
         if handler in self._all:
             self._all.remove(handler)
 
@@ -55,7 +58,7 @@ class InMemoryEventBus:
         return bool(self._all or self._handlers.get(event_type))
 
     async def emit(self, event: Event) -> None:
-        """Call every handler, one after the other; an error of a handler is logged and not raised."""
+        """Call every handler, one after the other. An error of a handler is logged and not raised."""
         for handler in (*self._handlers.get(event.event_type.value, ()), *self._all):
             try:
                 told = handler(event)
@@ -70,7 +73,7 @@ _added_tags: ContextVar[Mapping[str, str]] = ContextVar("jacquard_added_tags", d
 
 @contextmanager
 def add_tags(tags: Mapping[str, str]) -> Iterator[None]:
-    """Add tags to every event and span of an engine within the block (for example the name of an agent framework)."""
+    """Add tags to every event and span of an engine while the block runs (for example the name of an agent framework)."""
     token = _added_tags.set({**_added_tags.get(), **tags})
     try:
         yield
@@ -83,8 +86,9 @@ def _no_tags(session_id: str) -> Mapping[str, str]:
 
 
 class EventEmitter:
-    """Emits events to a bus with the time and the tags of a session (`tags_of`, including A/B arms); emits nothing without a
-    bus.
+    """Emits events to a bus, with the time and the tags of the session. Without a bus it emits nothing.
+
+    `tags_of` returns the tags of a session, for example the arms of its experiments.
     """
 
     def __init__(
@@ -93,20 +97,22 @@ class EventEmitter:
         self._bus, self._clock, self._tags_of = bus, clock, tags_of or _no_tags
 
     def tags_of(self, session_id: str) -> Mapping[str, str]:
-        """Return the tags of a session, with those of `add_tags`."""
+        """Return the tags of a session, including those of `add_tags`."""
         added = _added_tags.get()
         return {**self._tags_of(session_id), **added} if added else self._tags_of(session_id)
 
     def is_received(self, event_type: EventType) -> bool:
-        """Return whether anybody receives events of one type; others are not made."""
+        """Return whether a handler receives events of this type. If not, the event need not be made."""
         return self._bus is not None and self._bus.has_handler(event_type.value)
 
     def with_tags_of(self, tags_of: Callable[[str], Mapping[str, str]], *, enabled: bool = True) -> EventEmitter:
-        """Return an emitter with the tags that a function returns for a session; it emits nothing unless `enabled`."""
+        """Return an emitter to the same bus that takes the tags of a session from `tags_of`. Unless `enabled`, it emits
+        nothing.
+        """
         return EventEmitter(self._bus if enabled else None, self._clock, tags_of)
 
     def with_tags(self, tags: Mapping[str, str]) -> EventEmitter:
-        """Return an emitter to the same bus with the same tags for every session."""
+        """Return an emitter to the same bus that gives every session the same tags."""
         return EventEmitter(self._bus, self._clock, lambda _: tags)
 
     async def emit(
@@ -120,7 +126,7 @@ class EventEmitter:
         model_usage_id: str | None = None,
         **payload: Any,
     ) -> None:
-        """Emit one event; an error of the bus is logged and not raised, so that no turn fails because of it."""
+        """Emit one event. An error of the bus is logged and not raised, so that no turn fails because of it."""
         if self._bus is None or not self._bus.has_handler(event_type.value):
             return
         if isinstance(detail := payload.get("detail"), str):

@@ -1,4 +1,7 @@
-"""Spans for calls of small models, by the GenAI conventions; prompts and answers are recorded only on request."""
+"""Records the calls of small models as spans, by the GenAI conventions of OpenTelemetry.
+
+Prompts and answers are recorded only on request.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Message
 
 
 class TracedModel:
-    """A model that records each call as a span `chat <model>`."""
+    """A model that records each call as a span `chat <model>`. With `capture_content` the span contains the texts."""
 
     def __init__(self, model: LlmAdapter, tracing: Tracing, capture_content: bool = False) -> None:
         self.model = model.model
         self._model, self._tracing, self._capture = model, tracing, capture_content
 
     async def warm(self) -> None:
-        """Load slow parts of the model without a span; raises its ModelError."""
+        """Load slow parts of the model; no span is recorded. Raises ModelError if the model does."""
         await self._model.warm()
 
     async def close(self) -> None:
@@ -26,7 +29,7 @@ class TracedModel:
         await self._model.close()
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion inside a span; raises the model's ModelError."""
+        """Return one completion, and record the call as a span. Raises ModelError if the model does."""
         provider, _, _ = self.model.partition("/")
         facts: dict[str, Fact] = {
             names.OPERATION: "chat",

@@ -1,7 +1,9 @@
-"""Names of spans and of their attributes. Ours begin with `jacquard.`, those of the GenAI conventions with `gen_ai.`.
+"""Names of spans and of their attributes. Our names begin with `jacquard.`, names of the GenAI conventions with
+`gen_ai.`.
 
-The conventions are still in development and have no stable package, so each used name is written here, once. Read from
-open-telemetry/semantic-conventions-genai as of 2026-11; `VERSION` is ours and changes when a name does.
+The conventions are still in development and have no stable package, so each used name is written here once. The names
+are those of open-telemetry/semantic-conventions-genai as of 2026-11. `VERSION` is our version of this list, and changes
+when a name does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""OpenTelemetry: our spans as spans of its API; the only module that imports it, and only the API.
+"""Records the spans of an engine with OpenTelemetry. Only this module imports OpenTelemetry, and only its API.
 
-The host decides where spans go: it sets an SDK with an exporter, or nothing.
+The host decides where spans go. It installs an SDK with an exporter, or none.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ class _OtelSpan:
 
 
 class OtelTracing:
-    """Opens spans of the tracer provider that the host has set (or of `provider`)."""
+    """Opens spans with the tracer provider that the host has installed, or with `provider`."""
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("jacquard", VERSION, tracer_provider=provider)
 
     @contextmanager
     def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> Iterator[Span]:
-        """Return a span that is the child of the open one; of an exception only the type is recorded."""
+        """Open a span around the block, as a child of the current span. If the block raises, only the type of the
+        exception is recorded.
+        """
         with self._tracer.start_as_current_span(
             name, attributes=dict(facts), record_exception=False, set_status_on_exception=False
         ) as span:

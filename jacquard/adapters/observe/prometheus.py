@@ -1,4 +1,4 @@
-"""Prometheus metrics of an engine, counted from its events; the only module that imports prometheus_client.
+"""Counts the events of an engine as Prometheus metrics. Only this module imports prometheus_client.
 
 Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so a session adds no time series.
 `docs/observability.md` lists every metric with a question that it answers.
@@ -22,9 +22,10 @@ _STEPS = frozenset(
 
 
 class PrometheusMetrics:
-    """Counts events; pass `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to the scraper.
+    """Counts events. Pass `count` to a bus (`bus.on_all(metrics.count)`), and the result of `exposition` to the
+    scraper.
 
-    `registry` is the host's; without one, the metrics have their own.
+    `registry` may be a registry of the host. Without one, the metrics have their own registry.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

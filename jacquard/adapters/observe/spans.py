@@ -1,7 +1,8 @@
-"""Tracing interface: an engine opens spans by name and sets attributes on them; an implementation records them.
+"""Interface for tracing: an engine opens spans (timed steps) and sets attributes on them, and an implementation records
+them.
 
-Names are ours, except the `gen_ai.*` names of the GenAI conventions, which are in `jacquard.adapters.observe.names`. This
-module must not import a tracing library; `jacquard.adapters.observe.otel` does.
+The names of spans are ours, except the `gen_ai.*` names of the GenAI conventions (`jacquard.adapters.observe.names`).
+This module must not import a tracing library; `jacquard.adapters.observe.otel` does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Fact = str | int | float | bool | list[str]
 
 
 class Span(Protocol):
-    """One timed piece of work."""
+    """One timed step."""
 
     def put(self, facts: Mapping[str, Fact]) -> None:
         """Set attributes on the span."""
@@ -24,15 +25,15 @@ class Span(Protocol):
 
 
 class Tracing(Protocol):
-    """Opens spans.
+    """Opens spans. An implementation keeps three rules.
 
     1. A span opened while another is open in the same task, or in a task that was started from there, is its child.
     2. An exception that passes through a span is recorded on it and raised again.
-    3. It raises no exception of its own.
+    3. The implementation raises no exception of its own.
     """
 
     def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> AbstractContextManager[Span]:
-        """Return a span that lasts as long as the block."""
+        """Return a context manager whose span is open while the block runs."""
         ...
 
 
@@ -42,11 +43,11 @@ class _NullSpan:
 
 
 class NoTracing:
-    """Records nothing."""
+    """Tracing that records nothing."""
 
     @contextmanager
     def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> Iterator[Span]:
-        """Return a span that is not recorded."""
+        """Yield a span that is not recorded."""
         yield _NOTHING
 
 

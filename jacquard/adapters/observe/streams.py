@@ -1,6 +1,7 @@
-"""Spans for recall and selection: each step of Stream B, even if it takes longer than its turn.
+"""Records recalls and selections as spans, also those that take longer than their turn.
 
-These wrappers keep tracing out of Stream B itself. This module must not import a concrete retriever or selector.
+Recall (finding candidates) and selection are the steps of Stream B, which finds memories for a turn. The wrappers here
+keep tracing out of Stream B itself. This module must not import a concrete retriever or selector.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TracedRetriever:
         return self._retriever
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of one query, inside a span."""
+        """Return the candidates for one query, and record the recall as a span."""
         facts: dict[str, Fact] = {names.OPERATION: "retrieval", names.TOP_K: query.limit}
         with self._tracing.span("jacquard.recall", facts) as span:
             recall = await self._retriever.recall(query)
@@ -43,20 +44,22 @@ class TracedRetriever:
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[TracedRetriever]:
-        """Yield the overlay of the retriever, traced; see `OverlaidRetriever`."""
+        """Yield the retriever's overlay, wrapped in the same way; see `OverlaidRetriever`."""
         async with overlay_of(self._retriever, source, own_scopes) as retriever:
             yield TracedRetriever(retriever, self._tracing)
 
 
 class TracedSelector:
-    """A selector that records each selection as a span `jacquard.select`; its model call is a child of that span."""
+    """A selector that records each selection as a span `jacquard.select`. The span of its model call is a child of this
+    span.
+    """
 
     def __init__(self, selector: Selector, tracing: Tracing) -> None:
         self.name = selector.name
         self._selector, self._tracing = selector, tracing
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the selection, inside a span; raises the selector's SelectorError."""
+        """Return the selection, and record it as a span. Raises SelectorError if the selector does."""
         facts: dict[str, Fact] = {
             "jacquard.select.selector": self.name,
             "jacquard.select.candidates": len(request.candidates),

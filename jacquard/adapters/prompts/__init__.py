@@ -1,1 +1,1 @@
-"""Prompts for small models: one folder of text templates a language, and `templates`, which loads and renders them."""
+"""Prompts for small models. Each language has a folder of text templates; `templates` loads and renders them."""

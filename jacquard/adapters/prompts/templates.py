@@ -1,11 +1,12 @@
-"""Loads and renders the prompts for small models: `<language>/<name>.txt` in this folder.
+"""Loads and renders the prompts for small models from the files `<language>/<name>.txt` in this folder.
 
 A template is plain text: comments, then the headings `[system]` and `[user]`, each followed by that message. `$name` is
-replaced by a value, `$$` by a dollar sign. Values are data: nothing in them is ever read as a placeholder or a heading. A
-template has no loops and no conditions: the caller makes repeated or optional parts and escapes them. Jinja is not used here,
-because its limits on untrusted templates would refuse long conversations.
+replaced by a value, and `$$` by a dollar sign. Values are data: nothing in them is read as a placeholder or a heading.
+A template has no loops and no conditions. The caller makes repeated or optional parts, and escapes them. Jinja is not
+used, because its limits on untrusted templates would refuse long conversations.
 
-To add a language, add a folder with a `language.toml` and translated templates; English is used for the others.
+To add a language, add a folder with a `language.toml` and translated templates. English is used for prompts that are
+not translated.
 """
 
 from __future__ import annotations
@@ -32,36 +33,40 @@ _HEADING = re.compile(r"^\[(system|user)\]\n", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptTemplate:
-    """One prompt."""
+    """One prompt of one language."""
 
     shown: str
-    """Its file, for people."""
+    """Name of the file in messages for people."""
     messages: tuple[tuple[str, Template], ...]
-    """(role, text) in order."""
+    """The messages as (role, text with placeholders), in order."""
     placeholders: frozenset[str]
-    """Names of its values."""
+    """Names of the values that the texts need."""
 
     def render(self, values: Mapping[str, str | int]) -> tuple[MessagePart, ...]:
-        """Return the messages as (role, text); raises TemplateError unless `values` has exactly the names of the placeholders."""
+        """Return the messages as (role, text).
+
+        Raises TemplateError unless `values` has exactly the names in `placeholders`.
+        """
         _check_names(self.shown, self.placeholders, values.keys())
         return tuple(MessagePart(role, text.substitute(values)) for role, text in self.messages)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptLanguage:
-    """Prompts of one language by name."""
+    """The prompts of one language, by name."""
 
     words_per_token: float
-    """Words (in Chinese: characters) per token."""
+    """Average number of words (in Chinese: characters) per token."""
     letters: re.Pattern[str] | None
-    """Finds letters that only this language has; None if it has none."""
+    """Pattern of the letters that only this language has, or None if it has none."""
     prompts: Mapping[str, PromptTemplate]
 
 
 def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessagePart, ...]:
-    """Return the messages of a prompt as (role, text), in the language of a locale, else in English.
+    """Return the messages of the prompt `name` as (role, text), in the language of a locale or else in English.
 
-    Raises TemplateError if English has no such prompt, a file has a fault, or the values do not match the placeholders.
+    Raises TemplateError if there is no English prompt of this name, a file has a fault, or `values` do not match the
+    placeholders.
     """
     for language in (find_language(locale), FALLBACK_LANGUAGE):
         if (template := load_prompts()[language].prompts.get(name)) is not None:
@@ -70,18 +75,24 @@ def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessageP
 
 
 def words_per_token(locale: str) -> float:
-    """Return the words per token in the language of a locale; raises TemplateError if a file has a fault."""
+    """Return the number of words per token in the language of a locale. Raises TemplateError if a file has a fault."""
     return load_prompts()[find_language(locale)].words_per_token
 
 
 def find_language(locale: str) -> str:
-    """Return the language of a locale (`zh-CN`: `zh`): the longest folder name that it starts with, else English."""
+    """Return the language of a locale (`zh` for `zh-CN`).
+
+    It is the longest name of a language folder with which the locale begins, or else English.
+    """
     found = [name for name in load_prompts() if locale.lower().startswith(name)]
     return max(found, key=len, default=FALLBACK_LANGUAGE)
 
 
 def find_text_language(text: str) -> str:
-    """Return the language whose own letters make up the greatest part of a text, if more than a quarter; else English."""
+    """Return the language whose own letters are most frequent in `text`.
+
+    If these letters are not more than a quarter of the text, return English.
+    """
     counts = {
         name: len(language.letters.findall(text))
         for name, language in load_prompts().items()
@@ -92,16 +103,17 @@ def find_text_language(text: str) -> str:
 
 
 async def warm_prompts() -> None:
-    """Load all prompts off the event loop, unless they are loaded; raises TemplateError like `load_prompts`."""
+    """Load all prompts on a worker thread, unless they are loaded already. Raises TemplateError like `load_prompts`."""
     if not load_prompts.cache_info().currsize:
         await to_thread.run_sync(load_prompts)
 
 
 @lru_cache(maxsize=1)
 def load_prompts() -> Mapping[str, PromptLanguage]:
-    """Return all prompts by language. The first call reads the files (on the event loop, call `warm_prompts` first).
+    """Return all prompts by language. The first call reads files, so await `warm_prompts` before it on an event loop.
 
-    Raises TemplateError if a file has a fault, or a translation has other placeholders than the English prompt.
+    Raises TemplateError if a file has a fault, a translation has no English prompt, or its placeholders differ from the
+    English ones.
     """
     root = resources.files(__package__)
     folders = [entry for entry in root.iterdir() if entry.joinpath(_LANGUAGE_FILE).is_file()]
@@ -115,7 +127,10 @@ def load_prompts() -> Mapping[str, PromptLanguage]:
 
 
 def parse_template(text: str, shown: str) -> PromptTemplate:
-    """Return the template in a text; raises TemplateError with `shown` as its file if it has a fault."""
+    """Return the template that `text` contains. `shown` is the name of its file for messages.
+
+    Raises TemplateError if the text has a fault.
+    """
     head, *parts = _HEADING.split(text)
     for number, line in enumerate(head.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):

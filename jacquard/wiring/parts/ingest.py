@@ -1,6 +1,7 @@
-"""Builds the evidence part of a runtime: redactor, detector, vault, ingestor, and the places that an erasure searches.
+"""Builds the parts of a runtime that store evidence (source texts): redactor, detector, vault and ingestor.
 
-It knows concrete classes. Presidio and plugins are imported when a setting names them, never before.
+It also names the places that an erasure searches. The module knows concrete classes. Presidio and plugins are imported
+only when a setting names them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ VAULT_NAME = "originals"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestServices:
-    """Parts that turn text into evidence; `options` apply to every text, `paths` contain the store's files."""
+    """Parts that turn texts into evidence. `options` apply to every text. `paths` are the files and folders of the
+    store, of its index and of the vault.
+    """
 
     redactor: Redactor
     ingestor: EvidenceIngestor
@@ -48,9 +51,9 @@ class IngestServices:
     def place(
         self, store: Store, index: Index, retriever: HybridRetriever, caches: Sequence[Callable[[], None]] = ()
     ) -> MemoryLocations:
-        """Return the places that an erasure searches, for `mnemosyne.privacy.forget.forget`.
+        """Return the places that an erasure searches (`mnemosyne.privacy.forget.forget`).
 
-        `caches` are searched in addition to the caches of the whole process.
+        `caches` are functions that clear caches of this runtime. The caches of the whole process are always cleared.
         """
 
         async def rebuild(scope: str) -> object:
@@ -82,10 +85,12 @@ def open_ingest_services(
     clock: Clock,
     host: HostParts = NO_PARTS,
 ) -> IngestServices:
-    """Return redactor, vault and ingestor of a store; `index` is the folder of its index.
+    """Return the redactor, the vault (folder of unredacted originals) and the ingestor for a store.
 
-    The host may name new evidence (`id_generator`), hash its texts and follow its selectors. Raises ConfigError if a detector
-    is not installed, and RedactionError for invalid redaction rules.
+    `index` is the folder of the store's index. With `host` the host may make the ids of new evidence (`id_generator`),
+    hash texts (`hasher`) and follow selectors (`ref_selector`).
+
+    Raises ConfigError if a detector is not installed. Raises RedactionError if redaction rules are invalid.
     """
     redactor = open_redactor(settings.redaction)
     vault = FolderVault(index.with_name(index.name.replace("index", VAULT_NAME)))
@@ -110,9 +115,10 @@ def open_ingest_services(
 
 
 def open_redactor(settings: RedactionConfig) -> Redactor:
-    """Return the redactor of a configuration.
+    """Return the redactor (it removes secrets and personal data from texts) that the settings describe.
 
-    Raises ConfigError if its detector is not installed or its plugin cannot be used, and RedactionError for invalid rules.
+    Raises ConfigError if the detector is not installed or the plugin cannot be used. Raises RedactionError if rules are
+    invalid.
     """
     if settings.redactor not in REDACTORS.built_in:
         plugin: Redactor = open_named_plugin(REDACTORS, settings.redactor, rules=settings.rules)
@@ -138,7 +144,7 @@ def _open_detector(name: str) -> PiiDetector:
 
 
 def options_of(settings: RuntimeConfig) -> IngestOptions:
-    """Return the options of a configuration for every ingested text."""
+    """Return the options that the settings require for every stored text."""
     redaction = settings.redaction
     return IngestOptions(
         redact=redaction.enabled,
@@ -149,7 +155,7 @@ def options_of(settings: RuntimeConfig) -> IngestOptions:
 
 
 def ttl_of(settings: EvidenceConfig) -> Mapping[EvidenceType, float]:
-    """Return the times to live in seconds, by type."""
+    """Return the time to live of evidence in seconds, by evidence type."""
     return {EvidenceType(name): seconds for name, seconds in settings.ttl_seconds.items()}
 
 

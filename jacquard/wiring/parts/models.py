@@ -1,6 +1,6 @@
-"""Small models of an engine, and the parts that call them: selector, summarizer, planner.
+"""Opens the small models of an engine, and the parts that call them: selector, summarizer and planner.
 
-litellm, the reranker's packages and plugins are imported when a setting names them, never before.
+litellm, the packages of the reranker, and plugins are imported only when a setting names them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def _keep_model(model: LlmAdapter) -> LlmAdapter:
 def open_selector(
     settings: SelectorConfig, wrap: ModelWrapper = _keep_model
 ) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
-    """Return the selector of a configuration with its models; None if the heuristic selects.
+    """Return (selector, models): the selector that the settings name, and the models that it calls.
 
-    Raises ConfigError if a folder, a package or a plugin is missing.
+    The selector is None if the settings choose the heuristic, which needs no model. Raises ConfigError if a folder, a
+    package or a plugin is missing.
     """
     if settings.name == "heuristic":
         return None, ()
@@ -50,9 +51,9 @@ def open_selector(
 
 
 def build_selector(settings: SelectorConfig, model: LlmAdapter | None) -> Selector | None:
-    """Return the selector that calls a model, or a plugin's; None if the heuristic selects.
+    """Return the selector that calls `model`, or the selector of a plugin. Return None if the heuristic selects.
 
-    Raises ConfigError for a plugin that cannot be used.
+    Raises ConfigError if a plugin cannot be used, or if `flash` is named without a model.
     """
     if settings.name == "heuristic":
         return None
@@ -68,9 +69,9 @@ def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
 
 
 def open_reranker(folder: str) -> PairScorer:
-    """Return the cross-encoder in a folder, not loaded yet.
+    """Return the cross-encoder in `folder`, which loads its model later.
 
-    Raises ConfigError if the folder does not contain one, or a package is missing.
+    Raises ConfigError if the folder contains no cross-encoder, or a package is missing.
     """
     if find_spec("sentence_transformers") is None:
         raise ConfigError(explain_missing_package("A reranker", "sentence-transformers", "embed"))
@@ -85,8 +86,9 @@ def open_reranker(folder: str) -> PairScorer:
 def open_writers(
     settings: RuntimeConfig, estimator: TokenEstimator, wrap: ModelWrapper = _keep_model
 ) -> tuple[Summarizer | None, LlmAdapter | None, tuple[LlmAdapter, ...]]:
-    """Return the summarizer and the model of consolidation, with the models behind them; None without a model.
+    """Return (summarizer, model of consolidation, models): the last item lists each model behind the other two once.
 
+    If `consolidation.model` is not set, the summarizer's model consolidates. An item is None if no model is set for it.
     Raises ConfigError if litellm is not installed.
     """
     summing = None if settings.summary.model is None else open_model(settings.summary, wrap)
@@ -101,7 +103,7 @@ def open_writers(
 def open_model(
     settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, wrap: ModelWrapper = _keep_model
 ) -> LlmAdapter:
-    """Return the model that a part of the configuration names, wrapped by `wrap`; raises ConfigError if litellm is not
+    """Return the model that a section of the settings names, wrapped by `wrap`. Raises ConfigError if litellm is not
     installed.
     """
     if find_spec("litellm") is None:
@@ -118,11 +120,14 @@ def _open_model_tier(settings: PlannerConfig, model: LlmAdapter | None, count: C
 
 
 PLANNER_TIERS: Mapping[int, OpenTier] = MappingProxyType({1: _open_model_tier})
-"""Tiers by number, in the order of calls if the rules are not confident; a refiner puts its number into its plans."""
+"""Functions that open the planner tiers above the rules, by number.
+
+The tiers are called in this order if the rules are not confident. Each writes its number into its plans.
+"""
 
 
 def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Count) -> PlanRefiner | None:
-    """Return the tiers above the rules as one refiner; None if the settings leave only the rules."""
+    """Return the planner tiers above the rules as one refiner. Return None if the settings leave only the rules."""
     opened = [open_tier(settings, model, count) for open_tier in PLANNER_TIERS.values()]
     refiners = [refiner for refiner in opened if refiner is not None]
     if len(refiners) > 1:

@@ -1,6 +1,6 @@
-"""Planner, token estimator and snapshots of indexes, opened by the names and addresses in the settings.
+"""Opens the planner, the token estimator and the snapshots of indexes that the settings name.
 
-tiktoken, tokenizers, pyarrow and plugins are imported when a setting names them, never before.
+tiktoken, tokenizers, pyarrow and plugins are imported only when a setting names them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _MB = 1_000_000
 
 
 def open_planner(settings: PlannerConfig) -> Planner:
-    """Return the planner of tier 0; raises ConfigError for an unknown name and for a plugin that cannot be used."""
+    """Return the planner of tier 0, which plans first. Raises ConfigError if its name is unknown or its plugin cannot
+    be used.
+    """
     if settings.name in PLANNERS.built_in:
         return RulePlanner()
     planner: Planner = open_named_plugin(PLANNERS, settings.name)
@@ -36,10 +38,11 @@ def open_planner(settings: PlannerConfig) -> Planner:
 
 
 def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotSource | None:
-    """Return the published indexes of a store's worlds, without connecting; None if the settings name no address.
+    """Return the published indexes of a store's worlds, or None if the settings name no address. Nothing is connected
+    yet.
 
-    `can_search` returns whether queries can be embedded for the vectors of an encoder, by its name. Raises SnapshotStorageError
-    for an address that cannot be used, and ConfigError if LanceDB is not installed.
+    `can_search` takes the name of an embedding model, and returns whether queries can be embedded by it. Raises
+    SnapshotStorageError if the address cannot be used. Raises ConfigError if LanceDB is not installed.
     """
     if not settings.address:
         return None
@@ -60,10 +63,10 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
 
 
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:
-    """Return the token counter of a configuration; reads a tokenizer's files, so call it off the event loop.
+    """Return the token counter that the settings name. It reads a tokenizer's files, so call it off the event loop.
 
-    Raises ConfigError if its package is not installed, its file is missing or not a tokenizer, its encoding is not available
-    offline, or its plugin cannot be used.
+    Raises ConfigError in these cases: the package is not installed, the file is missing or not a tokenizer, the
+    encoding is not available offline, or the plugin cannot be used.
     """
     name, argument = split_name(settings.token_estimator)
     if settings.token_estimator == "estimate":

@@ -1,6 +1,7 @@
-"""Builds events, tracing, metrics, session locks and planner tier 1 from a configuration.
+"""Opens the observers of an engine (events, tracing, metrics), its session locks, and Stream B with its spans.
 
-OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting names them, never before.
+Stream B recalls and selects memories for a turn. OpenTelemetry, Prometheus and the driver of PostgreSQL are imported
+only when a setting names them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ LOCKS_NAME = "locks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observability:
-    """Observers of an engine; `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) if configured."""
+    """Observers of an engine. `metrics` is a `jacquard.adapters.observe.prometheus.PrometheusMetrics`, or None if
+    metrics are off.
+    """
 
     events: EventBus
     tracing: Tracing
@@ -37,7 +40,7 @@ class Observability:
 
 
 def open_observability(settings: ObservabilityConfig) -> Observability:
-    """Return the observers of a configuration; raises ConfigError if an extra is not installed."""
+    """Return the observers that the settings require. Raises ConfigError if an extra is not installed."""
     events = InMemoryEventBus()
     tracing: Tracing = NO_TRACING
     metrics: Any = None
@@ -52,7 +55,7 @@ def open_observability(settings: ObservabilityConfig) -> Observability:
 
 
 def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
-    """Return a model whose calls are recorded as spans; the same model without tracing."""
+    """Return a model that records each call as a span. Return the same model if tracing is off."""
     if tracing is NO_TRACING or isinstance(model, TracedModel):
         return model
     return TracedModel(model, tracing, capture_content)
@@ -61,7 +64,10 @@ def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -
 def build_curation_stream(
     retriever: Retriever, selector: Selector | None, fallback: Selector, tracing: Tracing
 ) -> CurationStream:
-    """Return Stream B made of these parts, with spans for recalls and selections if tracing is on."""
+    """Return Stream B made of these parts. If tracing is on, its recalls and selections are recorded as spans.
+
+    `fallback` selects if `selector` is None or fails.
+    """
     if tracing is NO_TRACING:
         return CurationStream(retriever, selector, fallback)
     chooser = None if selector is None else TracedSelector(selector, tracing)
@@ -74,9 +80,10 @@ def _require(module: str, package: str, setting: str, extra: str) -> None:
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:
-    """Return the locks that make calls on one session serial between processes; None for a store of this process only.
+    """Return locks that allow one call at a time on a session, across processes. Return None for a store in memory.
 
-    Locks of a plugin's store are on this host; writes of other hosts are detected by the session's version.
+    For a store of a plugin the locks work only on this host. A write of another host is then detected by the session's
+    version.
     """
     wait_seconds = settings.locks.wait_seconds
     if location.postgres is not None:

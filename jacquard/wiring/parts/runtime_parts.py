@@ -1,4 +1,7 @@
-"""Opens all parts of a runtime, and joins those of its engine. It reads files and imports what settings name."""
+"""Opens all parts of a runtime, and joins them into the parts of its engine.
+
+It reads files and imports the packages that settings name, so it runs off the event loop.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +44,18 @@ from mnemosyne.schema.world import WorldPack
 from mnemosyne.stores.locate import StoreLocation
 
 SHARED_OPEN_SCOPES = 4_096
-"""Scopes in memory if hosts share an index.
+"""Maximum number of scopes (sessions or worlds) in memory if hosts share an index in the store.
 
-The limit is the number of rows, because reading a small session from the store again costs more than from a folder.
+It is so high because reading a small session from the store again costs more than reading it from a folder. In fact the
+number of rows is the limit.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeRequest:
-    """Inputs for opening a runtime: an open store with its location, the folder of its index, and `open_runtime`'s arguments."""
+    """Inputs for opening a runtime: an open store with its location, the folder of its index, and the arguments of
+    `open_runtime`.
+    """
 
     store: Store
     location: StoreLocation
@@ -58,7 +64,7 @@ class RuntimeRequest:
     settings: RuntimeConfig
     embedder: str
     language: str | None
-    """Language of the texts, for an embedder chosen by it."""
+    """Locale of the texts, by which an embedder named `auto` is chosen."""
     world: WorldPack | None
     is_bare: bool
     host: HostParts
@@ -67,7 +73,7 @@ class RuntimeRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeParts:
-    """All parts of a runtime, opened but not yet used; `close` releases those with resources."""
+    """All parts of a runtime, opened but not yet used. `close` releases the parts that hold resources."""
 
     engine: EngineParts
     recall: RecallParts
@@ -76,7 +82,7 @@ class RuntimeParts:
     models: Sequence[LlmAdapter | PairScorer]
 
     async def close(self) -> None:
-        """Release locks, models, index and store."""
+        """Release the locks, models, workers, index and store."""
         if self.engine.locks is not None:
             await self.engine.locks.close()
         for model in self.models:
@@ -89,7 +95,7 @@ class RuntimeParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallParts:
-    """Parts that find memories; `embedder` is None if only words are searched."""
+    """Parts that find memories. `embedder` is None if the search compares only words."""
 
     index: TieredIndex
     retriever: HybridRetriever
@@ -98,7 +104,7 @@ class RecallParts:
 
 
 def open_runtime_parts(request: RuntimeRequest) -> RuntimeParts:
-    """Return the parts. Call it off the event loop."""
+    """Open and return all parts of a runtime. It blocks, so call it off the event loop."""
     settings, host = request.settings, request.host
     estimator = open_token_estimator(settings)
     recall = _open_recall_parts(request, estimator)

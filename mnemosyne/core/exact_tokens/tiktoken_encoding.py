@@ -40,7 +40,7 @@ def load_encoding(name: str, *, carried_only: bool = False) -> tiktoken.Encoding
     so the variable is changed while the encoding is loaded, and then restored.
 
     Raises:
-            LookupError: if the encoding cannot be read there; the message lists the encodings of litellm's wheel.
+        LookupError: if the encoding cannot be read there; the message lists the encodings of litellm's wheel.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)
