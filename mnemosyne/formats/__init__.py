@@ -1,1 +1,6 @@
-"""Files of other programs: readers and writers of books of lore, character cards, chats, notes and memories, and of corpora."""
+"""Readers and writers for files of other programs.
+
+They cover books of lore (world information that enters a prompt by keywords), character cards, chats, notes, memories and
+corpora. A reader returns an `ImportedFile`: the contents in one form for all programs, and the fate of each field (kept,
+changed or not supported).
+"""

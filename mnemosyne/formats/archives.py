@@ -1,6 +1,7 @@
 """Reads members of zip archives that anybody may have made, in memory and within limits.
 
-No member becomes a file, and the size that a member states is not believed.
+No member is written to disk. The size that the archive states for a member is not trusted; the unpacked bytes are
+counted.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _DAMAGE = (
 
 
 class _BoundedFile(io.FileIO):
-    """A file of which no single read returns more than _MOST_READ_BYTES, because a larger list of files is an
-    attack.
+    """A file of which no single read returns more than _MOST_READ_BYTES, because an archive whose list of files is larger
+    is an attack.
     """
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -49,7 +50,11 @@ class _BoundedFile(io.FileIO):
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; any error while it is read becomes a CorpusError with the path."""
+    """Open an archive for a `with` block.
+
+    Raises CorpusError, with `path` in its text, if `path` is not a zip archive that can be read, has more than
+    MOST_MEMBERS files, or turns out to be damaged inside the block.
+    """
     if not path.is_file():
         raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")
     try:
@@ -69,7 +74,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def member_names(path: Path) -> frozenset[str]:
-    """Return the names of the files in an archive; none for a file that is not an archive or is damaged."""
+    """Return the names of the files in an archive. The result is empty if the file is not an archive or is damaged."""
     try:
         with open_archive(path) as archive:
             return frozenset(archive.NameToInfo)
@@ -78,8 +83,10 @@ def member_names(path: Path) -> frozenset[str]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
-    """Return the bytes of a file in an archive; CorpusError, without the path, for one that is missing, encrypted, packed by an
-    unknown method, or larger than `most_bytes`.
+    """Return the unpacked bytes of the file `name` in an archive.
+
+    Raises CorpusError if the file is missing, encrypted, packed by an unknown method, or larger than `most_bytes`. The
+    text of the error does not contain the path of the archive; `open_archive` adds it.
     """
     info = archive.NameToInfo.get(name)
     if info is None:

@@ -1,7 +1,7 @@
-"""Guesses the encoding of a text that is not UTF-8, for the hint of an error.
+"""Guesses the encoding of a text that is not UTF-8, for a hint in the error message.
 
-A wrong hint costs more than none: whoever follows it saves a text that nobody wrote. So each encoding has a property that texts in
-its language have, and that texts of other encodings, read as this one, have not.
+A wrong hint is worse than no hint, because a user who follows it saves garbled text. So each encoding has its own test: a
+property that texts in its language have, and that bytes of another encoding seldom have when they are decoded with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WESTERN = frozenset("àâäáãåæçéèêëíìîïñóòôöõøœúùûüý
 
 
 def encoding_hint(data: bytes) -> str:
-    """Return ` (it looks like ENCODING)` for a text that is not UTF-8, or an empty text if no encoding is likely."""
+    """Return ` (it looks like ENCODING)` for bytes that are not UTF-8. The result is empty if no encoding is likely."""
     head = data[:_MOST_BYTES]
     if b"\0" in head:
         evens, odds = head[::2].count(0), head[1::2].count(0)

@@ -1,4 +1,4 @@
-"""Counts the fate of each field while a file is read."""
+"""Counts the fate of each field while an importer reads a file: kept, changed or not supported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mnemosyne.core.plain_values import REPLACEMENT
 from mnemosyne.schema.imported_files import Fate, FieldFate
 
 FOR_EXPORT = "kept for export"
-"""Import note for fields that do not affect prompts."""
+"""Import note on fields that do not affect prompts."""
 AT_INPUT = "the text stands right before the input"
-"""Import note for the place of a note that other programs put between the messages."""
+"""Import note on a text that other programs put between the messages; here it is put right before the input."""
 HALF_CHARACTER = f"a character in it is not whole; now {REPLACEMENT}"
-"""Note of an import on a text with a replaced character."""
+"""Import note on a text with half a character (a single UTF-16 surrogate), which was replaced."""
 _MOST_FIELDS = 2_000
 _MACROS = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]{0,40})(?=[}:\s])")
 
@@ -22,7 +22,8 @@ _MACROS = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]{0,40})(?=[}:\s])")
 class FieldCounter:
     """Counts the values of a file by field, fate and note, in the order of their first appearance.
 
-    A value that says nothing (None, an empty text, list or mapping) is not counted.
+    Empty values (None, an empty text, list or mapping) are not counted. In all methods `note` explains the fate to the
+    user.
     """
 
     def __init__(self) -> None:
@@ -33,15 +34,17 @@ class FieldCounter:
         self.count(field, Fate.KEPT, value, note)
 
     def change(self, field: str, value: Any = True, note: str = "") -> None:
-        """Count a value that comes in otherwise than it is written; `note` says how."""
+        """Count a value that is imported in another form than the file has; `note` describes the change."""
         self.count(field, Fate.CHANGED, value, note)
 
     def refuse(self, field: str, value: Any = True, note: str = "") -> None:
-        """Count a value that has no use here; `note` says why."""
+        """Count a value that is not used here; `note` gives the reason."""
         self.count(field, Fate.NOT_SUPPORTED, value, note)
 
     def count(self, field: str, fate: Fate, value: Any = True, note: str = "") -> None:
-        """Count a value of a field, unless it says nothing."""
+        """Count a value of a field with its fate, unless the value is empty. A value with a replaced character counts as
+        changed.
+        """
         if value is None or (isinstance(value, str | list | tuple | Mapping) and not value):
             return
         if fate is not Fate.NOT_SUPPORTED and _holds_replacement(value):
@@ -53,13 +56,15 @@ class FieldCounter:
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def keep_others(self, prefix: str, fields: Mapping[str, Any], known: Collection[str]) -> None:
-        """Count the fields of a mapping that nobody knows: they are kept for export."""
+        """Count the fields of a mapping whose names are not in `known`. They are kept for export; `prefix` is put before
+        their names.
+        """
         for name in fields:
             if name not in known:
                 self.keep(f"{prefix}{name}", fields[name], "unknown; kept for export")
 
     def fates(self) -> tuple[FieldFate, ...]:
-        """Return what was counted so far."""
+        """Return the counts so far, one `FieldFate` for each field, fate and note."""
         return tuple(
             FieldFate(field=field, fate=fate, count=count, note=note)
             for (field, fate, note), count in self._counts.items()
@@ -82,7 +87,9 @@ def _holds_replacement(value: Any) -> bool:
 
 
 def count_macros(texts: Iterable[str], field: str, counter: FieldCounter) -> None:
-    """Count the macros of texts: those that are filled in, and those that stay as they are written."""
+    """Count as changed the macros (`{{NAME}}`) in texts that are shown as they are written. Macros that are filled in are
+    not counted.
+    """
     for text in texts:
         if "{{" not in text:
             continue

@@ -1,4 +1,4 @@
-"""Finds the format of a file by its content, and reads it. The name of a file decides only if its content does not."""
+"""Finds out the format of a file and reads the file. The content decides; the name decides only if the content does not."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SQLITE = b"SQLite format 3\x00"
 
 Read = Callable[[Path, ImportRequest], ImportedFile]
-"""Reads a file of one format; CorpusError if it cannot."""
+"""Reads a file of one format. Raises CorpusError if it cannot."""
 
 
 def _of_path(read: Callable[[Path], ImportedFile]) -> Read:
@@ -90,7 +90,7 @@ FORMATS: dict[str, Read] = {
     "langchain": _of_path(read_langchain),
     "llamaindex": _of_path(read_llamaindex),
 }
-"""The readers of files of other programs, by the names of their formats."""
+"""Readers of files of other programs, by the names of their formats."""
 
 _IN_JSON: dict[str, Callable[[Any], bool]] = {
     "card": is_card,
@@ -116,14 +116,16 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
 
 
 def read_imported_file(path: Path, name: str, request: ImportRequest) -> ImportedFile:
-    """Return the content of a file, read by the format of this name; CorpusError if that fails."""
+    """Return the content of a file, read with the reader of the format `name`. Raises CorpusError if the file cannot be
+    read so.
+    """
     return replace(FORMATS[name](path, request), format=name)
 
 
 def recognise(path: Path) -> str:
     """Return the name of the format of a file or folder: one of FORMATS, `world` or `corpus`.
 
-    CorpusError for one that is missing, cannot be read, or whose format is not known.
+    Raises CorpusError if the file or folder is missing, cannot be read, is empty, or has no known format.
     """
     if path.is_dir():
         return _recognise_folder(path)

@@ -1,6 +1,7 @@
-"""Reads files that anybody may have made: bytes, text and JSON within limits, with an error that names file and place.
+"""Reads bytes, text and JSON from files that anybody may have made, within limits. Errors name the file and the place in
+it.
 
-Nothing of a file is run, and no path that a file names is opened.
+Nothing in a file is run, and no path that a file names is opened.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from mnemosyne.formats.encodings import encoding_hint
 MOST_BYTES = 64_000_000
 """Maximum size of a file that is read as a whole."""
 MOST_LINE_BYTES = 8_000_000
-"""Maximum size of a line of a file that is read by lines."""
+"""Maximum size of a line in a file that is read line by line."""
 
 
 def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = True) -> bytes:
-    """Return the content of a regular file (without `whole` only its first bytes); CorpusError for one that is missing, too
-    large, or cannot be read.
+    """Return the content of a regular file; if `whole` is False, return only its first `most_bytes` bytes.
+
+    Raises CorpusError if the file is missing or cannot be read. Raises it also if `whole` is True and the file has more
+    than `most_bytes` bytes.
     """
     try:
         if not path.is_file():
@@ -40,9 +43,10 @@ def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = T
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """Return the text of UTF-8 or UTF-16 (with its mark); CorpusError for any other encoding.
+    """Return the text of UTF-8 bytes, or of UTF-16 bytes that begin with a byte order mark.
 
-    Another encoding could only be guessed, and a wrong guess would be kept as text that nobody wrote.
+    Raises CorpusError for any other encoding, because a wrong guess would be stored as garbled text. `name` is the name
+    of the file in the error.
     """
     encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
@@ -56,10 +60,11 @@ def decode_text(data: bytes, name: str) -> str:
 
 
 def parse_file_json(text: str, name: str) -> Any:
-    """Return the JSON value of a text; CorpusError with line and column for text that is not JSON, too deep, or not plain.
+    """Return the JSON value of a text; `name` is the name of the file in errors.
 
-    Half a character becomes U+FFFD, because programs that cut texts by UTF-16 units leave one at the end. Of a key that occurs
-    twice the last is taken, as the programs do that write such files.
+    Half a character (a single UTF-16 surrogate, left by programs that cut texts by UTF-16 units) becomes U+FFFD. If a key
+    occurs twice in a mapping, the last one counts, as in the programs that write such files. Raises CorpusError with line
+    and column if the text is not JSON. Raises CorpusError if the value is nested too deep or cannot be stored.
     """
     try:
         value = complete_characters(json.loads(text))
@@ -73,12 +78,12 @@ def parse_file_json(text: str, name: str) -> Any:
 
 
 def unread_json(error: Exception) -> str:
-    """Return the reason why Python refuses to read JSON that is well formed."""
+    """Return the reason why Python refuses well-formed JSON with `error`: it is nested too deep, or a number is too long."""
     if isinstance(error, RecursionError):
         return "cannot be read as JSON: lists or mappings in it are nested too deep; flatten them"
     return "cannot be read as JSON: a number in it has thousands of digits; shorten it"
 
 
 def read_json_file(path: Path, most_bytes: int = MOST_BYTES) -> Any:
-    """Return the JSON value of a file; CorpusError as in the other functions of this module."""
+    """Return the JSON value of a file. Raises CorpusError if `read_file_bytes`, `decode_text` or `parse_file_json` does."""
     return parse_file_json(decode_text(read_file_bytes(path, most_bytes), str(path)), str(path))

@@ -1,1 +1,4 @@
-"""Character cards: V1, V2 and V3, as JSON, in the text chunks of a PNG, and in CHARX archives."""
+"""Reads and writes character cards (a character with its texts and greetings) of the versions V1, V2 and V3.
+
+A card is a JSON file, a text chunk of a PNG, or a `card.json` in a CHARX archive.
+"""

@@ -1,6 +1,6 @@
-"""Reads character cards of JSON: V1 in its several spellings, V2, V3 and newer.
+"""Reads character cards from JSON, in all known spellings of V1, in V2, and in V3 and newer versions.
 
-What a card says is kept as it is written. A value of a wrong type costs that value and never the card.
+Texts of a card are kept as they are written. If a value has a wrong type, only that value is dropped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from mnemosyne.formats.safe_files import decode_text, parse_file_json, read_file
 from mnemosyne.schema.imported_files import CharacterCard, ImportedFile, WorldBook
 
 V1, V2, V3 = "v1", "chara_card_v2", "chara_card_v3"
-"""The values of `CharacterCard.spec`."""
+"""Values of `CharacterCard.spec`."""
 CARD_JSON = "card"
-"""The name of the format of a card that is a JSON file."""
+"""Name of the format of a card in a JSON file."""
 MOST_JSON_BYTES = 32_000_000
-"""Maximum size of the JSON of a card, whatever its source."""
+"""Maximum size of the JSON of a card, from whatever kind of file."""
 _SPEC = re.compile(r"chara_card_v([0-9]{1,3})\Z")
 _SIGNS = ("first_mes", "mes_example", "char_persona", "char_greeting", "world_scenario", "example_dialogue")
 """Fields that nothing but a card has."""
@@ -43,7 +43,7 @@ _ASSETS_NOTE = "pictures and sounds are not imported; kept for export"
 
 
 def is_card(value: Any) -> bool:
-    """Return whether a JSON value is a character card: by its `spec`, or by fields that nothing but a card has."""
+    """Return whether a JSON value is a character card. Its `spec` decides, or fields that only cards have."""
     if not isinstance(value, dict):
         return False
     if spec_of(value) == V1:
@@ -55,10 +55,7 @@ def is_card(value: Any) -> bool:
 
 
 def read_card_json(path: Path) -> ImportedFile:
-    """Return the card of a JSON file.
-
-    CorpusError for a file that cannot be read, is not JSON, or is not a card.
-    """
+    """Return the card of a JSON file. Raises CorpusError if the file cannot be read, is not JSON, or is not a card."""
     counter = FieldCounter()
     value = parse_card_bytes(read_file_bytes(path, MOST_JSON_BYTES), str(path))
     try:
@@ -69,9 +66,10 @@ def read_card_json(path: Path) -> ImportedFile:
 
 
 def parse_card_bytes(data: bytes, name: str) -> Any:
-    """Return the JSON value of bytes; CorpusError for what is not JSON, too long, or has too many values.
+    """Return the JSON value of the bytes of a card; `name` is the name of the file in errors.
 
-    Marks between values are counted before the JSON is parsed: the values of a few bytes can fill the memory.
+    The marks between values are counted before parsing, because a few bytes of JSON can take much memory. Raises
+    CorpusError if the bytes are not JSON, too long, or have too many values.
     """
     if len(data) > MOST_JSON_BYTES:
         raise CorpusError(f"{name}: is a card of more than {MOST_JSON_BYTES:,} bytes; take pictures out of it.")
@@ -81,10 +79,10 @@ def parse_card_bytes(data: bytes, name: str) -> Any:
 
 
 def parse_card(value: Any, *, file_name: str, counter: FieldCounter) -> CharacterCard:
-    """Return the card of a JSON value, and count the fate of each field.
+    """Return the card of a JSON value, and count the fate of each field in `counter`.
 
-    `file_name` is the name of the file without its ending; a card without a name takes it. CorpusError for a value that
-    is not a card, and for a card without any name.
+    `file_name` is the name of the file without its ending; a card without a name gets this name. Raises CorpusError if
+    the value is not a card, or if both the card and the file have no name.
     """
     if not isinstance(value, dict):
         raise CorpusError(f"is not a character card but {kind_of(value)}; a card is a mapping with a name and texts.")
@@ -115,16 +113,19 @@ def parse_card(value: Any, *, file_name: str, counter: FieldCounter) -> Characte
 
 
 def card_texts(document: Mapping[str, Any], counter: FieldCounter) -> dict[str, Any]:
-    """Return the texts and lists of texts of a card by the names that CharacterCard has for them, empty if there is none."""
+    """Return the texts and lists of texts of a card, by the names of their fields in `CharacterCard`. Missing ones are
+    empty.
+    """
     is_flat = spec_of(document) == V1
     source, prefix = (document, "") if is_flat else (document["data"], "data.")
     return {field.attribute: read_field(source, field, prefix, counter) for field in FIELDS}
 
 
 def spec_of(document: Mapping[str, Any]) -> str:
-    """Return V1, V2 or V3 for a card; a newer one is read as V3, and one that has `data` and says nothing as V2.
+    """Return V1, V2 or V3, the version as which a card is read.
 
-    A card whose `data` has no field of a card is a flat one, if it has a name next to `data`.
+    A card without a mapping `data` is V1. If no field of a card is in `data` but a name is next to it, the card is V1
+    too. Cards newer than V3 are read as V3. A card with `data` that states no version is V2.
     """
     data = document.get("data")
     if not isinstance(data, Mapping):
@@ -138,7 +139,9 @@ def spec_of(document: Mapping[str, Any]) -> str:
 def imported_card(
     card: CharacterCard, *, path: Path, file_format: str, counter: FieldCounter, notes: tuple[str, ...] = ()
 ) -> ImportedFile:
-    """Return a card as the content of its file, with a note on a book that is to be imported with it."""
+    """Return a card as the content of its file. If the card names a book in another file, a note asks to import that file
+    too.
+    """
     extensions = card.document.get("data", card.document)
     extensions = extensions.get("extensions") if isinstance(extensions, Mapping) else None
     world = extensions.get("world") if isinstance(extensions, Mapping) else None

@@ -1,6 +1,7 @@
-"""Reads the character card of a CHARX archive: a zip with `card.json` at its root, by itself or after a JPEG or PNG.
+"""Reads the character card of a CHARX archive. CHARX is a zip with `card.json` at its root; a JPEG or PNG may precede the
+zip.
 
-Nothing but `card.json` is unpacked, in memory and up to a limit.
+Only `card.json` is unpacked, in memory and up to a limit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.schema.imported_files import ImportedFile
 
 CARD_CHARX = "charx"
-"""The name of the format of a CHARX archive."""
+"""Name of the format of a CHARX archive."""
 _CARD, _MODULE = "card.json", "module.risum"
 
 
@@ -25,8 +26,9 @@ _CARD, _MODULE = "card.json", "module.risum"
 class CharxAsset:
     """A picture, a sound or another file in an archive.
 
-    `name` is as the archive has it, and no path to open; `kind` is its ending in lower case (`png`), or empty; `size` is in bytes,
-    as the archive says. `is_safe` is False for a name that would lead out of the folder that it is unpacked into.
+    `name` is the name in the archive; never open it as a path. `kind` is the ending of the name in lower case (`png`), or
+    empty. `size` is in bytes, as the archive states it. `is_safe` is False if unpacking to `name` would write outside of
+    the target folder.
     """
 
     name: str
@@ -41,7 +43,9 @@ def is_charx(path: Path) -> bool:
 
 
 def list_charx_assets(path: Path) -> tuple[CharxAsset, ...]:
-    """Return the files of an archive except its card, in its order; CorpusError for a file that is not an archive."""
+    """Return the files of an archive except the card, in the order of the archive. Raises CorpusError if the file is not
+    an archive.
+    """
     with open_archive(path) as archive:
         return _assets_of(archive)
 
@@ -49,7 +53,7 @@ def list_charx_assets(path: Path) -> tuple[CharxAsset, ...]:
 def read_charx(path: Path) -> ImportedFile:
     """Return the card of an archive.
 
-    CorpusError for a file that is not an archive or is damaged, and for a card that is missing, encrypted or too large.
+    Raises CorpusError if the file is not an archive or is damaged, or if the card is missing, encrypted or too large.
     """
     counter = FieldCounter()
     with open_archive(path) as archive:

@@ -1,4 +1,7 @@
-"""The fields of character cards: their names in each version, and values of the right type from values of any type."""
+"""Lists the fields of character cards with their names in each version, and converts their values to the right type.
+
+Every value that is read is counted in a `FieldCounter`, which reports what was kept, changed or refused.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter, count_m
 from mnemosyne.schema.imported_files import DepthPrompt
 
 ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
-"""Placeholder in a card's instructions for those of the user."""
+"""Placeholder in a card's instructions. The user's own instructions take its place."""
 _ORIGINAL_NOTES = {
     "system_prompt": "stands for the instructions of the program; becomes the usual ones of an imported world",
     "post_history_instructions": "stands for the instructions of the program, of which there are none here; left out",
@@ -20,9 +23,11 @@ _ORIGINAL_NOTES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardField:
-    """A field of a card: its name in `data`, that in CharacterCard, and other names that flat cards have for it.
+    """A field of a card. `name` is its name in `data`, `attribute` its name in CharacterCard, `others` its other names in
+    flat cards.
 
-    `is_list` fields hold texts. `is_prompted` says whether a prompt may show the text, so that its macros matter.
+    If `is_list`, the value is a list of texts. If `is_prompted`, a prompt may show the text, so that its macros are
+    counted.
     """
 
     name: str
@@ -31,7 +36,7 @@ class CardField:
     is_list: bool = False
     is_prompted: bool = True
     least_version: int = 2
-    """The oldest version, from 2 on, that has to have the field."""
+    """Oldest version (2 or later) in which the field is required."""
 
 
 NAME = CardField(name="name", attribute="name", others=("char_name",), is_prompted=False)
@@ -50,7 +55,7 @@ FIELDS = (
     CardField(name="group_only_greetings", attribute="group_only_greetings", is_list=True, least_version=3),
     CardField(name="tags", attribute="tags", is_list=True, is_prompted=False),
 )
-"""The fields that CharacterCard has, in the order in which a card is written."""
+"""Fields of CharacterCard, in the order in which a card is written."""
 EXPORT_ONLY = {
     "creator": FOR_EXPORT,
     "character_version": FOR_EXPORT,
@@ -59,7 +64,7 @@ EXPORT_ONLY = {
     "creation_date": FOR_EXPORT,
     "modification_date": FOR_EXPORT,
 }
-"""Fields of `data` with information about the card, not for a reader of the story."""
+"""Fields of `data` that describe the card and do not belong to the story."""
 _REFUSED_EXTENSIONS = {
     "talkativeness": "how often the character speaks up in a group chat; kept for export",
     "world": "the name of a book in a file of its own: import that file too; kept for export",
@@ -72,9 +77,10 @@ _ROLES = ("system", "user", "assistant")
 
 
 def read_field(source: Mapping[str, Any], field: CardField, prefix: str, counter: FieldCounter) -> Any:
-    """Return a field's text, or its tuple of texts, and count its values.
+    """Return the text of a field (or its tuple of texts, if it is a list), and count its values.
 
-    With an empty `prefix` the card is flat: the first of the field's names is taken under which it says something.
+    `prefix` is the path of the mapping `source` in the file. If `prefix` is empty, the card is flat, and the first of the
+    field's names that has a value is used.
     """
     empty: Any = () if field.is_list else ""
     result = empty
@@ -96,7 +102,10 @@ def read_field(source: Mapping[str, Any], field: CardField, prefix: str, counter
 
 
 def read_text(value: Any, path: str, counter: FieldCounter, *, note: str = "") -> str:
-    """Return a value as a text, counted: a number as it is written, texts of a list in lines, and nothing for all else."""
+    """Return a value as a text and count it under `path`. A number becomes text, and a list of texts becomes lines.
+
+    Any other value gives an empty text and is counted as refused.
+    """
     if isinstance(value, str):
         if note:
             counter.change(path, value, note)
@@ -114,7 +123,10 @@ def read_text(value: Any, path: str, counter: FieldCounter, *, note: str = "") -
 
 
 def read_texts(value: Any, path: str, counter: FieldCounter, *, is_comma_list: bool = False) -> tuple[str, ...]:
-    """Return a list of texts, counted one by one; a single text becomes a list, by its commas where it is a comma list."""
+    """Return a list of texts as a tuple, and count each text under `path`.
+
+    A single text becomes a list of one. If `is_comma_list`, the text is split at its commas instead.
+    """
     if isinstance(value, list):
         texts = [read_text(each, f"{path}.*", counter) for each in value]
         return tuple(text for text in texts if text)
@@ -129,7 +141,7 @@ def read_texts(value: Any, path: str, counter: FieldCounter, *, is_comma_list: b
 
 
 def read_extensions(value: Any, prefix: str, counter: FieldCounter) -> DepthPrompt | None:
-    """Return the character's note of the extensions of a card, or None; every extension is counted."""
+    """Return the character's note (`depth_prompt`) from the extensions of a card, or None. Every extension is counted."""
     if not isinstance(value, Mapping):
         counter.refuse(prefix.rstrip("."), value, f"{kind_of(value)} in the place of a mapping; {FOR_EXPORT}")
         return None
@@ -141,7 +153,7 @@ def read_extensions(value: Any, prefix: str, counter: FieldCounter) -> DepthProm
 
 
 def kind_of(value: Any) -> str:
-    """Return what a JSON value is, for a sentence."""
+    """Return the type of a JSON value in words, for a sentence: `a list`."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -209,7 +221,11 @@ def _count_other(value: Any, taken: Any, path: str, name: str, counter: FieldCou
 
 
 def count_beside_data(document: Mapping[str, Any], taken: Mapping[str, Any], counter: FieldCounter) -> None:
-    """Count the fields of a V2 or V3 card that are not in `data`: many programs repeat there what older ones read."""
+    """Count the fields of a V2 or V3 card that are outside of `data`. Many programs repeat fields there for older
+    readers.
+
+    `taken` are the texts that were read from `data`, by the names of CharacterCard.
+    """
     names = {name: field for field in FIELDS for name in (field.name, *field.others)}
     for name, value in document.items():
         if name in ("spec", "spec_version", "data"):

@@ -1,4 +1,4 @@
-"""Reads the character card in the text chunks of a PNG or APNG."""
+"""Reads the character card in the text chunks of a PNG or APNG picture."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mnemosyne.formats.safe_files import read_file_bytes
 from mnemosyne.schema.imported_files import CharacterCard, ImportedFile
 
 CARD_PNG = "card-png"
-"""The name of the format of a card in a PNG."""
+"""Name of the format of a card in a PNG."""
 CARD_KEYWORDS = ("ccv3", "chara")
-"""The keywords of cards: of V3, which comes first, and of V1 and V2."""
+"""Keywords of the chunks with cards: `ccv3` (V3) is preferred to `chara` (V1 and V2)."""
 NOVELAI_KEYWORD = "naidata"
-"""The keyword of a lorebook of NovelAI."""
+"""Keyword of the chunk with a lorebook of NovelAI."""
 _ENCRYPTED = b"rcc||"
 _ASSET = "chara-ext-asset_"
 _BASE64_SPACE = b" \t\r\n\0"
@@ -33,8 +33,8 @@ def find_text_chunks(data: bytes) -> Mapping[str, bytes]:
     """Return the JSON bytes in a PNG's text chunks by keyword: `ccv3` and `chara` (cards), `naidata` (a lorebook of
     NovelAI).
 
-    Of a keyword that occurs twice the first is taken, and a chunk that cannot be unpacked is left out. Text that is not
-    base64 is returned unchanged. CorpusError for bytes that are not a PNG.
+    If a keyword occurs twice, the first chunk counts. A chunk that cannot be unpacked is left out. Text that is not
+    base64 is returned unchanged. Raises CorpusError if `data` is not a PNG.
     """
     found: dict[str, bytes] = {}
     for keyword, chunk in _first_chunks(walk_chunks(data), (*CARD_KEYWORDS, NOVELAI_KEYWORD)).items():
@@ -44,9 +44,10 @@ def find_text_chunks(data: bytes) -> Mapping[str, bytes]:
 
 
 def read_card_png(path: Path) -> ImportedFile:
-    """Return the card of a PNG: that of a `ccv3` chunk, else of a `chara` chunk, with the picture without them.
+    """Return the card of a PNG, from its `ccv3` chunk or else from its `chara` chunk. The card keeps the picture without
+    these chunks.
 
-    CorpusError for a file that is not a PNG, has no card, or an encrypted one, or whose cards are all damaged.
+    Raises CorpusError if the file is not a PNG or has no card, or if all its cards are encrypted or damaged.
     """
     data = read_file_bytes(path)
     try:

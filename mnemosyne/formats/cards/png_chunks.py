@@ -1,7 +1,8 @@
-"""Walks over the chunks of a PNG by hand, for the texts in it. No pixel is decoded.
+"""Finds the text chunks of a PNG without decoding the picture. A PNG is a sequence of chunks: length, type, body,
+checksum.
 
-A file may be damaged, or made to be: a chunk is believed only as far as the file goes, and a compressed text is unpacked only up
-to a limit that grows with its size.
+The file may be damaged or hostile. A chunk that claims to reach beyond the end of the file is not read. A compressed text
+is unpacked up to a limit, which grows with its packed size.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mnemosyne.core.errors import CorpusError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 END_CHUNK = b"\x00\x00\x00\x00IEND\xaeB`\x82"
-"""The chunk that ends a PNG, whole."""
+"""The complete chunk that ends a PNG."""
 MOST_CHUNKS = 200_000
 _MOST_KEYWORD_BYTES = 79
 _FRAME_BYTES = 12
@@ -29,7 +30,7 @@ _MOST_GROWTH, _GROWTH_BYTES = 100, 4_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextChunk:
-    """A text chunk: its keyword in lower case, and the bytes from `start` up to `end` of the file that it takes."""
+    """A text chunk. `keyword` is in lower case. The chunk takes the bytes of the file from `start` up to `end`."""
 
     kind: bytes
     keyword: str
@@ -37,14 +38,15 @@ class TextChunk:
     end: int
     is_after_end: bool = False
     is_intact: bool = True
-    """Whether the checksum fits."""
+    """Whether the checksum is right."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PngChunks:
-    """The text chunks of a PNG in the order of the file. `end` is where IEND begins, or where a damaged file ceases to be whole.
+    """Text chunks of a PNG in the order of the file.
 
-    `notes` are sentences on what is damaged.
+    `end` is the position of the chunk IEND. In a damaged file it is the position at which the damage begins. `notes` are
+    sentences on the damage.
     """
 
     texts: tuple[TextChunk, ...]
@@ -53,12 +55,12 @@ class PngChunks:
 
 
 def is_png(data: bytes) -> bool:
-    """Return whether bytes begin as a PNG does."""
+    """Return whether `data` begins with the signature of a PNG."""
     return data.startswith(SIGNATURE)
 
 
 def walk_chunks(data: bytes) -> PngChunks:
-    """Return the text chunks of a PNG; CorpusError for bytes that are none, and for one of more than MOST_CHUNKS chunks."""
+    """Return the text chunks of a PNG. Raises CorpusError if `data` is not a PNG or has more than MOST_CHUNKS chunks."""
     if not is_png(data):
         raise CorpusError("is not a PNG: its first bytes are not those of one.")
     texts, position, end, damage = [], len(SIGNATURE), 0, ""
@@ -81,7 +83,7 @@ def walk_chunks(data: bytes) -> PngChunks:
 
 
 def chunk_text(data: bytes, chunk: TextChunk) -> bytes:
-    """Return the text of a chunk, unpacked; CorpusError for one that cannot be unpacked, or grows too much."""
+    """Return the unpacked text of a chunk. Raises CorpusError if the text cannot be unpacked or exceeds `growth_limit`."""
     body = data[chunk.start + 8 : chunk.end - 4]
     text = body.partition(b"\0")[2]
     if chunk.kind == b"tEXt":
@@ -93,12 +95,14 @@ def chunk_text(data: bytes, chunk: TextChunk) -> bytes:
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:
-    """Return a whole chunk, with length and checksum."""
+    """Return the bytes of a complete chunk, with length and checksum."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def without_chunks(data: bytes, chunks: PngChunks, keywords: frozenset[str]) -> bytes:
-    """Return a PNG without its text chunks of some keywords and without what follows its end; it ends in END_CHUNK."""
+    """Return a PNG without the text chunks whose keyword is in `keywords` and without anything after its end. It ends in
+    END_CHUNK.
+    """
     parts, position = [], 0
     for chunk in chunks.texts:
         if chunk.keyword in keywords and chunk.end <= chunks.end:
@@ -108,7 +112,7 @@ def without_chunks(data: bytes, chunks: PngChunks, keywords: frozenset[str]) -> 
 
 
 def growth_limit(packed_bytes: int) -> int:
-    """Return how many bytes a text may have that is packed into `packed_bytes`."""
+    """Return the maximum number of bytes to which a text of `packed_bytes` bytes may unpack."""
     return min(_MOST_TEXT_BYTES, _GROWTH_BYTES + _MOST_GROWTH * packed_bytes)
 
 

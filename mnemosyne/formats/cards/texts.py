@@ -1,4 +1,6 @@
-"""Texts of character cards for a prompt: the persona, the greetings and the instructions, with the names filled in."""
+"""Makes the texts that a prompt shows of character cards: the persona, the greetings and the instructions, with names
+filled in.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,13 @@ _COLONS = (":", "：")
 
 
 def persona_of(cards: Iterable[CharacterCard], *, user: str) -> Mapping[str, Any]:
-    """Return what the persona of a world says of the characters of cards.
+    """Return the value of a world's persona that describes the characters of `cards`.
 
-    For one card: `name`, `nickname` (where it differs), `description`, `personality`, `scenario`, `examples`, in this order and
-    without those that are empty. `examples` is one text: dialogues with an empty line between them, since a list of two
-    would be shown as a value with a description. For several cards: `characters`, a list of such mappings. `{{char}}` becomes the
-    nickname, or the name, of each card, and `{{user}}` becomes `user`, unless that is empty.
+    For one card it is a mapping with `name`, `nickname` (if different), `description`, `personality`, `scenario` and
+    `examples`, in this order and without empty texts. `examples` is one text, with an empty line between two dialogues,
+    because a list of two would be shown as a value with a description. For several cards it is a mapping with
+    `characters`, a list of such mappings. `{{char}}` becomes the nickname of the card, or else its name. `{{user}}`
+    becomes `user`, unless `user` is empty.
     """
     personas = [_persona(card, user) for card in cards]
     if len(personas) == 1:
@@ -30,16 +33,16 @@ def persona_of(cards: Iterable[CharacterCard], *, user: str) -> Mapping[str, Any
 
 
 def greetings_of(card: CharacterCard, *, user: str) -> tuple[str, ...]:
-    """Return the first message of a card and its alternates, with the names filled in and without empty ones."""
+    """Return the first message of a card and its alternate greetings, without empty ones and with the names filled in."""
     texts = (_fill(text, card, user) for text in (card.first_message, *card.alternate_greetings))
     return tuple(text for text in texts if text)
 
 
 def instructions_of(card: CharacterCard, *, user: str, original: str = "") -> tuple[str, str]:
-    """Return the system prompt of a card and its instructions after the chat, empty if it has none.
+    """Return (system prompt, instructions after the chat) of a card, with the names filled in. Each is empty if the card
+    has none.
 
-    The names are filled in. `{{original}}` stands for what would be in the place of the text without the card: in the system prompt
-    it becomes `original`, after the chat there is no such text.
+    `{{original}}` in the system prompt becomes `original`. In the instructions after the chat it is removed.
     """
     system = _fill(ORIGINAL.sub(lambda _: original, card.system_prompt), card, user)
     return system, _fill(ORIGINAL.sub("", card.post_history_instructions), card, user)

@@ -1,6 +1,7 @@
-"""Writes character cards: as documents, as JSON, and into the text chunks of a PNG.
+"""Writes character cards as JSON values, as JSON files, and into the text chunks of a PNG.
 
-The document that a card was read from is the base: only differences from it change, and unknown fields stay unchanged.
+The document that the card was read from is the base. Only texts that differ from it are changed, so unknown fields are
+kept.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _WIDTH, _HEIGHT, _GREY = 200, 300, b"\x8c"
 def card_document(card: CharacterCard, book: WorldBook | None = None, *, spec: str = "") -> dict[str, Any]:
     """Return a card as the JSON value of its file.
 
-    `spec` is `chara_card_v2` or `chara_card_v3`; by default the card's own, and V2 for a V1 card, whose flat fields
-    stay next to `data`. Texts that differ from those of `card.document` replace them, and `book` replaces its book; all
-    else is unchanged, except that a V3 card loses the decorators of its book if it is written as V2. ValueError for
-    another `spec`.
+    `spec` is `chara_card_v2` or `chara_card_v3`. The default is the version of the card itself, or V2 for a V1 card. The
+    flat fields of a V1 card are kept next to `data`. Texts of `card` replace the different texts of `card.document`, and
+    `book` replaces the card's book. If a V3 card is written as V2, its book loses the decorators (lines with `@@` at the
+    top of an entry). Raises ValueError for another `spec`.
     """
     target = spec or (V2 if card.spec == V1 else card.spec)
     if target not in _VERSIONS:
@@ -58,18 +59,19 @@ def card_document(card: CharacterCard, book: WorldBook | None = None, *, spec: s
 
 
 def card_json_bytes(card: CharacterCard, book: WorldBook | None = None, *, spec: str = "") -> bytes:
-    """Return a card as the bytes of a JSON file: UTF-8, four spaces deep, as SillyTavern writes it.
+    """Return a card as the bytes of a JSON file, in UTF-8 and indented by four spaces as SillyTavern does.
 
-    The arguments are those of `card_document`. CorpusError for a card that holds what JSON cannot say (half a character, for one).
+    The arguments are those of `card_document`. Raises CorpusError if the card contains a value that JSON cannot express,
+    for example half a character.
     """
     return _json_bytes(card_document(card, book, spec=spec), indent=4)
 
 
 def card_png_bytes(card: CharacterCard, book: WorldBook | None = None, *, picture: bytes | None = None) -> bytes:
-    """Return a card in a PNG, as V2 in a chunk `chara` and as V3 in a chunk `ccv3`, before the end of the picture.
+    """Return a PNG with a card in two chunks before its end: as V2 in `chara` and as V3 in `ccv3`.
 
-    `picture` is a PNG; cards in it are taken out. By default it is the picture of the card, or a plain one where it has none.
-    CorpusError for a picture that is not a PNG, and for a card that holds what JSON cannot say.
+    `picture` is a PNG; cards in it are removed. The default is the card's own picture, or a plain one if the card has
+    none. Raises CorpusError if `picture` is not a PNG, or if the card contains a value that JSON cannot express.
     """
     picture = picture or card.picture or _draw_plain_picture()
     chunks = walk_chunks(picture)

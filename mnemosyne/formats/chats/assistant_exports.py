@@ -1,6 +1,7 @@
-"""Exports of programs for talking to assistants: Claude, Open WebUI, LibreChat and Cherry Studio.
+"""Reads the exports of assistant programs: Claude, Open WebUI, LibreChat and Cherry Studio.
 
-Claude and Cherry Studio send archives, which are read directly. Thoughts of a model are not part of a conversation.
+Claude and Cherry Studio send zip archives, which are read directly. The thoughts of a model are not imported, because
+they are not part of the conversation.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Message, Role
 
 BACKUP_MEMBER = "data.json"
-"""File with the conversations in a backup of Cherry Studio."""
+"""Name of the file with the conversations in a backup of Cherry Studio."""
 _THOUGHT = "a thought of the model, which is not part of the conversation"
 _BESIDE = "is not text; kept beside the message"
 _ROLES = {"human": Role.USER, **{role.value: role for role in Role}}
@@ -51,7 +52,10 @@ def is_claude_export(value: Any) -> bool:
 
 
 def read_claude_export(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the conversations of an export of Claude. This and the other readers: CorpusError for any other file."""
+    """Return the conversations of an export of Claude, each as a chat.
+
+    Raises CorpusError, like the other readers of this module, if the file is not an export of the expected program.
+    """
     return _read_all(path, "claude", is_claude_export, _read_claude, request, member=EXPORT_MEMBER)
 
 
@@ -62,7 +66,9 @@ def is_open_webui(value: Any) -> bool:
 
 
 def read_open_webui(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chats of an export of Open WebUI; replies of several models at once are replies to choose from."""
+    """Return the chats of an export of Open WebUI. If several models replied to one message, one reply is shown and the
+    others are alternatives.
+    """
     return _read_all(path, "open-webui", is_open_webui, _read_open_webui, request)
 
 
@@ -75,7 +81,7 @@ def is_librechat(value: Any) -> bool:
 
 
 def read_librechat(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the conversation of an export of LibreChat, with its branches if the export has them."""
+    """Return the conversation of an export of LibreChat. Its branches are included if the export has them."""
     return _read_all(path, "librechat", is_librechat, _read_librechat, request)
 
 
@@ -85,7 +91,9 @@ def is_cherry_studio(value: Any) -> bool:
 
 
 def read_cherry_studio(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the topics of a backup of Cherry Studio, each as a chat with its name; CorpusError for any other file."""
+    """Return the topics of a backup of Cherry Studio, each as a chat with the topic's name. Raises CorpusError for any
+    other file.
+    """
     value = read_loose_json(path, MOST_EXPORT_BYTES, member=BACKUP_MEMBER)
     if not is_cherry_studio(value):
         raise CorpusError(f"{path}: is not a backup of Cherry Studio: it has no topics.")

@@ -1,4 +1,4 @@
-"""Shared parts of the readers of chats in files with one JSON value."""
+"""Builds messages, chats and files for the readers whose file is one JSON value with all chats."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 MOST_EXPORT_BYTES = 256_000_000
-"""Largest export of all conversations of a person; it is read as a whole."""
+"""Maximum size of an export with all conversations of a person. The file is read into memory as a whole."""
 EXPORT_MEMBER = "conversations.json"
-"""File with the conversations in the archive that ChatGPT and Claude send."""
+"""Name of the file with the conversations in the archives that ChatGPT and Claude send."""
 FOR_EXPORT = "kept beside the message"
 _AUTHORS = {Role.USER: AuthorKind.USER, Role.ASSISTANT: AuthorKind.AGENT, Role.TOOL: AuthorKind.TOOL}
 
@@ -29,7 +29,7 @@ _AUTHORS = {Role.USER: AuthorKind.USER, Role.ASSISTANT: AuthorKind.AGENT, Role.T
 def make_message(
     role: Role, text: Any, name: Any = None, *, date: Any = None, source: str = "", rest: Mapping[str, Any] = EMPTY
 ) -> Message:
-    """Return a message; `rest` are further fields of the file, which are kept in `Message.extra` under the name `source`."""
+    """Return a message. `rest` has further fields of the file, which are kept in `Message.extra` under the name `source`."""
     kept = plain_or_none(dict(rest)) if rest else None
     author = name.strip() if isinstance(name, str) else ""
     return Message(
@@ -42,12 +42,12 @@ def make_message(
 
 
 def whole_text(value: Any) -> str:
-    """Return a text in which half a character is U+FFFD; empty for any other value."""
+    """Return `value` with each half character replaced by U+FFFD. Return an empty text if `value` is not a text."""
     return plain_or_none(value) or "" if isinstance(value, str) else ""
 
 
 def distinct_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield names of chats, the second of a name as `NAME (2)`."""
+    """Yield the names of chats. If a name occurs for the second time, yield `NAME (2)`."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = count = counts.get(name, 0) + 1
@@ -55,7 +55,7 @@ def distinct_names(names: Iterable[str]) -> Iterator[str]:
 
 
 def count_rest(counter: FieldCounter, prefix: str, rest: Mapping[str, Any]) -> None:
-    """Count the further fields of a message."""
+    """Count the further fields of a message as kept. `prefix` is put before their names."""
     for name, value in rest.items():
         counter.keep(f"{prefix}{name}", value, FOR_EXPORT)
 
@@ -68,7 +68,7 @@ def listed_chat(
     header: Mapping[str, Any] = EMPTY,
     authors_note: AuthorsNote | None = None,
 ) -> Chat:
-    """Return a chat of messages that are in memory; `key` begins all its ids."""
+    """Return a chat whose messages are in memory. All ids in the chat begin with `key`."""
     names: dict[Role, dict[str, None]] = {Role.USER: {}, Role.ASSISTANT: {}}
     for each in said:
         if each.message.author is not None and each.message.role in names:
@@ -93,9 +93,10 @@ def listed_file(
     request: ImportRequest,
     notes: Sequence[str] = (),
 ) -> ImportedFile:
-    """Return a file of chats, or of the one that the request names, without those that hold no message.
+    """Return a file with the chats that have messages. If the request names one chat (`request.only`), only that one is
+    returned.
 
-    CorpusError for a file without messages, and for a name that no chat has.
+    Raises CorpusError if no chat has a message, or if no chat has the requested name.
     """
     full = [chat for chat in chats if chat.turn_count]
     if not full:

@@ -1,4 +1,4 @@
-"""The export of ChatGPT (`conversations.json`): each conversation is a tree of messages."""
+"""Reads the export of ChatGPT (`conversations.json`), in which each conversation is a tree of messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def is_chatgpt(value: Any) -> bool:
 
 
 def read_chatgpt(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the conversations of an export, each as a chat with the name of its title. CorpusError for a file that is none."""
+    """Return the conversations of an export, each as a chat named by its title. Raises CorpusError if the file is not
+    such an export.
+    """
     value = read_loose_json(path, MOST_EXPORT_BYTES, member=EXPORT_MEMBER)
     if not is_chatgpt(value):
         raise CorpusError(f"{path}: is not an export of ChatGPT: it holds no conversation with a mapping.")

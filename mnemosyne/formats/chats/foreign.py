@@ -1,8 +1,9 @@
-"""Chats of Chub, oobabooga's text-generation-webui, Agnai, CAI Tools (character.ai), Risu, KoboldAI and KoboldAI Lite.
+"""Reads chats of Chub, oobabooga's text-generation-webui, Agnai, CAI Tools (character.ai), Risu, KoboldAI and KoboldAI
+Lite.
 
-Names that such a file does not hold are those of the request: its first user and its first assistant.
-In a story of KoboldAI the speaker follows from the marks of instructions, from names at the beginning of lines, or from `>` in
-adventures; without any of these all text is the model's.
+If a file contains no names, the speakers get the names of the request: its first user and its first assistant. A story of
+KoboldAI is one text. Its speakers are found by instruction tags, by names at the beginning of lines, or by `>` before
+inputs in adventures. If the story has none of these, all text counts as the model's.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TAG_SETTINGS = {
     "instruct_systag": "SYSTEM",
     "instruct_systag_end": "SYSTEM_END",
 }
-"""Settings of a story that name its tags, for stories that were saved with the tags themselves."""
+"""Settings of a story that contain its tags. They are needed for stories that were saved with literal tags."""
 _USUAL_TAGS = {"instruct_starttag": "\n### Instruction:\n", "instruct_endtag": "\n### Response:\n"}
 _SPEAKER_TAG = re.compile(r"[\w ]+[:：]")
 _MOST_TAG_CHARS = 200
@@ -43,15 +44,16 @@ _READ = frozenset(("prompt", "actions", "actions_metadata", "authorsnote"))
 
 
 def is_kobold_story(value: Any) -> bool:
-    """Return whether a JSON value is a saved story."""
+    """Return whether a JSON value is a saved story of KoboldAI or KoboldAI Lite."""
     return (
         isinstance(value, Mapping) and isinstance(value.get("actions"), list) and isinstance(value.get("prompt"), str)
     )
 
 
 def read_kobold_story(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return a saved story as a chat; the author's note comes with it, memory and world info do not. CorpusError for a file that is
-    none.
+    """Return a saved story of KoboldAI as a chat. The author's note is imported; memory and world info are not.
+
+    Raises CorpusError if the file is not a saved story.
     """
     value = read_loose_json(path)
     if not is_kobold_story(value):
@@ -146,12 +148,14 @@ _BEGIN = "<|BEGIN-VISIBLE-CHAT|>"
 
 
 def is_foreign_chat(value: Any) -> bool:
-    """Return whether a JSON value, or that of the first line of a file, is a chat that `read_foreign_chat` reads."""
+    """Return whether `read_foreign_chat` reads a file with this JSON value. For a file of JSON lines, `value` is its
+    first line.
+    """
     return is_chub_line(value) or any(fits(value) for fits, _ in _READERS)
 
 
 def read_foreign_chat(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chats of a file of one of these programs, whichever it is; CorpusError for any other file."""
+    """Return the chats of a file of any program in this module. Raises CorpusError if the file belongs to none of them."""
     first = next(read_json_lines(path), None)
     if first is not None and first.value is not None and ("mes" in first.value or "user_name" in first.value):
         return read_chub(path, request)
@@ -163,17 +167,19 @@ def read_foreign_chat(path: Path, request: ImportRequest = NO_REQUEST) -> Import
 
 
 def is_chub_line(value: Any) -> bool:
-    """Return whether a JSON value is a message of a chat of Chub, whose texts are mappings with `message`."""
+    """Return whether a JSON value is a message of a chat of Chub. Its `mes` is a mapping with `message`, not a text."""
     return isinstance(value, Mapping) and isinstance(value.get("mes"), Mapping) and "message" in value["mes"]
 
 
 def read_chub(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return a chat of Chub, which is SillyTavern's with other texts; CorpusError as in `read_chat`."""
+    """Return a chat of Chub. Its format is SillyTavern's, except for the form of the texts. Raises CorpusError as
+    `read_chat` does.
+    """
     return read_chat(path, request, dialect="chub")
 
 
 def is_oobabooga(value: Any) -> bool:
-    """Return whether a JSON value is a history of text-generation-webui: pairs of texts."""
+    """Return whether a JSON value is a history of text-generation-webui, which is a list of pairs of texts."""
     if not isinstance(value, Mapping):
         return False
     return isinstance(value.get("data_visible"), list) or (
@@ -182,9 +188,10 @@ def is_oobabooga(value: Any) -> bool:
 
 
 def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chat of a history: texts as the model had them, and as they were shown if there is nothing else.
+    """Return the chat of a history of text-generation-webui. Each text is the one that the model got; if it is missing,
+    the shown one.
 
-    This and the other readers: CorpusError for a file that is not of their format or holds no message.
+    Raises CorpusError, like the other readers of this module, if the file has another format or no message.
     """
     value = _mapping(path)
     counter = FieldCounter()
@@ -232,13 +239,15 @@ def _read_side(
 
 
 def is_agnai_chat(value: Any) -> bool:
-    """Return whether a JSON value is a chat of Agnai: messages with `msg`."""
+    """Return whether a JSON value is a chat of Agnai, which is a list of messages with `msg`."""
     messages = value.get("messages") if isinstance(value, Mapping) else None
     return isinstance(messages, list) and any(isinstance(each, Mapping) and "msg" in each for each in messages[:20])
 
 
 def read_agnai_chat(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chat of an export of Agnai; a message with a `userId` is the user's, its retries are other replies."""
+    """Return the chat of an export of Agnai. A message with a `userId` is the user's. The retries of a reply become its
+    alternatives.
+    """
     value = _mapping(path)
     counter = FieldCounter()
     said: list[SaidMessage] = []
@@ -266,7 +275,7 @@ def read_agnai_chat(path: Path, request: ImportRequest = NO_REQUEST) -> Imported
 
 
 def is_cai_tools(value: Any) -> bool:
-    """Return whether a JSON value is an export of CAI Tools: histories of character.ai."""
+    """Return whether a JSON value is an export of CAI Tools, which contains histories of character.ai."""
     histories = value.get("histories") if isinstance(value, Mapping) else None
     return isinstance(histories, Mapping) and isinstance(histories.get("histories"), list)
 

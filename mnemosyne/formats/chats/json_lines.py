@@ -1,4 +1,4 @@
-"""Reads files with one JSON mapping a line, as a stream within limits. What a line lacks is said with its number."""
+"""Reads files with one JSON mapping per line, as a stream and within limits. A faulty line is reported with its number."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonLine:
-    """A line that is not blank: its number from 1, and its mapping, or None with a reason in `fault`.
+    """A line that is not blank. `number` counts from 1. `value` is the mapping of the line; if it is None, `fault` has
+    the reason.
 
-    `is_repaired` says that the line held what cannot be stored (half a character, a number that is too large), which was replaced.
+    If `is_repaired`, the line contained a value that cannot be stored (half a character, or a number that is too large),
+    and the value was replaced.
     """
 
     number: int
@@ -31,9 +33,10 @@ class JsonLine:
 
 
 def read_json_lines(path: Path, *, most_lines: int | None = None) -> Iterator[JsonLine]:
-    """Yield the lines of a file that are not blank, with one of them in memory; at most the first `most_lines` are read.
+    """Yield the lines of a file that are not blank, one at a time. Stop after the line `most_lines`, if it is given.
 
-    A line that is too long, not text, not JSON or no mapping has a fault. CorpusError for a file that is missing or cannot be read.
+    A line has a fault if it is too long, is not text, is not JSON, or is not a mapping. Raises CorpusError if the file is
+    missing or cannot be read.
     """
     for number, raw in _read_raw_lines(path):
         if most_lines is not None and number > most_lines:
@@ -90,9 +93,10 @@ def _parse_line(number: int, raw: bytes) -> JsonLine:
 
 
 def read_loose_json(path: Path, most_bytes: int = MOST_BYTES, *, member: str = "") -> Any:
-    """Return the JSON value of a file as `make_plain` does; CorpusError with line and column for text that is not JSON.
+    """Return the JSON value of a file. Values that cannot be stored are replaced as `make_plain` does.
 
-    Of a zip archive the file `member` is read, if the caller names one.
+    If `member` is given and the file is a zip archive, the file `member` in the archive is read. Raises CorpusError if
+    the file cannot be read, or (with line and column) if its text is not JSON.
     """
     name = str(path)
     if member and read_file_bytes(path, len(ZIP_MARK), whole=False) == ZIP_MARK:

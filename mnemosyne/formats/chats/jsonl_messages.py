@@ -1,4 +1,4 @@
-"""Reads one line of a SillyTavern chat as a message, with the other replies that it may have, and counts its fields."""
+"""Reads one line of a SillyTavern chat as a message with its other replies (swipes), and counts the fields of the line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mnemosyne.schema.memory import NOBODY, VIEWERS
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 LINE, HEADER = "sillytavern", "sillytavern_header"
-"""The fields of `Message.extra` with the further fields of a message's line, and with the header of its chat."""
+"""Names in `Message.extra`. LINE has the further fields of the message's line, HEADER the header of its chat."""
 SWIPE_INFO = "swipe_info"
 CHUB_MES = "chub_mes"
 _IN_MESSAGE = ("mes", "name", "is_user", "swipes", SWIPE_INFO)
@@ -37,20 +37,20 @@ _SPEAKER_TYPES = ("narrator", "comment")
 
 
 def header_name(header: Mapping[str, Any], field: str) -> str:
-    """Return the name in a field of a header; empty if it has none, or says that the field is unused."""
+    """Return the name in a field of a header. Return an empty text if the field is missing or is marked as unused."""
     value = header.get(field)
     return value if isinstance(value, str) and value != "unused" else ""
 
 
 def is_message(line: Mapping[str, Any]) -> bool:
-    """Return whether a line is a message, and no header."""
+    """Return whether a line is a message. Otherwise it is a header."""
     return "mes" in line or isinstance(line.get("swipes"), list)
 
 
 def read_message(line: Mapping[str, Any], counter: FieldCounter) -> SaidMessage | None:
-    """Return the message of a line; None for one that has no text, not even an empty one.
+    """Return the message of a line, or None if the line has no text field. An empty text is a message.
 
-    A message that SillyTavern hides from the prompt (`is_system`) is kept for no viewer.
+    If SillyTavern hides the message from the prompt (`is_system`), no viewer may read it here.
     """
     swipes = _read_swipes(line)
     chosen = line.get("swipe_id")
@@ -84,7 +84,7 @@ def read_message(line: Mapping[str, Any], counter: FieldCounter) -> SaidMessage 
 
 
 def read_text(value: Any) -> str | None:
-    """Return the text of `mes` or of a swipe, which Chub writes as a mapping with `message`; None for any other value."""
+    """Return the text of `mes` or of a swipe. Chub writes a mapping with `message` for it. Return None for any other value."""
     if isinstance(value, Mapping):
         value = value.get("message")
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,4 +1,8 @@
-"""Messages of the OpenAI API as JSON: a list of them, `{"messages": [...]}`, a list of such, or one such a line."""
+"""Reads messages of the OpenAI API from JSON files, as chats.
+
+A file contains a list of messages, a mapping `{"messages": [...]}`, or a list of such mappings. A file of JSON lines has
+one message or one such mapping per line.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ _READ = frozenset(("role", "content", "name", TOOL_CALLS, TOOL_CALL_ID, "id", "c
 
 
 def is_openai_messages(value: Any) -> bool:
-    """Return whether a JSON value is a conversation in messages of the OpenAI API, or a list of such."""
+    """Return whether a JSON value is a conversation in messages of the OpenAI API, or a list of such conversations."""
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "messages" in value[0]:
         return _is_conversation(value[0])
     return _is_conversation(value)
@@ -58,9 +62,9 @@ def _has_content(message: Mapping[str, Any]) -> bool:
 
 
 def read_openai_messages(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the conversations of a file, each as a chat: system messages and calls of tools come with it.
+    """Return the conversations of a file, each as a chat. System messages and tool calls are included.
 
-    A message with an unknown role is passed over and counted. CorpusError for a file that holds no message.
+    A message with an unknown role is skipped and counted. Raises CorpusError if the file contains no message.
     """
     counter = FieldCounter()
     chats: list[Chat] = []
@@ -100,9 +104,10 @@ def _read_conversation(value: Any, name: str, counter: FieldCounter) -> Chat:
 
 
 def read_openai_message(plain: Mapping[str, Any], counter: FieldCounter) -> Message | None:
-    """Return a message of the OpenAI API; None for one whose role is unknown.
+    """Return a message of the OpenAI API, or None if its role is unknown.
 
-    Parts that are not text, calls of tools and the id of a call are kept in `Message.extra` under the names that they have there.
+    `Message.extra` keeps parts that are not text, tool calls, and the id of a tool call, under the names `parts`,
+    `tool_calls` and `tool_call_id`.
     """
     role = _role_of(plain)
     if role is None:

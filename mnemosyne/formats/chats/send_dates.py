@@ -1,6 +1,7 @@
-"""Reads the times that chat programs write: ISO, seconds or milliseconds since 1970, and the spellings of their pages.
+"""Reads the dates and times that chat programs write.
 
-A time without a zone is taken for UTC: no file says where its user was.
+Known forms are ISO, seconds or milliseconds since 1970, and the English and Chinese spellings on the pages of these
+programs. A time without a zone is read as UTC, because no file states the zone of its user.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ZONE = re.compile(r"\s?(?:GMT|UTC|Z)?\s?([+-]\d{2}):?(\d{2})(?:\s\([^()]{1,40}\
 
 
 def read_date(value: Any) -> datetime | None:
-    """Return the time that a value means, with its zone; None for one that is none of the known spellings."""
+    """Return the time that `value` expresses, with its zone. Return None if `value` has none of the known forms."""
     try:
         if isinstance(value, bool):
             return None

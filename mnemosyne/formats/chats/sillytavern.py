@@ -1,6 +1,6 @@
-"""Chats of SillyTavern: one JSON mapping a line, with a header in the first line or without one (older group chats).
+"""Reads chats of SillyTavern: one JSON mapping per line. The first line may be a header; older group chats have none.
 
-The file is read as a stream, once to count and check it, and once more for its turns.
+The file is read as a stream, first to count and check it, and then again for each reading of its turns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_REQUEST = ImportRequest()
 
 
 def is_chat_line(value: object) -> bool:
-    """Return whether a JSON value is the first line of a chat: its header, or a message."""
+    """Return whether a JSON value is the first line of a chat, which is a header or a message."""
     if not isinstance(value, Mapping):
         return False
     if is_message(value):
@@ -49,10 +49,10 @@ def is_chat_line(value: object) -> bool:
 
 
 def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str = FORMAT) -> ImportedFile:
-    """Return the one chat of a file, its turns read when they are asked for.
+    """Return the chat of a file. Its turns are read from the file again when they are requested.
 
-    Lines that are not messages are passed over and named in a note. CorpusError for a file that cannot be read or holds no message.
-    The roles are those of the file, so `request` has no effect.
+    Lines that are not messages are skipped, and a note names them. `request` has no effect, because the file states the
+    roles. Raises CorpusError if the file cannot be read or contains no message.
     """
     counter = FieldCounter()
     seen = _Survey()

@@ -1,6 +1,7 @@
-"""Transcripts: plain text in which each speech begins with `NAME: ` (or `名字：`), with a time before it or without one.
+"""Reads transcripts: plain text in which each speech begins with `NAME: ` (or `名字：`), with or without a time before the
+name.
 
-A speech goes on until the next one begins, over lines and paragraphs.
+A speech continues over lines and paragraphs until the next speech begins.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ _REASONS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speech:
-    """A speech; `time` is written before the name, empty if there is none."""
+    """One speech. `time` is the text of the time before the name, or empty."""
 
     name: str
     text: str
@@ -89,7 +90,10 @@ class Speech:
 
 
 def looks_like_transcript(head: str) -> bool:
-    """Return whether the beginning of a text is that of a transcript: its first lines are speeches of two speakers at least."""
+    """Return whether `head`, the beginning of a text, is that of a transcript.
+
+    The first line must begin a speech, and the first lines must have speeches of at least two speakers.
+    """
     lines = [line for line in head.splitlines() if line.strip()][:_HEAD_LINES]
     found = [speech for line in lines if (speech := _start_of(line, ())) is not None]
     if not lines or _start_of(lines[0], ()) is None:
@@ -98,9 +102,11 @@ def looks_like_transcript(head: str) -> bool:
 
 
 def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
-    """Return the chat of a transcript; its users are named by the request, else found by `speakers_of`.
+    """Return the chat of a transcript. The request names its users and assistants; if it does not, `tell_speakers`
+    decides.
 
-    CorpusError for a file in which nobody speaks, and for a name of the request that is not a speaker in it.
+    Raises CorpusError if nobody speaks in the file, if the file has too many speakers, or if a name of the request does
+    not occur in it.
     """
     asked = (*request.users, *request.assistants)
     counter = FieldCounter()
@@ -143,9 +149,9 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
 
 
 def split_speech(lines: Iterable[str], names: Collection[str]) -> Iterator[Speech]:
-    """Yield the speeches of a text, each of which begins with a line with one of `names` and a colon.
+    """Yield the speeches of a text. A line that begins with one of `names` and a colon begins a speech.
 
-    Lines before the first speech are passed over.
+    Lines before the first speech are skipped.
     """
     current: Speech | None = None
     held: list[str] = []
@@ -162,8 +168,11 @@ def split_speech(lines: Iterable[str], names: Collection[str]) -> Iterator[Speec
 
 
 def find_speakers(lines: Iterable[str], asked: Collection[str] = ()) -> frozenset[str]:
-    """Return who speaks in a transcript: the names before a colon that begin a paragraph, follow a speech of one line, have a time
-    before them, or occur twice; if that is one at most, all names before a colon. Names that were asked for are among them.
+    """Return the names of the speakers in a transcript.
+
+    A name before a colon is a speaker if the line begins a paragraph, has a time, follows a speech of one line, or has a
+    name that occurred before or is in `asked`. If fewer than two speakers are found so, all names before a colon are
+    returned.
     """
     counts: Counter[str] = Counter()
     sure: set[str] = set()

@@ -1,7 +1,7 @@
-"""Conversations that a program keeps as a tree: the path that was shown last is the chat.
+"""Finds the chat in a conversation that a program stores as a tree. The chat is the path that the program showed last.
 
-Branches off the path that answer the same input are other replies. Inputs that were edited, what was said after another reply, and
-messages that hang together with nothing on the path are not taken in, and are counted.
+Branches that answer the same input as the path are kept as other replies. Edited inputs, messages after another reply,
+and messages that are not connected to the path are not imported, but counted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from mnemosyne.schema.session import Message, Role
 class TreeNode:
     """Place in a tree of messages.
 
-    Programs write the parent, the children, or both; either is enough. `created` orders leaves, in any unit. `role` is None for a
-    place without a message. `read` counts the fields of the message and returns it; None if it has no text of the conversation.
+    Programs store the parent, the children, or both; one of them is enough. `created` orders the leaves, in any unit.
+    `role` is None if the place has no message. `read` counts the fields of the message and returns the message. It
+    returns None if the message has no text that belongs to the conversation.
     """
 
     role: Role | None
@@ -32,9 +33,10 @@ class TreeNode:
 def said_on_path(
     nodes: Mapping[str, TreeNode], current: object, counter: FieldCounter, field: str
 ) -> Iterator[SaidMessage]:
-    """Yield the messages from the first to the current place, with the other replies in their places.
+    """Yield the messages from the root to `current`, each with its other replies.
 
-    If the current place is unknown, the newest leaf is it. `field` names the places that are not taken in.
+    If `current` is not in the tree, the path leads to the newest leaf. `field` is the name under which skipped places are
+    counted.
     """
     tree = _Tree(nodes, counter, field)
     yield from tree.walk(tree.path_to(current))

@@ -1,4 +1,6 @@
-"""Groups the messages of a chat into turns, with ids that a longer version of the chat has too. Pure."""
+"""Groups the messages of a chat into turns. Their ids stay the same when a longer version of the chat is imported later.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,26 @@ MOST_REPLIES = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SaidMessage:
-    """A chat message and its alternatives (swipes), each of one or more messages."""
+    """A chat message and its alternatives (swipes). Each alternative has one or more messages."""
 
     message: Message
     others: tuple[tuple[Message, ...], ...] = ()
 
 
 def chat_key(*parts: object) -> str:
-    """Return the beginning of all ids of a chat, made of what never changes in it."""
+    """Return the text with which all ids of a chat begin: a hash of `parts`, which must be data of the chat that never
+    change.
+    """
     text = "\x00".join("" if part is None else str(part) for part in parts)
     return "chat-" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def group_turns(key: str, said: Iterable[SaidMessage]) -> Iterator[ImportedTurn]:
-    """Yield the turns of a chat: one begins with each message of the user.
+    """Yield the turns of a chat. Each message of the user begins a turn.
 
-    Messages before the first one of the user are a turn of their own, unless they are only system messages. Ids count
-    messages: `KEY-3` is the turn that begins with the fourth message, `KEY.3` that message, `KEY.3.s1` its second
-    alternative.
+    Messages before the user's first message are a turn of their own, unless all of them are system messages. A turn also
+    ends after MOST_REPLIES replies. Ids count messages from 0: `KEY-3` is the turn that begins with the fourth message,
+    `KEY.3` is that message, and `KEY.3.s1` is its second alternative.
     """
     group: list[SaidMessage] = []
     start = 0

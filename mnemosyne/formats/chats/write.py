@@ -1,4 +1,6 @@
-"""Writes a chat for SillyTavern: one JSON mapping a line. Data from such a file is written back unchanged."""
+"""Writes a chat as a file of SillyTavern: one JSON mapping per line. Fields that were read from such a file are written
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Replies = Sequence[Message]
 
 
 def chat_header(user_name: str, character_name: str, created_at: datetime) -> dict[str, Any]:
-    """Return the header of a chat that had none."""
+    """Return the header for a chat that has no header."""
     return {
         "user_name": user_name,
         "character_name": character_name,
@@ -29,11 +31,14 @@ def chat_header(user_name: str, character_name: str, created_at: datetime) -> di
 def chat_jsonl(
     header: Mapping[str, Any], turns: Iterable[ImportedTurn], alternatives: Mapping[str, Sequence[Replies]] = EMPTY
 ) -> Iterator[str]:
-    """Yield the lines of a chat, each with its line break; an empty header is not written.
+    """Yield the lines of a chat, each with its line break. An empty header is not written.
 
-    A message that came from no such file and has no name or time gets those of the others.
-    `alternatives` are further replies by turn id, besides those that the turns hold. A reply that differs from the turn's own in
-    one message becomes a swipe of that message; one that differs in several, a swipe of the first of them with the texts of all.
+    A message that was not read from such a file may have no name or time. Then it gets the name of the last message with
+    the same role, or the name in the header, and the time of the first dated message of its turn.
+
+    `alternatives` has replies by turn id, in addition to the alternatives in `turns`. A reply that differs from the
+    turn's own reply in one message becomes a swipe of that message. A reply that differs in several messages becomes a
+    swipe of the first of them, with the texts of all of them.
     """
     if header:
         yield _dump(header)

@@ -1,1 +1,3 @@
-"""The normalised corpus (`corpus.jsonl`), in which labelled sets and exports of a host are brought in."""
+"""Reads the normalised corpus (`corpus.jsonl`): turns in one simple form, for exports of a host and for labelled test
+sets.
+"""

@@ -1,1 +1,1 @@
-"""Readers of files as documents: text, Markdown, HTML and PDF, each as plain text."""
+"""Reads text, Markdown, HTML and PDF files as documents, each as plain text."""

@@ -1,8 +1,8 @@
-"""Parses one page or PDF from standard input and writes JSON to standard output: `python -m mnemosyne.formats.files.parse END
-MOST_CHARS SECONDS`.
+"""Parses one page or PDF from standard input and writes JSON to standard output: `python -m mnemosyne.formats.files.parse
+END MOST_CHARS SECONDS`.
 
-A program of its own, so that its processor time and its memory have limits that end it: a page made for it can keep the HTML parser
-busy for long. The text of a page has headings as Markdown and no scripts, styles or markup.
+It runs as a process of its own, with limits of processor time and memory, because a hostile page can keep the HTML parser
+busy for a long time. The text of a page has its headings as Markdown. Scripts, styles and markup are left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _TextParser(HTMLParser):
 
 
 def html_to_text(page: str) -> tuple[str, str]:
-    """Return the text of a page, with `#` before headings, and its title ('' without one)."""
+    """Return (text, title) of an HTML page. Headings in the text begin with `#`. The title is empty if the page has none."""
     parser = _TextParser()
     parser.feed(page)
     parser.close()
@@ -70,7 +70,7 @@ PDF = ".pdf"
 
 
 def limit_process(seconds: int) -> None:
-    """End this process when it has used so many seconds of processor time; limit its memory. Windows has no such limits."""
+    """Limit this process to `seconds` seconds of processor time and to MOST_MEMORY_BYTES of memory. Do nothing on Windows."""
     if find_spec("resource") is None:
         return
     resource = import_module("resource")
@@ -80,7 +80,9 @@ def limit_process(seconds: int) -> None:
 
 
 def parse(data: bytes, end: str, most_chars: int) -> dict[str, str]:
-    """Return `text` and `title` of a page or a PDF, or `fault`, a clause that says why there are none."""
+    """Return a mapping with `text` and `title` of a page or a PDF. If it cannot be read, the mapping has only `fault`, a
+    clause with the reason. `end` is the ending of the file name; it decides between PDF and HTML.
+    """
     try:
         if end == PDF:
             text, title = import_module("mnemosyne.formats.files.pdf").pdf_to_text(data, "", most_chars)
@@ -97,7 +99,7 @@ def parse(data: bytes, end: str, most_chars: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Read, parse and write."""
+    """Read the file from standard input, parse it, and write the result to standard output."""
     end, most_chars, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     limit_process(seconds)
     # Surrogates, which a PDF may hold, have no UTF-8 form; JSON escapes them.

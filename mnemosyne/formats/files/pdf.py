@@ -1,4 +1,6 @@
-"""The text of a PDF, by pypdf: the only file that imports it (extra `documents`). Called in a process of its own (`parse`)."""
+"""Extracts the text of a PDF with pypdf (extra `documents`). No other module imports pypdf. `parse` runs this in its own
+process.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ MOST_PAGES = 5_000
 
 
 def pdf_to_text(data: bytes, name: str, most_chars: int) -> tuple[str, str]:
-    """Return the text of a PDF, its pages separated by blank lines, and its title ('' without one).
+    """Return (text, title) of a PDF. Blank lines separate its pages. The title is empty if the PDF has none.
 
-    DocumentFileError for a file that is damaged, encrypted or without text, and for one with too many pages or characters.
+    Raises DocumentFileError if the file is damaged, encrypted or without text, or has too many pages or characters.
+    `name` is the name of the file in the error.
     """
     try:
         reader = PdfReader(BytesIO(data))

@@ -1,7 +1,8 @@
-"""Reads one file as a document, within limits of size and time. Nothing is fetched, and nothing of a file is run.
+"""Reads one file as a document, within limits of size and time. Nothing is downloaded, and nothing in the file is run.
 
-HTML and PDF are parsed in a process of their own (`parse`), which is ended when its time is over: a file made for it can keep any
-parser busy, and fill its memory. The limit is of processor time, so that a busy machine reads the same files as an idle one.
+HTML and PDF files are parsed in a separate process (`parse`), because a hostile file can keep a parser busy and fill the
+memory. The process ends when its time is used up. Processor time counts, so that a busy machine reads the same files as
+an idle one.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _TEXTS = {
 }
 _PAGES = {".html", ".htm", ".xhtml"}
 KINDS = (*sorted(_TEXTS), *sorted(_PAGES), PDF)
-"""The ends of the names of files that can be read."""
+"""Endings of the names of files that can be read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileText:
-    """Text and title of a file; without a title of a page or a PDF, the file's name."""
+    """Text and title of a file. The title is the file's name if the content has none."""
 
     text: str
     title: str
@@ -56,10 +57,13 @@ class FileText:
 async def read_document_file(
     path: Path, *, most_bytes: int = MOST_BYTES, most_chars: int = MOST_CHARS, most_seconds: float = MOST_SECONDS
 ) -> FileText:
-    """Return the text of a file by the end of its name (`KINDS`).
+    """Return the text and title of a file. The ending of its name (one of `KINDS`) decides how it is read.
 
-    DocumentFileError for another kind, a file that is missing, too large, damaged, encrypted, empty or without text, one that takes
-    too long, and for a PDF without pypdf.
+    Raises DocumentFileError if:
+    - the ending is not one of `KINDS`,
+    - the file is missing, too large, damaged, encrypted, empty or without text,
+    - parsing takes more than `most_seconds`, or
+    - the file is a PDF and pypdf is not installed.
     """
     end = path.suffix.lower()
     if end not in KINDS:

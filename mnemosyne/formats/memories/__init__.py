@@ -1,1 +1,1 @@
-"""Memories and conversations of agent libraries: mem0, LangChain, LangGraph, LlamaIndex."""
+"""Reads the memories and conversations that the agent libraries mem0, LangChain, LangGraph and LlamaIndex store."""

@@ -1,1 +1,1 @@
-"""Notes as people keep them in folders: Obsidian vaults and plain Markdown."""
+"""Reads folders of notes: Obsidian vaults and plain Markdown files."""

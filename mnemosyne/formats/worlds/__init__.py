@@ -1,1 +1,5 @@
-"""Worlds from files of other programs: cards and books become the files of a pack, and the books can be taken out of it again."""
+"""Converts files of other programs into worlds. Cards and books become the files of a world pack, and the books can be
+exported again.
+
+A world pack is a folder that describes one world: its lore, state, persona and rules.
+"""
