@@ -1,11 +1,13 @@
-"""Exports a whole session as one document and imports it: the messages of one branch, and the turn tree with them.
+"""Exports a whole session as one document, and imports it again. The document has the messages of one branch and the turn
+tree.
 
-Session document 1.0 is linear: it has no fields for branches, state, plans, receipts and consolidated memories. An
-export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an unknown
-field; an import rebuilds the tree through the Store's own methods. The module knows the Store only by its protocol.
+The turn tree is all turns on all branches of a session. Session document 1.0 has no fields for branches, state, plans,
+receipts (why each block is in the prompt) and consolidated memories. An export writes them into a further field
+`turn_tree`, which other readers keep as an unknown field. An import rebuilds the tree through the methods of the Store;
+this module knows only the Store's protocol.
 
-A document does not contain the world pack and its lore, late results of Stream B (a cache), or audit records (they
-concern the store).
+A document does not contain the world pack and its lore, late results of Stream B (the selection of memories for a prompt;
+its late results are a cache), or audit records (they belong to the store).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import BARE_DIGEST
 
 TREE = "turn_tree"
-"""The field of a document that holds the tree."""
+"""Field of a document that contains the turn tree."""
 
 TREE_FORMAT = 1
 MAIN_BRANCH = "main"
@@ -51,7 +53,7 @@ _NOTHING_SAID = "this branch has no messages yet, and a document needs at least 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeBranch:
-    """A branch, and the turn after which it was opened (None = before the first)."""
+    """A branch, and the turn after which it was opened (None: before the first turn)."""
 
     branch_id: str
     after: str | None = None
@@ -59,40 +61,42 @@ class TreeBranch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnTree:
-    """Everything of a session that is not in the messages of one branch."""
+    """All data of a session, except the messages of one branch."""
 
     format: int
     world_id: str
     told: str
-    """Branch of the document's messages (the name is part of the stored format)."""
+    """Id of the branch whose messages are in the document. (The name `told` is part of the stored format.)"""
     active: str
     locale: str = ""
     created_at: datetime | None = None
     state: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """State before the first turn; later states follow from the turns' ops, except those in `states` (by turn id)."""
+    """State before the first turn. The state after each turn follows from the ops of the turns, unless it is in `states`
+    (by turn id).
+    """
     branches: tuple[TreeBranch, ...] = ()
-    """Parents first; so are `turns`."""
+    """Branches, each after its parent. `turns` are in such an order too."""
     turns: tuple[TurnRecord, ...] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
     entries: tuple[MemoryEntry, ...] = ()
     summaries: tuple[PathSummary, ...] = ()
-    """Rolling summaries as in `HiddenRecords`, with `unsummed`."""
+    """Rolling summaries, as in `HiddenRecords`; so is `unsummed`."""
     unsummed: tuple[str, ...] = ()
     pending: tuple[TurnRecord, ...] = ()
     """Prepared turns that wait for a reply."""
     abandoned: tuple[TurnRecord, ...] = ()
     """Turns that never got a reply."""
     has_pack: bool | None = None
-    """Whether the session continues in a world with a pack (None: not recorded)."""
+    """Whether the session is in a world with a pack (None: not recorded)."""
     evidences: tuple[Evidence, ...] = ()
-    """Evidence found only by turns of other branches; so are `tool_calls` and `blocks`."""
+    """Evidence that only turns of other branches found. `tool_calls` and `blocks` are those of other branches too."""
     tool_calls: tuple[ToolCall, ...] = ()
     blocks: tuple[ContextBlock, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportReport:
-    """The outcome of an import. `left_out` lists what could not be written, one sentence each."""
+    """The result of an import. `left_out` has one sentence for each part that could not be written."""
 
     session_id: str
     branch_id: str
@@ -104,12 +108,12 @@ class ImportReport:
 async def export_session(
     store: Store, session_id: str, *, branch_id: str | None = None, linear: bool = False
 ) -> SessionDocument:
-    """Return a session as one document with the messages of `branch_id` (None: the active one), and with its turn tree
-    unless `linear`.
+    """Return a session as one document with the messages of `branch_id` (None: the active branch).
 
-    A session with one branch and without a world (an imported document) has nothing to put into a turn tree and gets
-    none. SessionNotFoundError; BranchNotFoundError; SchemaValidationError when the branch has no messages yet, because
-    a document needs at least one.
+    The document contains the turn tree, unless `linear` or there is nothing to put into it. (There is nothing if the
+    session has one branch and no world, for example after the import of a linear document.) Raises:
+    - SessionNotFoundError or BranchNotFoundError if the session or the branch does not exist.
+    - SchemaValidationError if the branch has no messages, because a document needs at least one.
     """
     document = await store.get_session(session_id, branch_id=branch_id)
     if document is None:
@@ -142,7 +146,10 @@ async def _with_other_parts(store: Store, session_id: str, tree: TurnTree, docum
 
 
 async def read_tree(store: Store, session_id: str, branch_id: str | None = None) -> TurnTree:
-    """Return the turn tree of a session, for a document of `branch_id`; SessionNotFoundError, BranchNotFoundError."""
+    """Return the turn tree of a session, for a document with the messages of `branch_id` (None: the active branch).
+
+    Raises SessionNotFoundError or BranchNotFoundError if the session or the branch does not exist.
+    """
     told = await store.head(session_id, branch_id)
     heads = await store.branches(session_id)
     paths = {head.branch_id: await store.turns(session_id, limit=_ALL, branch_id=head.branch_id) for head in heads}
@@ -238,9 +245,7 @@ async def _read_entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...
 
 
 def describe_tree(tree: TurnTree) -> tuple[str, ...]:
-    """Return phrases for everything in a turn tree except the messages (`3 prompts with their receipts`), empty if
-    there is nothing.
-    """
+    """Return a phrase for each kind of data in a turn tree except messages (`3 prompts with their receipts`)."""
     changes = sum(bool(turn.ops) for turn in tree.turns)
     papers = sum(turn.receipt is not None for turn in tree.turns)
     counts = (
@@ -256,7 +261,7 @@ def describe_tree(tree: TurnTree) -> tuple[str, ...]:
 
 
 def tree_faults(document: SessionDocument) -> tuple[Fault, ...]:
-    """Return all faults of a document's turn tree, in order; none for a document without one."""
+    """Return all faults of a document's turn tree, in order. The result is empty if the document has no turn tree."""
     return _read_tree(document)[1]
 
 
@@ -312,11 +317,11 @@ def _find_faults(tree: TurnTree) -> tuple[Fault, ...]:
 
 
 async def import_session(store: Store, document: SessionDocument, *, session_id: str | None = None) -> ImportReport:
-    """Write a document with its turn tree to a store, under `session_id` (None: the id in the document).
+    """Write a document with its turn tree to a store, as the session `session_id` (None: the id in the document).
 
-    A session that does not exist, or that holds only turns of this tree (an interrupted import), gets the whole tree.
-    One that has turns of its own gets only the document's messages: its own differing messages stay as a branch.
-    SchemaValidationError with every fault of the tree; then nothing is written.
+    The whole tree is written if the session does not exist, or has only turns of this tree after an interrupted import.
+    If the session has turns of its own, only the messages of the document are written, and the session's different
+    messages stay on a branch. Raises SchemaValidationError with every fault of the tree, and writes nothing then.
     """
     name = session_id or document.session.session_id
     tree, faults = _read_tree(document)

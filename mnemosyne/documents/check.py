@@ -1,9 +1,8 @@
-"""The invariants of a session document, checked on its JSON so that all faults are reported at
-once.
+"""Checks the invariants of a session document on its JSON, so that all faults are reported at once.
 
-The seeds decide between error and warning. An error breaks what they demand (a stable id, unique blocks, refs that
-resolve) or what a store needs (unique ids, an order without cycles). A warning concerns what they recommend (links
-back, keys that equal ids). Parts whose structure is broken are skipped: the reader has reported them.
+An invariant is an error if the document format demands it (a stable id, unique blocks, refs that lead to evidence) or a
+store needs it (unique ids, tasks without cycles). It is a warning if the format only recommends it (links back, keys that
+equal ids). Parts with a broken structure are skipped, because the reader has reported them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Items = list[tuple[str, dict[str, Any]]]
 
 
 def invariant_faults(data: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """Return the broken invariants of a document's JSON, in the order of reading."""
+    """Return the broken invariants of a document's JSON, in the order of the document."""
     session = _object(data.get("session"))
     messages = _items(session.get("messages"), "session.messages")
     tasks = _items(

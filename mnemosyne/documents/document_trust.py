@@ -1,9 +1,10 @@
-"""Trust of the texts that a document brings into a store.
+"""Limits the trust of the texts that a document brings into a store.
 
-A document may claim any label for its texts, so its claims can only lower the trust that the rules give
-(`mnemosyne.schema.evidence`). No text of it is `authored`: a person who hands a document in is a user. A memory that a
-turn recalled keeps its label, because no prompt shows it for itself; if a block refers to one, `verify_trust` checks
-whether it is the entry that it claims to be.
+A trust label states whether a text was written by the author, the user, or a less reliable source. A document may claim
+any label. Its claims can lower the trust that the rules in `mnemosyne.schema.evidence` give, but never raise it. No text
+of a document becomes `authored`, because the person who hands it in is a user. A memory that a turn recalled keeps its
+label, because a prompt does not show it by itself. If a block refers to such a memory, `verify_trust` checks whether the
+store has that entry.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ from mnemosyne.schema.evidence import OWN_SCHEME, ContextBlock, Evidence, Source
 from mnemosyne.schema.memory import Trust
 
 TRUST = "trust"
-"""Field of a block (in `extra`) with the host's trust label for its text."""
+"""Field of a block (in `extra`) with the trust label that the host gave to its text."""
 
 
 def lower_claims(document: SessionDocument) -> SessionDocument:
-    """Return a document whose evidence and blocks claim no more trust than they may have in this store."""
+    """Return a document in which no evidence and no block claims more trust than a document may have in this store."""
     evidences = {name: _lower_evidence(each) for name, each in document.evidences.items()}
     blocks = tuple(_lower_block(each) for each in document.context_blocks)
     return replace(document, evidences=evidences, context_blocks=blocks)
 
 
 async def verify_trust(store: Store, evidence: Evidence) -> Trust:
-    """Return the trust of an item for a prompt: `authored` only if it is the claimed memory, or the host wrote it."""
+    """Return the trust of evidence for a prompt.
+
+    Evidence that claims to be an `authored` memory of the store keeps that label only if the store has that memory with
+    this text; otherwise the result is `user`. All other evidence keeps its label.
+    """
     if evidence.trust is not Trust.AUTHORED or not evidence.source.uri.startswith(OWN_SCHEME):
         return evidence.trust
     try:

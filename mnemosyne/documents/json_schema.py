@@ -1,8 +1,8 @@
-"""The published JSON Schemas (2020-12), generated from the tables by which documents are read.
+"""Generates the published JSON Schemas (2020-12) of the session document and the context package from the readers'
+tables.
 
-`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are not faults. A
-word of a choice may also be a list of alternatives (`success|error`); the reader warns
-about them.
+`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are not faults. The
+word of a choice may also be several alternatives (`success|error`); the reader warns about these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mnemosyne.shapes import schema_document
 SESSION_FILE = f"session-{SCHEMA_VERSION}.json"
 PACKAGE_FILE = f"context-package-{PACKAGE_VERSION}.json"
 PACKAGE_VERSIONS = r"^0\.[0-9]+$"
-"""Versions of a package that can be read: within a major version fields are only added."""
+"""Versions of a package that can be read. Within a major version, fields are only added."""
 
 
 def session_schema() -> dict[str, Any]:
@@ -40,7 +40,7 @@ def package_schema() -> dict[str, Any]:
 
 
 def publish(folder: Path) -> None:
-    """Write both schemas into a folder; OSError when it cannot be written."""
+    """Write both schemas into a folder. Raises OSError if they cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / SESSION_FILE, schema_document(session_schema()))
     write_file(folder / PACKAGE_FILE, schema_document(package_schema()))

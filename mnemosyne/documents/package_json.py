@@ -1,4 +1,4 @@
-"""ContextPackage 0.1 as JSON and back. Unknown fields are ignored and listed."""
+"""Converts context packages 0.1 to JSON and back. Unknown fields are ignored, and listed for the caller."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def package_to_json(package: ContextPackage) -> dict[str, Any]:
 
 
 def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[str, ...]]:
-    """Return the package that a JSON object holds, and a line for every field that was ignored.
+    """Return (package, ignored). `ignored` has a line for every ignored field and every warning: `evidence[0].colour: is
+    not known, ignored`.
 
-    The lines (`evidence[0].colour: is not known`) also end the package's `debug.ignored`. SchemaValidationError with
-    every error; a version other than 0.x is an error, because its fields may mean something else.
+    The lines are also added to `debug.ignored` of the package. Raises SchemaValidationError with every error. A version
+    other than 0.x is an error, because its fields may have another meaning.
     """
     reading = open_reading()
     made = _read_package(data, reading)
@@ -51,8 +52,9 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
 
 
 def package_faults(data: Any) -> tuple[Fault, ...]:
-    """Return all faults of a package's JSON, errors and warnings, in the order of reading; fields that are ignored and values
-    out of the published lists are warnings.
+    """Return all faults of a package's JSON, errors and warnings.
+
+    Unknown fields, and values that are not in the published lists, are warnings.
     """
     reading = open_reading()
     made = _read_package(data, reading)
@@ -71,7 +73,7 @@ def package_faults(data: Any) -> tuple[Fault, ...]:
 
 
 def is_package(data: Any) -> bool:
-    """Return whether JSON is meant as a context package rather than as a session document."""
+    """Return whether a JSON value is probably a context package and not a session document. The names of its fields decide."""
     return isinstance(data, Mapping) and not _SESSION_ONLY & set(data) and bool(_PACKAGE_ONLY & set(data))
 
 

@@ -1,7 +1,7 @@
-"""The session document 1.0 as JSON and back, with the names of its JSON Schema.
+"""Converts the session document 1.0 to JSON and back.
 
-Nothing is lost in either direction: unknown fields of every level are kept in `extra`, and so is a spelling that is not
-canonical (see `documents.shapes`). A document with an error is refused, with all its errors at once.
+Nothing is lost in either direction. Unknown fields at every level are kept in `extra`, and so are unusual spellings of
+values (see `documents.shapes`). A document with errors is refused, with all its errors at once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 
 def document_to_json(doc: SessionDocument) -> dict[str, Any]:
-    """Return the document as a JSON object that shares nothing with it.
+    """Return the document as a JSON object that shares no mutable part with the document.
 
-    The required fields are always written; any other field is left out where it has its
-    default, unless the document that was loaded contained it.
+    Required fields are always written. Any other field is left out if it has its default, unless the loaded document
+    contained it.
     """
     return write_object(doc)
 
 
 def document_from_json(data: Mapping[str, Any]) -> SessionDocument:
-    """Return the document of a JSON object; SchemaValidationError with all errors, each as `path: fault`."""
+    """Return the document of a JSON object. Raises SchemaValidationError with all errors, each as `path: fault`."""
     doc, faults = read_document(data)
     raise_errors(faults)
     assert doc is not None
@@ -41,12 +41,12 @@ def document_from_json(data: Mapping[str, Any]) -> SessionDocument:
 
 
 def document_faults(data: Any) -> tuple[Fault, ...]:
-    """Return all faults of a document, errors and warnings, in the order of reading."""
+    """Return all faults of a document's JSON, errors and warnings, in the order of the document."""
     return read_document(data)[1]
 
 
 def read_document(data: Any) -> tuple[SessionDocument | None, tuple[Fault, ...]]:
-    """Return the document (None when it has an error) with all its faults."""
+    """Return (document, faults). The document is None if a fault is an error."""
     if not isinstance(data, Mapping):
         return None, (Fault(path="", what=f"The document is {json_kind_name(data)}, not an object.", code="kind"),)
     raw = data if isinstance(data, dict) else dict(data)

@@ -1,9 +1,13 @@
-"""Tables of the session document and the context package, and both directions between their JSON and their values.
+"""Converts session documents and context packages between JSON and their dataclasses, by tables made from these
+dataclasses.
 
-Names, kinds and defaults come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express are given here
-by the name of the field. A value has one canonical spelling. If the JSON spells it differently (a default that is written out,
-another time zone notation, `success|error` for an open choice), that spelling is kept in `extra` under the field's own name. It is
-written back as long as it still reads as the value; a value that has changed is written canonically.
+Names, types and defaults of fields come from the dataclasses of `mnemosyne.schema`. The few rules that a type cannot
+express are given here, by the name of the field.
+
+Every value has one canonical spelling in JSON. If a document spells it differently (a default that is written out,
+another notation of a time zone, `success|error` for an open choice), the spelling is kept in `extra` under the name of
+the field. It is written back as long as it still has the meaning of the value. A value that was changed is written in its
+canonical spelling.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ from mnemosyne.shapes import (
 )
 
 ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
-"""Roles of other frameworks (further roles are allowed if they can be mapped)."""
+"""Roles of other frameworks, with the role that each is read as. The schema allows further roles if they can be mapped."""
 
 _JSON_NAMES = {"from_index": "from", "to_index": "to"}
 _ALWAYS = {
@@ -55,7 +59,7 @@ _ALWAYS = {
     (TodoList, "tasks"),
 }
 _OF_THE_STORE = {(SessionDocument, "version")}
-"""Fields that say something of a stored document and are not written in it."""
+"""Fields that describe a stored document and are not written into its JSON."""
 _FILLED = {(Session, "messages")}
 _NULLABLE = {(Message, "refs")}
 _BOUNDS: dict[tuple[type, str], tuple[float | None, float | None]] = {(Evidence, "confidence"): (0, 1)}
@@ -64,7 +68,7 @@ _KINDS = {dict: "an object", type(None): "null"}
 
 
 class DocumentWording(Wording):
-    """Sentences of the faults of a document, in the words of JSON."""
+    """Sentences for the faults of a document, in the terms of JSON."""
 
     def wrong_kind(self, value: Any, wanted: str) -> str:
         name = json_kind_name(value)
@@ -93,39 +97,39 @@ class DocumentWording(Wording):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentLocation(SourceLocation):
-    """A place in a document."""
+    """A place in a document, for faults."""
 
     @property
     def key(self) -> str:
-        """The place with keys that are not words in brackets: `evidences["a.b"].confidence`."""
+        """Path of the place. A key that is not a word is in brackets: `evidences["a.b"].confidence`."""
         return shown_path(self.path)
 
 
 def shown_path(steps: Iterable[str | int]) -> str:
-    """Return the path of a place in a document as people write it."""
+    """Return the steps of a path in a document as one text for people."""
     return reduce(child, steps, "")
 
 
 def open_reading() -> Reading:
-    """Return a check of a document whose values were all found plain."""
+    """Return a new check of a document. All values of the document must have been found plain (storable) before."""
     return Reading(root=DocumentLocation(), wording=DocumentWording(), is_plain=True)
 
 
 def raise_errors(faults: Iterable[Fault]) -> None:
-    """Raise SchemaValidationError with every fault that is an error, if there is any."""
+    """Raise SchemaValidationError with all faults that are errors, if there are any."""
     errors = tuple(str(fault) for fault in faults if fault.severity is Severity.ERROR)
     if errors:
         raise SchemaValidationError(errors)
 
 
 def json_kind_name(value: Any) -> str:
-    """Return the kind of a JSON value in words (`a list`, `text`)."""
+    """Return the type of a JSON value in words (`a list`, `text`)."""
     return _KINDS.get(type(value)) or kind_name(value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Time(Shape):
-    """A time as ISO 8601 text. What is not one is kept as it is written and read as None: unknown."""
+    """A time as ISO 8601 text. Any other text is read as None (unknown), and the text is kept."""
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
         if not isinstance(value, str):
@@ -154,7 +158,7 @@ class Time(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenChoice(Choice):
-    """A member of an enum, by its word or by one of `aliases`; alternatives (`success|error`) are read as the first of them."""
+    """A member of an enum, written as its word or as one of `aliases`. Of alternatives (`success|error`) the first is read."""
 
     of: type[StrEnum]
     aliases: Mapping[str, str]
@@ -191,7 +195,7 @@ class OpenChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonTree(Anything):
-    """Any JSON value, of which a copy is read."""
+    """Any JSON value. Reading returns a copy of it."""
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
         return copy_tree(value)
@@ -199,11 +203,13 @@ class JsonTree(Anything):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentRecord(Record):
-    """An object of a document. Unknown keys are not faults: a class with a field `extra` keeps them there, others ignore them."""
+    """An object of a document. Unknown keys are not faults: a class with a field `extra` keeps them in it, other classes
+    ignore them.
+    """
 
     @property
     def is_open(self) -> bool:
-        """Whether unknown keys, and other spellings, are kept."""
+        """Whether unknown keys and unusual spellings are kept."""
         assert self.of is not None
         return any(each.name == "extra" for each in fields(self.of))
 
@@ -242,17 +248,17 @@ class DocumentRecord(Record):
 
 
 def record_of(cls: type) -> Record:
-    """Return the table of a dataclass of the schema."""
+    """Return the table (names, shapes and defaults of the fields) of a dataclass of the schema."""
     return _TABLES.record_of(cls)
 
 
 def read_object(cls: type, raw: Any, reading: Reading) -> Any:
-    """Return `raw` as a value of `cls`; the result is meaningless if `reading` holds an error afterwards."""
+    """Return the JSON object `raw` as a value of `cls`. The result has no meaning if `reading` contains an error afterwards."""
     return record_of(cls).read(raw, (), reading)
 
 
 def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
-    """Return a value as a JSON object; `whole` writes even those of its own fields that have their default."""
+    """Return a value as a JSON object. If `whole`, fields with their default are written too, except None."""
     table = record_of(type(value))
     extra: Mapping[str, Any] = getattr(value, "extra", EMPTY)
     made: dict[str, Any] = {}
@@ -268,7 +274,7 @@ def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
 
 
 def copy_tree(tree: Any) -> Any:
-    """Return a copy of a JSON tree that shares no mutable part with it."""
+    """Return a copy of a JSON value that shares no mutable part with it."""
     if isinstance(tree, Mapping):
         return {key: copy_tree(each) for key, each in tree.items()}
     if isinstance(tree, list | tuple):

@@ -1,4 +1,4 @@
-"""Checks everything that a store holds, and names all damage: each record is read once, as its readers read it."""
+"""Checks all records of a store and lists all damage. Each record is read once, in the same way as in normal use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFUSED = "What needs it is refused"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreCheck:
-    """Counts of a check, and all damage in the order of its discovery."""
+    """Result of a check: counts, and all damage in the order in which it was found."""
 
     sessions: int
     worlds: int
@@ -46,9 +46,10 @@ class _CheckedParts:
 
 
 async def check_store(store: Store, report: Callable[[str], None] = lambda line: None) -> StoreCheck:
-    """Read everything of a store and return all damage; `report` gets the name of each session and world before it is read.
+    """Read all records of a store, and return counts and all damage. Nothing is written.
 
-    Nothing is written. StoreError when the store cannot be used at all.
+    `report` is called with the name of each session and world before it is read. Raises StoreError if the store cannot be
+    used at all.
     """
     mark, checked = store.damage_log.mark(), _CheckedParts(store=store)
     names = await store.sessions()
@@ -77,8 +78,10 @@ async def check_store(store: Store, report: Callable[[str], None] = lambda line:
 
 
 async def lacks_pack(store: Store, world_id: str, digest: str) -> bool:
-    """Return whether the pack of a world's present version is missing; a world without a pack has none. Errors are those of
-    `Store.pack`.
+    """Return whether the pack of a world's version `digest` is missing in the store. A world without a pack lacks
+    nothing.
+
+    Raises the same errors as `Store.pack`.
     """
     return digest not in ("", BARE_DIGEST) and await store.pack(world_id, digest) is None
 

@@ -1,10 +1,9 @@
-"""Composes and compares the two views of a session: turn tree and document.
+"""Converts between the two forms of a session: the turn tree (turns on branches) and the document (one list of messages).
 
-Every store uses these functions to decide which parts of a document are new, which open a branch, and which belong to
-its frame. Pure: no storage, no clock. The module imports the schema, the JSON readers and the errors, never a store.
-
-A frame is a document without the lists that are stored separately (messages, tasks, tool calls, model calls, evidences,
-blocks, and the summary if it belongs to a turn).
+Every store uses these functions to decide which parts of a document are new, which open a branch, and which belong to its
+frame. A frame is a document without the lists that a store keeps separately: messages, tasks, tool calls, model calls,
+evidence and blocks. It has no summary either. Pure: no storage, no clock. This module imports the schema, the JSON
+readers and the errors, never a store.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from mnemosyne.schema.session import Message, Ref, WindowMessage
 
 T = TypeVar("T")
 TURN_ID = "turn_id"
-"""The field of a tool call (in `extra`) with the turn in which it was made."""
+"""Field of a tool call (in `extra`) with the id of the turn that made the call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageDiff:
-    """The changes that a document's messages require in the turn tree.
+    """The change of the turn tree that the messages of a document require.
 
-    `messages` are to be committed as one turn (none: no turn). With `fork` they follow `after` (None = before the first
-    turn) on a new branch; without it they follow the head.
+    `messages` become one turn (if empty, there is no turn). If `fork`, the turn is on a new branch and follows the turn
+    `after` (None: it is the first turn). Otherwise it follows the last turn of the current branch.
     """
 
     messages: tuple[Message, ...]
@@ -51,9 +50,10 @@ class MessageDiff:
 
 
 def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> MessageDiff:
-    """Return what must be written so that the path to the head holds `given`; `stored` is the whole path, oldest first.
+    """Return the change after which the path to the last turn has the messages `given`. `stored` is the present path,
+    oldest first.
 
-    Ids are names, not content: a message that differs only in its `message_id` is the same message.
+    Ids are ignored: a message that differs only in its `message_id` is the same message.
     """
     same = 0
     while same < min(len(stored), len(given)) and _without_id(stored[same].message) == _without_id(given[same]):
@@ -66,7 +66,11 @@ def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> 
 
 
 def continues(stored: Sequence[WindowMessage], waiting: Sequence[Message], given: Sequence[Message]) -> bool:
-    """Return whether a document has exactly the messages of a path and its waiting turn; ids are names."""
+    """Return whether the messages `given` of a document are exactly the messages of the path `stored` followed by
+    `waiting`.
+
+    `waiting` are the messages of the turn that waits for a reply. Ids of messages are ignored.
+    """
     said = [*(placed.message for placed in stored), *waiting]
     return len(said) == len(given) and all(
         _without_id(one) == _without_id(two) for one, two in zip(said, given, strict=True)
@@ -78,7 +82,10 @@ def _without_id(message: Message) -> Message:
 
 
 def frame_of(document: SessionDocument) -> SessionDocument:
-    """Return a document without its lists and its summary; parts that are None (tool state, model calls) stay None."""
+    """Return the frame of a document: the document without its lists and its summary.
+
+    If the tool state or the list of model calls is None, it stays None.
+    """
     session = document.session
     state = session.task_state
     return replace(
@@ -98,19 +105,21 @@ def frame_of(document: SessionDocument) -> SessionDocument:
 
 
 def bare_frame(session_id: str, locale: str, created_at: datetime | None) -> SessionDocument:
-    """Return the frame of a session that was never stored as a document."""
+    """Return the frame of a session that was never written as a document."""
     meta = Meta(locale=locale, created_at=created_at) if locale or created_at is not None else None
     return SessionDocument(session=Session(session_id=session_id), meta=meta)
 
 
 def started_frame(start: SessionStart) -> SessionDocument:
-    """Return the frame of a session that starts with metadata of its own. The locale stays that of its world."""
+    """Return the frame of a session that starts with its own metadata. The locale is left empty, because it comes from
+    the world.
+    """
     meta = Meta(created_at=start.at, actor=start.actor, extra=start.extra)
     return SessionDocument(session=Session(session_id=start.session_id), meta=meta)
 
 
 def with_locale(frame: SessionDocument, locale: str) -> SessionDocument:
-    """Return a frame with the locale of its session's world if its metadata names none."""
+    """Return a frame with `locale` (the locale of the session's world) if its metadata has no locale."""
     if frame.meta is None or frame.meta.locale or not locale:
         return frame
     return replace(frame, meta=replace(frame.meta, locale=locale))
@@ -118,22 +127,22 @@ def with_locale(frame: SessionDocument, locale: str) -> SessionDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundParts:
-    """Finds of the turns of a session: its evidence, the calls of tools, and the blocks that refer to evidence."""
+    """Parts of a session that its turns produced: evidence, tool calls, and the blocks that refer to evidence."""
 
     evidences: tuple[Evidence, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     blocks: tuple[ContextBlock, ...] = ()
 
     def turn_ids(self) -> set[str]:
-        """Return the turns that these parts name."""
+        """Return the ids of the turns that these parts name."""
         named = {each.links.turn_id or "" for each in self.evidences} | {turn_of_call(each) for each in self.tool_calls}
         return named - {""}
 
     def split(self, aside: Collection[str], messages: Iterable[Message]) -> tuple[FoundParts, FoundParts]:
-        """Return the parts of a branch with these messages, and the parts that belong only to the turns `aside`.
+        """Return (parts of the branch with `messages`, parts that belong only to the turns `aside`).
 
-        The document of the branch is without the latter, and writing that document leaves them unchanged. Evidence that
-        a message refers to belongs to the branch.
+        Evidence that a message refers to belongs to the branch. The document of the branch contains only the first parts,
+        and writing that document does not change the others.
         """
         cited = {ref.evidence_id for message in messages for ref in message.refs}
         gone = {each.evidence_id for each in self.evidences if each.links.turn_id in aside} - cited
@@ -148,7 +157,7 @@ class FoundParts:
         return select(is_aside=False), select(is_aside=True)
 
     def replaced_by(self, document: SessionDocument, aside: Collection[str]) -> FoundParts:
-        """Return the parts of a session after a document is written; the parts of the turns `aside` stay."""
+        """Return the parts of a session after a document was written. Parts that belong only to the turns `aside` are kept."""
         session = document.session
         calls = () if session.tool_state is None else session.tool_state.tool_calls
         others = self.split(aside, session.messages)[1]
@@ -162,7 +171,7 @@ class FoundParts:
 
 
 def turn_of_call(call: ToolCall) -> str:
-    """Return the turn in which a tool was called; empty if the call does not name it."""
+    """Return the id of the turn that made a tool call. It is empty if the call does not name its turn."""
     told = call.extra.get(TURN_ID)
     return told if isinstance(told, str) else ""
 
@@ -194,7 +203,7 @@ def compose_document(
     found: FoundParts,
     version: int | None = None,
 ) -> SessionDocument:
-    """Return the document of a frame and its parts, each in order; `frame_of` is the inverse."""
+    """Return the document made of a frame and its parts. `frame_of` does the opposite. All parts are in order."""
     session = frame.session
     state, calls, usages = session.task_state, found.tool_calls, tuple(model_usage)
     tools = session.tool_state
@@ -217,8 +226,10 @@ def compose_document(
 
 
 def check_document(session_id: str, document: SessionDocument) -> None:
-    """Raise SchemaValidationError unless a document belongs to this session, every id in it is unique and every ref leads to
+    """Check that a document belongs to the session `session_id`, that ids are unique, and that every ref leads to
     evidence.
+
+    Raises SchemaValidationError if not.
     """
     session = document.session
     faults = []
@@ -244,10 +255,10 @@ def check_document(session_id: str, document: SessionDocument) -> None:
 
 
 def check_refs(items: Iterable[tuple[str, Sequence[Ref]]], knows: Callable[[str], bool]) -> None:
-    """Raise SchemaValidationError for refs to evidence that the session does not have, unless they are marked as
-    remote.
+    """Check that refs lead to evidence of the session, except refs that are marked as remote.
 
-    `items` are refs with the places of their owners; `knows` returns whether the session has evidence with an id.
+    `items` are (place of the owner, its refs). `knows` returns whether the session has the evidence with an id. Raises
+    SchemaValidationError with all refs that lead nowhere.
     """
     faults = [
         f"{path}.refs: no evidence has the id {ref.evidence_id!r}; store it first, or mark the ref with remote: true"
@@ -260,7 +271,7 @@ def check_refs(items: Iterable[tuple[str, Sequence[Ref]]], knows: Callable[[str]
 
 
 def refs_of_messages(messages: Sequence[Message], where: str = "") -> list[tuple[str, Sequence[Ref]]]:
-    """Return the refs of messages with their places, for `check_refs`."""
+    """Return (place, refs) for each message with refs, for `check_refs`. `where` is put before each place."""
     return [(f"{where}message {place}", message.refs) for place, message in enumerate(messages) if message.refs]
 
 
@@ -275,7 +286,9 @@ def _find_duplicates(path: str, ids: Sequence[str]) -> list[str]:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Return `target` after a JSON merge patch (RFC 7386): null removes, objects merge, all else replaces."""
+    """Return `target` after a JSON merge patch (RFC 7386): null removes a key, objects are merged, and any other value
+    replaces.
+    """
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -288,25 +301,29 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def patch_document(document: SessionDocument, patch: Mapping[str, Any]) -> SessionDocument:
-    """Return a document after a merge patch on its JSON form; SchemaValidationError when the result is not a document."""
+    """Return a document after a JSON merge patch on its JSON form. Raises SchemaValidationError if the result is not a
+    document.
+    """
     return document_from_json(merge_patch(document_to_json(document), patch))
 
 
 def keyed_turn_id(idempotency_key: str) -> str:
-    """Return the turn id of messages that were appended under a key."""
+    """Return the id of the turn that is made of messages appended under an idempotency key."""
     digest = hashlib.sha256(idempotency_key.encode("utf-8", "surrogatepass")).hexdigest()
     return f"k-{digest[:32]}"
 
 
 def free_name(prefix: str, number: int, is_taken: Callable[[str], bool]) -> str:
-    """Return `<prefix><number>`, or with the next number that is not taken."""
+    """Return `prefix` followed by `number`, or by the next number whose name is not taken."""
     while is_taken(f"{prefix}{number}"):
         number += 1
     return f"{prefix}{number}"
 
 
 TURN_PREFIX = "v"
-"""Turns made from a document, or from messages appended without a key, are named by the session version they create: `v7`."""
+"""Prefix of the ids of turns made from a document, or from messages appended without a key. The version of the session
+that the turn creates follows: `v7`.
+"""
 
 BRANCH_PREFIX = "told-"
-"""Prefix of branches that a document opens. (It is part of stored sessions.)"""
+"""Prefix of branches that writing a document opens. It is part of stored sessions."""

@@ -1,7 +1,8 @@
-"""World packs: reads the folder that an author writes, checks it as a whole, and converts it to values.
+"""Reads world packs: loads the folder that an author writes, checks it as a whole, and converts it to values.
 
-The rest of the program can rely on a pack that was read here. It must not import a store, an index, a template engine
-or anything above mnemosyne; of filament it imports `payload` for YAML.
+A world pack is a folder with `world.yaml` and further files: lore, quests, actions, history and more. The rest of the
+program can rely on a pack that was read here. This package must not import a store, an index, a template engine or
+anything above mnemosyne. Of filament it imports `payload`, for YAML.
 """
 
 from __future__ import annotations
@@ -34,35 +35,39 @@ __all__ = [
 
 
 def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
-    """Return the world in a pack, checked; with `try_patterns` the patterns of actions are also tried on inputs that
-    may slow them down.
+    """Return the checked world of the pack in `folder`. Nothing is written.
 
-    Nothing is written.
+    If `try_patterns`, the patterns of actions are also tried on inputs that may make them slow.
 
-    Raises:
-        WorldPackError: with all faults at once, each as `file:line: key: fault; correction` (file relative to the pack,
-            line from 1), ordered
-        by file and line, `world.yaml` first.
+    Raises WorldPackError with all faults at once, if there are any. Each has the form `file:line: key: fault;
+    correction`, with the file relative to the pack and lines from 1. They are sorted by file and line, with `world.yaml`
+    first.
     """
     return examine_world(folder, try_patterns=try_patterns)[0]
 
 
 def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[WorldPack, tuple[str, ...]]:
-    """Return the world in a pack as `load_world` does, with warnings of the same form about legal content that is
-    probably a mistake.
+    """Return (world, warnings). The world is that of `load_world`, and so are the errors.
+
+    Each warning is a sentence of the same form, about content that is legal but probably a mistake.
     """
     faults = PackFaults()
     return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)
 
 
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
-    """Return the world of a pack whose files are given by relative name, checked as one in a folder; WorldPackError as for that."""
+    """Return the world of a pack whose files are given by relative name. It is checked like a pack in a folder.
+
+    Raises WorldPackError as `load_world` does.
+    """
     return _load(pack_of_files(files), PackFaults(), try_patterns=False)[0]
 
 
 def load_world_json(value: Mapping[str, Any], *, most_faults: int = 0) -> WorldPack:
-    """Return the world of a pack in the JSON of `pack_to_json`, checked like a folder; WorldPackError with the names of
-    fields in place of files and lines. `most_faults`: stop at so many (0: find all).
+    """Return the world of a pack in the JSON form of `pack_to_json`. It is checked like a pack in a folder.
+
+    Raises WorldPackError as `load_world` does, with names of fields instead of files and lines. If `most_faults` is not
+    0, the check stops when that many faults are found.
     """
     faults, pack = PackFaults(last=most_faults), value.get("pack")
     if not isinstance(pack, Mapping):

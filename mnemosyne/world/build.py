@@ -1,4 +1,4 @@
-"""Builds the values of a world from a draft without faults."""
+"""Builds a `WorldPack` from a draft without faults. A draft is all files of a pack, parsed and checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mnemosyne.world.reading.files import PackFolder
 
 
 def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPack:
-    """Return the world of a checked draft."""
+    """Return the world of a checked draft. `tree` is its state tree, and `pack` its files."""
     world = draft.world.value
     return WorldPack(
         world_id=world["id"],

@@ -1,4 +1,4 @@
-"""Counts the contents of a world for a person."""
+"""Counts the contents of a world, for a report to its author."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mnemosyne.world.checking.state import QUESTS, read_pairs
 
 
 def describe(world: WorldPack) -> dict[str, Any]:
-    """Return counts of a world as a JSON value, in the order of `jacquard author validate`.
+    """Return counts of a world as a JSON value, in the order in which `jacquard author validate` shows them.
 
-    `lore` is by category, `quests` by status; `generated_ids` are the places in lists whose things got an id (`crew.0:
-    item_1`), by which ops address them; `described_values` are the paths of the state's `[value, description]` pairs,
-    so that an author notices one that was meant as a list of two.
+    `lore` is counted by category, `quests` by status. `generated_ids` lists the things in lists that got an id, which ops
+    use as their address (`crew.0: item_1`). `described_values` lists the paths of all `[value, description]` pairs of the
+    state, so that an author notices a list of two that is read as such a pair.
     """
     categories = Counter(entry.kind for entry in world.lore)
     quests: Mapping[str, Any] = world.state.get(QUESTS, {})

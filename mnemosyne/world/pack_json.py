@@ -1,7 +1,7 @@
-"""Converts a world pack to the JSON value in a store, and back.
+"""Converts a world pack to the JSON value that a store keeps, and back.
 
-It contains everything of a pack except the folder that it was read from, so that the same pack has the same value on
-every host. It knows the schema and the codec, never a store.
+The value contains the whole pack except the path of its folder, so that the same pack gives the same value on every host.
+This module depends on the schema and the codec, never on a store.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ PACK_FORMAT = 1
 
 
 def pack_to_json(world: WorldPack) -> dict[str, Any]:
-    """Return a pack as a JSON value; ValueError if its templates have not been read (`templates` is None and there is a
-    folder).
-    """
+    """Return a pack as a JSON value. Raises ValueError if the pack has a folder with templates that have not been read."""
     if world.templates is None and world.template_root is not None:
         raise ValueError(
             f"The templates of pack {world.world_id!r} are in a folder; read them before the pack is stored."
@@ -30,13 +28,13 @@ def pack_to_json(world: WorldPack) -> dict[str, Any]:
 
 
 def with_own_digest(world: WorldPack) -> WorldPack:
-    """Return a pack that belongs to no folder: its digest is that of its content. It takes a while for a large pack."""
+    """Return a pack without a folder. Its digest is computed from its content, which takes a while for a large pack."""
     bare = replace(world, template_root=None, templates=world.templates or {}, digest="")
     return replace(bare, digest=hashlib.sha256(encode(pack_to_json(bare))).hexdigest())
 
 
 def check_format(value: Mapping[str, Any]) -> None:
-    """Raise CodecError for a pack that was written by a newer release."""
+    """Check the format of the JSON value of a pack. Raises CodecError if a newer release wrote it."""
     written = value.get("format")
     if isinstance(written, int) and written > PACK_FORMAT:
         raise CodecError(
@@ -45,8 +43,9 @@ def check_format(value: Mapping[str, Any]) -> None:
 
 
 def pack_from_json(value: Mapping[str, Any]) -> WorldPack:
-    """Return the pack of a value from `pack_to_json`; CodecError if it is not one, or was written by a newer
-    release.
+    """Return the pack of a JSON value from `pack_to_json`.
+
+    Raises CodecError if the value is not a pack, or if a newer release wrote it.
     """
     check_format(value)
     world = from_plain(value.get("pack"), WorldPack)

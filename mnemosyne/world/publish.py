@@ -1,5 +1,4 @@
-"""Publishes the pack format: JSON Schema and Markdown tables, both generated from the tables by which packs are
-checked.
+"""Publishes the pack format as a JSON Schema and as Markdown tables, generated from the tables that packs are checked by.
 
 `python -m mnemosyne.world.publish DOCS` writes `world-pack.schema.json` and the tables of `world-packs.md`.
 """
@@ -19,7 +18,7 @@ PAGE_FILE = "world-packs.md"
 
 
 def schema_text() -> str:
-    """Return the published JSON Schema of all pack files; each file is one of its `$defs`."""
+    """Return the JSON Schema of all pack files. Each file is one of its `$defs`."""
     return schema_document(
         {
             "title": "World pack",
@@ -33,7 +32,7 @@ def schema_text() -> str:
 
 
 def tables() -> dict[str, str]:
-    """Return the Markdown table of every record of the format, by the record's name."""
+    """Return the Markdown table of each record of the format, by the name of the record."""
     return {
         record.name: format_table(
             ("key", "what", "default", "meaning"),
@@ -45,7 +44,7 @@ def tables() -> dict[str, str]:
 
 
 def page_with_tables(page: str) -> str:
-    """Return the authors' page with the tables between its `<!-- table: name -->` and `<!-- end -->` lines regenerated."""
+    """Return the authors' page with new tables between its lines `<!-- table: name -->` and `<!-- end -->`."""
     made = tables()
 
     def renew(found: re.Match[str]) -> str:
@@ -55,8 +54,9 @@ def page_with_tables(page: str) -> str:
 
 
 def publish(docs: Path) -> None:
-    """Write the schema into the folder `docs` and regenerate the tables of the authors' page there; OSError when they
-    cannot be written.
+    """Write the schema into the folder `docs`, and regenerate the tables of the authors' page in it.
+
+    Raises OSError if a file cannot be written.
     """
     write_file(docs / SCHEMA_FILE, schema_text())
     page = docs / PAGE_FILE

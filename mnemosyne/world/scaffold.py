@@ -1,6 +1,7 @@
-"""The starter pack of `jacquard author init`: a small commented world, in English or Chinese, that validates and plays.
+"""Writes the starter pack of `jacquard author init`: a small commented world in English or Chinese that is valid and
+playable.
 
-Its files are package data in `starter/`, so that they can be read and used directly.
+Its files are package data in `starter/`, and can also be read directly.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ _MOST_NAMES = 5
 
 
 def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
-    """Write the starter pack into `folder` and return the files written, sorted.
+    """Write the starter pack into `folder`, and return the paths of the written files, sorted.
 
-    The folder is created if it does not exist; an existing one must be empty, because otherwise the files of the pack
-    could not be distinguished from others. All files are written or none. WorldPackError for a folder that is not
-    empty, a locale without a starter pack, a place that cannot be written.
+    A missing folder is created. An existing folder must be empty, because otherwise the files of the pack would be mixed
+    with others. Either all files are written or none. Raises WorldPackError if the folder is not empty or cannot be
+    written, or if there is no starter pack for `locale`.
     """
     starter = starter_files(locale)
     if folder.exists() and not folder.is_dir():
@@ -50,7 +51,9 @@ def _list_contents(folder: Path) -> str | None:
 
 
 def starter_files(locale: str = "en") -> dict[str, bytes]:
-    """Return the files of the starter pack by relative name, sorted; WorldPackError for a locale without one."""
+    """Return the files of the starter pack by relative name, sorted. Raises WorldPackError if there is no starter pack
+    for `locale`.
+    """
     language = locale.replace("_", "-").partition("-")[0].lower()
     if language not in LANGUAGES:
         raise WorldPackError(

@@ -1,4 +1,4 @@
-"""Reads memory books of Agnai: `{"kind": "memory", "entries": […]}`."""
+"""Reads memory books of Agnai (`{"kind": "memory", "entries": […]}`) as books of lore."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def is_agnai(value: Any) -> bool:
 
 
 def read_agnai(path: Path) -> ImportedFile:
-    """Return the book in a file of Agnai. CorpusError for a file that cannot be read or is none."""
+    """Return the book in a file of Agnai. Raises CorpusError if the file cannot be read or is not a memory book of Agnai."""
     return read_book_file(path, FORMAT, is_agnai, parse_agnai, '{"kind": "memory", "entries": […]}', _NOTE)
 
 
 def parse_agnai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value; `name` is that of a book without one.
+    """Return the book of a JSON value. `name` is the name of the book if the value has none.
 
-    CorpusError for a value that is not a memory book.
+    Raises CorpusError if the value is not a memory book.
     """
     if not is_agnai(value):
         raise CorpusError(f'{name}: is not a memory book of Agnai: it must be {{"kind": "memory", "entries": […]}}.')
@@ -74,10 +74,12 @@ def parse_agnai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
 
 
 def wildcard_pattern(keyword: str) -> str:
-    r"""Return a keyword with `*` and `?` as a key `/pattern/i`: any characters of a word, and one.
+    r"""Return a keyword with wildcards as a regular expression `/pattern/i`. `*` matches any characters of a word, `?`
+    matches one.
 
-    It begins and ends where a word does, except next to `*` and next to a character outside `[A-Za-z0-9_]`, such as a Chinese one:
-    JavaScript, like Agnai, sees no boundary of a word there.
+    The pattern matches whole words: it begins and ends with `\b`. Next to `*`, and next to a character outside of
+    `[A-Za-z0-9_]` such as a Chinese one, there is no `\b`, because JavaScript (and so Agnai) sees no boundary of a word
+    there.
     """
     body = _SPECIAL.sub(lambda found: f"\\{found[0]}", keyword.strip())
     body = re.sub(r"\*+", lambda _: r"\w*", body).replace("?", r"\w")

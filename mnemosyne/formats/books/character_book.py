@@ -1,9 +1,9 @@
-"""Reads the book of a V2 or V3 card, and the stand-alone file `{"spec": "lorebook_v3", "data": …}`.
+"""Reads the book of lore in a V2 or V3 card, and the file `{"spec": "lorebook_v3", "data": …}` with only such a book.
 
-The conversion is SillyTavern's: a missing `selective` means false, `insertion_order` is the native `order`, and a field in the
-`extensions` of an entry takes precedence. Beside native fields an entry has two mappings, from which an export restores the
-rest: `extensions`, those of the entry without what became a native field, and `original`, its fields that have no native name
-(`name`, `priority`, `case_sensitive`, unknown ones, and `use_regex` if it does not follow from the keys).
+Fields are converted as SillyTavern does. A missing `selective` means false, `insertion_order` is the native `order`, and
+a field in the `extensions` of an entry takes precedence. An entry also gets two mappings, from which an export restores
+the rest. `extensions` has the entry's extensions that did not become native fields. `original` has the fields without a
+native name: `name`, `priority`, `case_sensitive`, unknown ones, and `use_regex` if it does not follow from the keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 FORMAT = "lorebook_v3"
 IN_CARD = "character_book"
 OWN_EXTENSION = "jacquard/world_info"
-"""The extension of a card's entry under which an export keeps `fields` and `original` that a card has no place for."""
+"""Extension of a card's entry under which an export keeps the `fields` and `original` that the card format has no place for."""
 
 _HELD = ("name", "priority", "case_sensitive", "use_regex", "position")
 _TAKEN = ("id", "uid", "extensions", "position")
@@ -43,14 +43,14 @@ _TOP_NAMES = {**OTHER_NAMES, **FIELDS_BY_NAME}
 
 
 def is_lorebook(value: Any) -> bool:
-    """Return whether a JSON value is a stand-alone book of the card format V3."""
+    """Return whether a JSON value is a file with only a book, in the card format V3."""
     return isinstance(value, Mapping) and value.get("spec") == FORMAT
 
 
 def read_lorebook(path: Path) -> ImportedFile:
-    """Return the book of a stand-alone file; its name is its own, or that of the file.
+    """Return the book of a file with only a book. Its name is the name in the book, or else the name of the file.
 
-    CorpusError for a file that cannot be read or holds no such book.
+    Raises CorpusError if the file cannot be read or has no such book.
     """
     value = read_json_file(path)
     if not is_lorebook(value) or not isinstance(value.get("data"), Mapping):
@@ -67,10 +67,11 @@ def read_lorebook(path: Path) -> ImportedFile:
 
 
 def parse_character_book(value: Any, name: str, counter: FieldCounter, prefix: str = "") -> WorldBook:
-    """Return the book of a card; `name` is that of a book without one, and fields are counted below `prefix`.
+    """Return the book of a card. `name` is the name of the book if it has none; `prefix` is put before the names of
+    counted fields.
 
-    Null is an empty book. CorpusError for any other value that is not an object, and for `entries` that are neither a list nor an
-    object. Entries that cannot be read are counted and passed by.
+    Null is an empty book. Entries that cannot be read are counted and skipped. Raises CorpusError if `value` is neither
+    null nor an object, or if its `entries` are neither a list nor an object.
     """
     book = {} if value is None else value
     if not isinstance(book, Mapping):
@@ -100,12 +101,12 @@ def parse_character_book(value: Any, name: str, counter: FieldCounter, prefix: s
 
 
 def uses_regex(keys: Any) -> bool:
-    """Return whether a key of a list is a regular expression by its form."""
+    """Return whether at least one of the keys has the form of a regular expression."""
     return any(is_regex_key(key) for key in keys if isinstance(key, str))
 
 
 def is_own_field(name: str) -> bool:
-    """Return whether a card's entry keeps a field of this name unchanged, so that `original` can restore it."""
+    """Return whether an export writes the field `name` of `original` back unchanged into the entry of a card."""
     return name in _HELD[:-1] or (name not in _TOP_NAMES and name not in CARD_NAMES and name not in _TAKEN)
 
 

@@ -1,4 +1,7 @@
-"""Turns JSON values of any type into the types that native fields have; ValueError for a value that has none of them."""
+"""Converts JSON values of any type to the types of the native fields of a book's entry.
+
+All conversions raise ValueError if the value cannot be converted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _LARGEST = 2**53
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a JSON value, for a sentence: `a number`, `text`, `a list`, …"""
+    """Return the type of a JSON value in words, for a sentence: `a number`, `text`, `a list`, …"""
     if value is None:
         return "null"
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -33,7 +36,7 @@ def kind_of(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Return text, or a number as text; ValueError for anything else."""
+    """Return a text; a number becomes text. Raises ValueError for any other value."""
     if isinstance(value, str):
         return value
     if _is_number(value):
@@ -42,7 +45,7 @@ def to_text(value: Any) -> str:
 
 
 def to_flag(value: Any) -> bool:
-    """Return true or false, also from 1 and 0 and from words; ValueError for anything else."""
+    """Return true or false; 1 and 0 and words like `yes` and `off` are converted. Raises ValueError for any other value."""
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else str(value) if value in (0, 1) else ""
@@ -52,12 +55,14 @@ def to_flag(value: Any) -> bool:
 
 
 def to_other_flag(value: Any) -> bool:
-    """Return the opposite of a flag."""
+    """Return the opposite of the flag that `to_flag` returns."""
     return not to_flag(value)
 
 
 def to_number(value: Any) -> int | float:
-    """Return a number, also from text; whole numbers are `int`. ValueError for anything else, and beyond 2**53."""
+    """Return a number; text is converted. Whole numbers become `int`. Raises ValueError for any other value and beyond
+    ±2**53.
+    """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
@@ -66,7 +71,7 @@ def to_number(value: Any) -> int | float:
 
 
 def to_count(value: Any) -> int:
-    """Return a whole number from 0 on, without its decimals. ValueError for anything else."""
+    """Return a whole number from 0 on; decimals are cut off. Raises ValueError for a negative number and for any other value."""
     number = math.trunc(to_number(value))
     if number < 0:
         raise ValueError
@@ -74,14 +79,15 @@ def to_count(value: Any) -> int:
 
 
 def to_level(value: Any) -> int:
-    """Return a level of recursion: a whole number from 0 on; true is 1 and false is 0."""
+    """Return a level of recursion, which is a whole number from 0 on. True becomes 1 and false becomes 0."""
     return int(value) if isinstance(value, bool) else to_count(value)
 
 
 def one_of(names: Mapping[str, int], count: int) -> Convert:
-    """Return a conversion to a whole number from 0 to below `count`, also from names in any case.
+    """Return a conversion to a whole number that is at least 0 and less than `count`.
 
-    In names, blanks and hyphens are as good as underscores.
+    The conversion accepts the names in `names` too, in upper or lower case. A blank or hyphen in a name counts as an
+    underscore.
     """
 
     def convert(value: Any) -> int:
@@ -96,12 +102,14 @@ def one_of(names: Mapping[str, int], count: int) -> Convert:
 
 
 def or_null(convert: Convert) -> Convert:
-    """Return a conversion that keeps null: SillyTavern takes its setting then."""
+    """Return a conversion that leaves null unchanged, and converts other values with `convert`. Null means SillyTavern's
+    setting.
+    """
     return lambda value: None if value is None else convert(value)
 
 
 def to_keys(value: Any) -> list[str]:
-    """Return a list of texts, also from text with commas. Numbers become text; what else a list holds is left out."""
+    """Return a list of texts; a text is split at its commas. In a list, numbers become texts and other values are left out."""
     if isinstance(value, str):
         return split_keys(value)
     if not isinstance(value, list):
@@ -110,14 +118,15 @@ def to_keys(value: Any) -> list[str]:
 
 
 def to_joined(value: Any) -> str:
-    """Return text, also from a list of texts, joined with commas."""
+    """Return a text; a list of texts is joined with commas."""
     return ",".join(to_keys(value)) if isinstance(value, list) else to_text(value)
 
 
 def to_character_filter(value: Any) -> dict[str, Any]:
-    """Return a character filter with the fields that it has: `names` and `tags` as texts, `isExclude` as a flag.
+    """Return a character filter. Its `names` and `tags` become lists of texts and its `isExclude` a flag; other fields
+    are unchanged.
 
-    ValueError for what is not an object, and for such a field of another type.
+    Raises ValueError if `value` is not an object, or if one of these fields cannot be converted.
     """
     if not isinstance(value, Mapping):
         raise ValueError
@@ -138,7 +147,7 @@ def has_text(value: Any) -> bool:
 
 
 def has_keys(value: Any) -> bool:
-    """Return whether a value that should be a list of keys, or text with commas, holds any."""
+    """Return whether a list of keys, or a text with keys between commas, contains a key that is not empty."""
     if isinstance(value, str):
         return bool(value.replace(",", "").strip())
     return any(has_text(each) for each in value) if isinstance(value, list) else has_text(value)

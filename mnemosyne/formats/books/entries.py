@@ -1,4 +1,6 @@
-"""Builds the entries of a book one by one: bad ones are reported and passed by, and each gets a uid of its own."""
+"""Builds the entries of a book from rows of a file. Unusable rows are reported and skipped, and every entry gets a unique
+uid.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _DECORATORS = frozenset(
         "inject_at", "inject_replace", "inject_prepend",
     }
 )  # fmt: skip
-"""Decorators of V3 cards and of Risu that SillyTavern does not heed."""
+"""Decorators (`@@NAME` lines above an entry's text) of V3 cards and of Risu that SillyTavern ignores."""
 
 ReadFields = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -43,10 +45,11 @@ def build_entries(
 ) -> tuple[BookEntry, ...]:
     """Return the entries of `rows`, in their order.
 
-    A row is the uid of an entry without its own, and the entry. Its own uid is the first of `uid_names` that is a number or
-    text; an entry whose uid another one has gets a free number. A row that is not a mapping, or one whose `content_names` and
-    `key_names` are all empty, is counted as `path` and passed by, with a note that names the uids of the first of them.
-    `read_fields` reads and counts the fields of one entry; decorators and macros are counted here.
+    A row is (fallback uid, entry). The uid of an entry is the first of `uid_names` that is a number or text, or else the
+    fallback uid. If another entry has the same uid, the later one gets a free number. A row that is not a mapping is
+    skipped. A row is also skipped if all its `content_names` and `key_names` are empty. Skipped rows are counted under
+    `path`, with a note that names the first of them. `read_fields` returns the fields of one entry and counts them.
+    Decorators and macros are counted here.
     """
     whole: list[tuple[str, str, Mapping[str, Any]]] = []
     faulty: dict[str, list[str]] = {}
@@ -72,7 +75,9 @@ def build_entries(
 
 
 def count_unknown(fields: Mapping[str, Any], counter: FieldCounter, path: str, named: set[str]) -> None:
-    """Count fields that nobody knows. `named` are those that were counted by name; after 200 of them others are counted as one."""
+    """Count unknown fields as kept. `named` are the names counted so far; after 200 names, further fields are counted
+    under one name.
+    """
     for name, value in fields.items():
         if name in named or len(named) < _MOST_NAMED_FIELDS:
             named.add(name)
@@ -82,7 +87,7 @@ def count_unknown(fields: Mapping[str, Any], counter: FieldCounter, path: str, n
 
 
 def count_extra(extra: Mapping[str, Any], counter: FieldCounter, path: str) -> None:
-    """Count the fields of a book outside of its entries: they are kept without effect."""
+    """Count the fields of a book outside of its entries. They are kept and have no effect."""
     for name in list(extra)[:_MOST_NAMED_FIELDS]:
         counter.keep(f"{path}{name[:_MOST_NAME_CHARS]}", extra[name], "" if name == "name" else FOR_EXPORT)
     for name in list(extra)[_MOST_NAMED_FIELDS:]:
@@ -90,14 +95,14 @@ def count_extra(extra: Mapping[str, Any], counter: FieldCounter, path: str) -> N
 
 
 def numbered(rows: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """Return the items of a list with their places in it as uids."""
+    """Return (uid, row) for each row of a list. The uid is the position in the list."""
     return ((str(index), row) for index, row in enumerate(rows))
 
 
 def file_of_book(
     path: str, format_name: str, book: WorldBook, counter: FieldCounter, notes: tuple[str, ...] = ()
 ) -> ImportedFile:
-    """Return a file with one book; a note after `notes` names the skipped entries."""
+    """Return a file with one book. Further notes after `notes` report the skipped entries."""
     fates = counter.fates()
     notes += tuple(f"{fate.count} × {fate.note}" for fate in fates if fate.field.endswith("entries.*") and fate.note)
     return ImportedFile(path=path, format=format_name, books=(book,), fates=fates, notes=notes)

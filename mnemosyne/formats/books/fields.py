@@ -1,7 +1,8 @@
-"""The fields of a native entry of world info: names in every spelling, types, defaults, and who heeds them.
+"""Defines the native fields of an entry: the fields of SillyTavern's world info, with their types, defaults and other
+spellings.
 
-A native field stands once in `BookEntry.fields`, under its native name and with its native type, wherever a file has it. What
-`extensions` of an entry hold beyond native fields stays there.
+Every reader of books puts a native field into `BookEntry.fields` under its native name and type, wherever the file has
+the field. Extensions of an entry that are not native fields stay in its `extensions`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 
 BY_ACTIVATION = "heeded with activation: sillytavern"
-"""Import note for fields that have an effect only with SillyTavern's rules, if they differ from its defaults."""
+"""Import note on a value that differs from SillyTavern's default and has an effect only with SillyTavern's activation rules."""
 _COMMA_NOTE = "a key holds a comma, and is looked for as one text"
 
 _POSITIONS = {
@@ -60,22 +61,22 @@ def _note_keys(keys: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeField:
-    """A field of a native entry."""
+    """A field of SillyTavern's world info, with all that a reader of books needs to recognise and convert it."""
 
     name: str
     convert: Convert
-    """Brings a value to the field's type, or raises ValueError."""
+    """Converts a value to the field's type, or raises ValueError."""
     kind: str
-    """Name of its type in a sentence."""
+    """Name of the field's type, for a sentence."""
     default: Any
     extension: str = ""
-    """Name in the extensions of a card's entry (empty: a card has a field of its own for it)."""
+    """Name in the `extensions` of a card's entry. Empty if a card has its own field for it."""
     other_names: tuple[str, ...] = ()
-    """Spellings of other programs."""
+    """Spellings in files of other programs."""
     note: Callable[[Any], str] = _note_nothing
     """Returns the import note for a value that differs from the default."""
     is_lossless: bool = False
-    """Whether another type is the format's way of writing the field, so that its conversion is not a change."""
+    """Whether the format writes the field in another type, so that its conversion does not count as a change."""
 
 
 def _heeded(
@@ -146,12 +147,12 @@ NATIVE_FIELDS = (
 )
 FIELDS_BY_NAME: Mapping[str, NativeField] = {field.name: field for field in NATIVE_FIELDS}
 ENABLED = replace(FIELDS_BY_NAME["disable"], convert=to_other_flag, is_lossless=True)
-"""The native field `disable`, from a field that says the opposite."""
+"""The native field `disable`, read from a field with the opposite meaning (`enabled`)."""
 
 DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in NATIVE_FIELDS if field.name not in ("characterFilter", "displayIndex")
 }
-"""SillyTavern's defaults for native fields that an entry leaves out. `characterFilter` and `displayIndex` have none."""
+"""SillyTavern's defaults for native fields that an entry does not have. `characterFilter` and `displayIndex` have no default."""
 
 
 def _snake(name: str) -> str:
@@ -163,14 +164,14 @@ OTHER_NAMES: Mapping[str, NativeField] = {
     **{other: field for field in NATIVE_FIELDS for other in field.other_names},
     "enabled": ENABLED,
 }
-"""Native fields by spellings that are not their own."""
+"""Native fields by their other spellings."""
 EXTENSION_NAMES: Mapping[str, NativeField] = {
     name: field
     for field in NATIVE_FIELDS
     if field.extension
     for name in (field.extension, field.name, _snake(field.name))
 }
-"""Native fields by their names in the extensions of an entry."""
+"""Native fields by their names in the `extensions` of an entry."""
 CARD_NAMES: Mapping[str, NativeField] = {
     "keys": FIELDS_BY_NAME["key"],
     "secondary_keys": FIELDS_BY_NAME["keysecondary"],
@@ -181,7 +182,7 @@ CARD_NAMES: Mapping[str, NativeField] = {
     "insertion_order": FIELDS_BY_NAME["order"],
     "enabled": ENABLED,
 }
-"""Native fields by the names that the entry of a card has for them."""
+"""Native fields by their names in an entry of a card."""
 
 
 def take_fields(
@@ -194,11 +195,13 @@ def take_fields(
     place: str = "",
     keeps_unusable: bool = False,
 ) -> dict[str, Any]:
-    """Take native fields by `names` out of a mapping into `fields`, and return what is left of the mapping.
+    """Move the native fields that `names` lists from `source` into `fields`, converted, and return the remaining fields
+    of `source`.
 
-    A field that `fields` has already keeps its value. A value that the field cannot have is counted and left out; with
-    `keeps_unusable` it stays in the mapping instead, because another program may mean something else by the name. Fields are
-    counted as `path` and the native name; one that is there already as `path`, `place` and its own name.
+    A field that is in `fields` already keeps its value. If a value cannot be converted, it is counted as refused and left
+    out. With `keeps_unusable` it remains in the returned mapping instead, because another program may use the name for
+    something else. Fields are counted under `path` plus the native name. A repeated field is counted under `path` plus
+    `place` plus its own name.
     """
     left = {}
     for name, value in source.items():

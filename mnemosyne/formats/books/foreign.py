@@ -1,7 +1,7 @@
-"""Shared parts of the readers of lorebooks that are neither SillyTavern's nor a card's.
+"""Shared helpers for the readers of lorebooks that come neither from SillyTavern nor from a card.
 
-Their entries get native fields as near to the meaning as there are. Every other field, and every converted one, is kept
-under `original` of the entry, in its form in the file.
+A field of such a book becomes the native field (the field of SillyTavern's world info) with the nearest meaning. All
+other fields, and the original values of converted ones, are kept unchanged under `original` of the entry.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mnemosyne.formats.safe_files import read_json_file
 from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 
 COMMA_KEYS = replace(FIELDS_BY_NAME["key"], is_lossless=True)
-"""Keys of a format that writes them as one text with commas."""
+"""Field for keys in formats that write all keys as one text with commas."""
 COMMA_KEYS_SECONDARY = replace(FIELDS_BY_NAME["keysecondary"], is_lossless=True)
 
 
 def native_names(**names: str) -> dict[str, NativeField]:
-    """Return native fields by the names that a format has for them: `text="content"`."""
+    """Return native fields by their names in another format. `text="content"` means: the format writes `content` as `text`."""
     return {name: FIELDS_BY_NAME[native] for name, native in names.items()}
 
 
@@ -38,10 +38,11 @@ def keep_original(
     *,
     counted: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return `fields` with what is `left` of an entry as `original`, and count it.
+    """Return `fields` with the remaining fields `left` of an entry under `original`, and count the remaining fields.
 
-    A field in `unsupported` is counted as not supported with its sentence, or as kept where that says so; the others are
-    unknown, except those `counted` already.
+    `unsupported` has import notes by field name. A field with the note FOR_EXPORT counts as kept; a field with another
+    note counts as not supported. The other fields count as unknown, except those in `counted`, which the caller has
+    counted.
     """
     unknown = {}
     for name, value in left.items():
@@ -64,7 +65,10 @@ def read_book_file(
     wanted: str,
     note: str = "",
 ) -> ImportedFile:
-    """Return the book of a JSON file. CorpusError, with what is `wanted`, for a value of which `is_format` is false."""
+    """Return the book of a JSON file, read with `parse`.
+
+    Raises CorpusError if `is_format` is false for the value; the error says that the file must be `wanted`.
+    """
     value = read_json_file(path)
     if not is_format(value):
         raise CorpusError(f"{path}: cannot be read as {format_name}: it must be {wanted}.")

@@ -1,4 +1,7 @@
-"""Keys of entries and the decorators above their texts, as SillyTavern takes them apart."""
+"""Splits keys of entries, and the decorators above their texts, by SillyTavern's rules.
+
+A decorator is a line `@@NAME` at the top of an entry's text.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ _DECORATOR = re.compile(r"@@@?([A-Za-z_]{1,40})")
 
 
 def is_regex_key(key: str) -> bool:
-    """Return whether a key is a regular expression: a whole `/pattern/` with flags, and no bare slash within."""
+    """Return whether a key is a regular expression: `/pattern/` with optional flags, and without an unescaped slash in
+    the pattern.
+    """
     return key.startswith("/") and _REGEX.fullmatch(key) is not None
 
 
 def split_keys(text: str) -> list[str]:
-    """Return the keys of a list that is written as one text with commas; a comma within `/pattern/` parts nothing.
+    """Return the keys in a text with commas. A comma within `/pattern/` does not separate keys.
 
-    Keys are stripped, and empty ones left out. The work grows with the length of the text.
+    Keys are stripped, and empty keys are left out. The time is linear in the length of the text.
     """
     keys = []
     start = 0
@@ -36,9 +41,9 @@ def split_keys(text: str) -> list[str]:
 
 
 def leading_decorators(content: str) -> Iterator[str]:
-    """Yield the names of the decorators at the top of a text, each on a line that begins with `@@`, in order.
+    """Yield the names of the decorators at the top of a text, in order. Each is on a line that begins with `@@`.
 
-    A line without a word as its name gives an empty name.
+    If no name follows `@@`, yield an empty name.
     """
     start = 0
     while content.startswith("@@", start):

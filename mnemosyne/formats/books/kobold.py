@@ -1,7 +1,7 @@
-"""Reads world info of KoboldAI and KoboldAI Lite, and cards of AI Dungeon: lists of entries whose keys are text with commas.
+"""Reads world info of KoboldAI and KoboldAI Lite, and story cards of AI Dungeon, as books of lore.
 
-A saved game of KoboldAI holds such a list as `worldinfo`, one of AI Dungeon as `storyCards` or `worldInfo`; of these files only the
-list is read.
+Both are lists of entries whose keys are one text with commas. A saved game of KoboldAI contains the list as `worldinfo`,
+an adventure of AI Dungeon as `storyCards` or `worldInfo`. Nothing else is read from such a file.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ _NOT_ANY = 2
 
 
 def is_kobold(value: Any) -> bool:
-    """Return whether a JSON value is world info of KoboldAI, or a saved game with it."""
+    """Return whether a JSON value is world info of KoboldAI, or a saved game that contains it."""
     rows = _rows(value, ("worldinfo",))
     return rows is not None and _has(rows, ("key",), ("content",))
 
 
 def is_ai_dungeon(value: Any) -> bool:
-    """Return whether a JSON value is a list of cards of AI Dungeon, or an adventure with one."""
+    """Return whether a JSON value is a list of cards of AI Dungeon, or an adventure that contains such a list."""
     rows = _rows(value, ("storyCards", "worldInfo"))
     return rows is not None and _has(rows, ("keys",), ("value", "entry"))
 
 
 def read_kobold(path: Path) -> ImportedFile:
-    """Return the book in a file of KoboldAI. CorpusError for a file that cannot be read or is none."""
+    """Return the book in a file of KoboldAI. Raises CorpusError if the file cannot be read or has no world info of KoboldAI."""
     return read_book_file(path, KOBOLD, is_kobold, parse_kobold, _KOBOLD_WANTED, _NOTE)
 
 
 def read_ai_dungeon(path: Path) -> ImportedFile:
-    """Return the book in a file of AI Dungeon. CorpusError for a file that cannot be read or is none."""
+    """Return the book in a file of AI Dungeon. Raises CorpusError if the file cannot be read or has no cards of AI Dungeon."""
     return read_book_file(path, AI_DUNGEON, is_ai_dungeon, parse_ai_dungeon, _AI_DUNGEON_WANTED, _NOTE)
 
 
 def parse_kobold(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value under `name`; CorpusError for one without entries of KoboldAI."""
+    """Return the book of a JSON value, named `name`. Raises CorpusError if the value has no entries of KoboldAI."""
     if not is_kobold(value):
         raise CorpusError(f"{name}: is not world info of KoboldAI: it must be {_KOBOLD_WANTED}.")
     _count_rest_of_game(value, ("worldinfo",), counter)
@@ -97,7 +97,7 @@ def parse_kobold(value: Any, name: str, counter: FieldCounter) -> WorldBook:
 
 
 def parse_ai_dungeon(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value under `name`; CorpusError for one without cards of AI Dungeon."""
+    """Return the book of a JSON value, named `name`. Raises CorpusError if the value has no cards of AI Dungeon."""
     if not is_ai_dungeon(value):
         raise CorpusError(f"{name}: is not a list of cards of AI Dungeon: it must be {_AI_DUNGEON_WANTED}.")
     _count_rest_of_game(value, ("storyCards", "worldInfo"), counter)

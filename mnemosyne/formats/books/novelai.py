@@ -1,4 +1,4 @@
-"""Reads lorebooks of NovelAI: JSON with `lorebookVersion`."""
+"""Reads lorebooks of NovelAI (JSON with `lorebookVersion`) as books of lore."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def is_novelai(value: Any) -> bool:
 
 
 def read_novelai(path: Path) -> ImportedFile:
-    """Return the book in a file of NovelAI. CorpusError for a file that cannot be read or is none."""
+    """Return the book in a file of NovelAI. Raises CorpusError if the file cannot be read or is not a lorebook of NovelAI."""
     return read_book_file(path, FORMAT, is_novelai, parse_novelai, _WANTED, _NOTE)
 
 
 def parse_novelai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value under `name`. Entries of a category that is switched off are disabled.
+    """Return the book of a JSON value, named `name`. If a category is switched off, its entries are disabled.
 
-    CorpusError for a value that is not a lorebook of NovelAI.
+    Raises CorpusError if the value is not a lorebook of NovelAI.
     """
     if not is_novelai(value):
         raise CorpusError(f"{name}: is not a lorebook of NovelAI: it must be {_WANTED}.")

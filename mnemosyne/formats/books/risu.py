@@ -1,4 +1,4 @@
-"""Reads lorebooks of Risuai: `{"type": "risu", "data": […]}`."""
+"""Reads lorebooks of Risuai (`{"type": "risu", "data": […]}`) as books of lore."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def is_risu(value: Any) -> bool:
 
 
 def read_risu(path: Path) -> ImportedFile:
-    """Return the book in a file of Risuai. CorpusError for a file that cannot be read or is none."""
+    """Return the book in a file of Risuai. Raises CorpusError if the file cannot be read or is not a lorebook of Risuai."""
     return read_book_file(path, FORMAT, is_risu, parse_risu, '{"type": "risu", "data": […]}', _NOTE)
 
 
 def parse_risu(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value under `name`. Folders are not entries; they are in `extra["folders"]`.
+    """Return the book of a JSON value, named `name`. Folders are not entries; they are kept in `extra["folders"]`.
 
-    CorpusError for a value that is not a lorebook of Risuai.
+    Raises CorpusError if the value is not a lorebook of Risuai.
     """
     if not is_risu(value):
         raise CorpusError(f'{name}: is not a lorebook of Risuai: it must be {{"type": "risu", "data": […]}}.')

@@ -1,7 +1,7 @@
-"""Reads world info as SillyTavern keeps it: an object whose `entries` are entries by uid.
+"""Reads SillyTavern's world info: an object with `entries`, which are entries by uid.
 
-Files of other programs that look like it are read too: `entries` as a list, fields in snake case or with the names of a card's
-book, fields in the `extensions` of an entry. A missing `selective` means true here, as in SillyTavern.
+Similar files of other programs are read too. Their `entries` may be a list. Their fields may be in snake case, have the
+names of a card's book, or be in the `extensions` of an entry. A missing `selective` means true, as in SillyTavern.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ FORMAT = "world_info"
 
 
 def is_world_info(value: Any) -> bool:
-    """Return whether a JSON value is a book of world info and not a book or a card of another format."""
+    """Return whether a JSON value may be a book of world info. NovelAI's and Agnai's books, which have `entries` too, are
+    excluded.
+    """
     if not isinstance(value, Mapping) or not isinstance(value.get("entries"), Mapping | list):
         return False
     return "lorebookVersion" not in value and value.get("kind") != "memory"
 
 
 def read_world_info(path: Path) -> ImportedFile:
-    """Return the book in a file of world info; its name is that of the file, by which cards and chats name it.
+    """Return the book in a file of world info. Its name is the name of the file, because cards and chats refer to a book
+    by that name.
 
-    CorpusError for a file that cannot be read or is not a world info.
+    Raises CorpusError if the file cannot be read or is not world info.
     """
     value = read_json_file(path)
     counter = FieldCounter()
@@ -43,9 +46,9 @@ def read_world_info(path: Path) -> ImportedFile:
 
 
 def parse_world_info(value: Any, name: str, counter: FieldCounter, prefix: str = "") -> WorldBook:
-    """Return the book that a JSON value holds, under `name`; fields are counted below `prefix`.
+    """Return the book of a JSON value, named `name`; `prefix` is put before the names of counted fields.
 
-    CorpusError for a value that is not an object with `entries`. Entries that cannot be read are counted and passed by.
+    Entries that cannot be read are counted and skipped. Raises CorpusError if `value` is not an object with `entries`.
     """
     entries = value.get("entries") if isinstance(value, Mapping) else None
     if not isinstance(entries, Mapping | list):

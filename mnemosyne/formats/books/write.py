@@ -1,7 +1,7 @@
-"""Writes books of lore: as world info that SillyTavern opens, and as the book of a V2 or V3 card.
+"""Writes books of lore as SillyTavern's world info, or as the book of a V2 or V3 card.
 
-Both give JSON values in which every field of `BookEntry.fields` and of `WorldBook.extra` comes back when they are read. Read from
-world info, a field that was absent has SillyTavern's default.
+Reading the written JSON value restores every field of `BookEntry.fields` and of `WorldBook.extra`. World info is written
+with all native fields, so that a field that was absent has SillyTavern's default when it is read.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ _LATER = ("uid", "extensions", "original")
 
 
 def world_info_json(book: WorldBook) -> dict[str, Any]:
-    """Return a book as a file of world info: `entries` by uid, each with every field that SillyTavern gives a new entry.
+    """Return a book as a file of world info: `entries` by uid. Each entry has every field that SillyTavern gives to a new
+    entry.
 
-    A `uid` is a number where it is written as one. `displayIndex` of an entry without one is its place in the book, and
-    `addMemo` says whether it has a comment.
+    A `uid` that is written like a number becomes a number. If an entry has no `displayIndex`, it gets its place in the
+    book. If it has no `addMemo`, it gets whether it has a comment.
     """
     entries = {entry.uid: _native_entry(entry, index) for index, entry in enumerate(book.entries)}
     return {"entries": entries, **{name: value for name, value in book.extra.items() if name != "entries"}}
 
 
 def character_book_json(book: WorldBook) -> dict[str, Any]:
-    """Return a book as the `character_book` of a V2 or V3 card, or as the `data` of a stand-alone lorebook.
+    """Return a book as the `character_book` of a V2 or V3 card, or as the `data` of a file with only a book.
 
-    Native fields go where SillyTavern writes them, in `extensions` of an entry; what a card has no place for goes under the
-    extension `jacquard/world_info`. `use_regex` is what the card had, or else whether a key is a `/pattern/`.
+    Native fields are written as SillyTavern does, in the `extensions` of an entry. Data that the card format has no place
+    for is written to the extension `jacquard/world_info`. `use_regex` keeps the value that the card had; without one it
+    states whether a key is a `/pattern/`.
     """
     extra = {name: value for name, value in book.extra.items() if name not in ("name", "entries")}
     if not isinstance(extra.get("extensions"), Mapping):

@@ -27,8 +27,8 @@ class CharxAsset:
     """A picture, a sound or another file in an archive.
 
     `name` is the name in the archive; never open it as a path. `kind` is the ending of the name in lower case (`png`), or
-    empty. `size` is in bytes, as the archive states it. `is_safe` is False if unpacking to `name` would write outside of
-    the target folder.
+    empty. `size` is in bytes, as the archive states it. `is_safe` is False if `name` leads out of the folder into which
+    the archive would be unpacked, or cannot be printed.
     """
 
     name: str

@@ -14,7 +14,7 @@ from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter, count_m
 from mnemosyne.schema.imported_files import DepthPrompt
 
 ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
-"""Placeholder in a card's instructions. The user's own instructions take its place."""
+"""Placeholder in a card's instructions. It stands for the instructions that the program would use without the card."""
 _ORIGINAL_NOTES = {
     "system_prompt": "stands for the instructions of the program; becomes the usual ones of an imported world",
     "post_history_instructions": "stands for the instructions of the program, of which there are none here; left out",

@@ -43,7 +43,7 @@ def header_name(header: Mapping[str, Any], field: str) -> str:
 
 
 def is_message(line: Mapping[str, Any]) -> bool:
-    """Return whether a line is a message. Otherwise it is a header."""
+    """Return whether a line is a message and not a header."""
     return "mes" in line or isinstance(line.get("swipes"), list)
 
 

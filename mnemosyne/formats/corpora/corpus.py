@@ -1,7 +1,8 @@
-"""The normalised corpus (`corpus.jsonl`): one document per line, read as a stream and mapped to a session.
+"""Reads the normalised corpus (`corpus.jsonl`) and converts it to sessions. A corpus has one document per line.
 
-Labelled data sets and a host's own exports are both imported in this format. It knows nothing of stores and indexes,
-and must not import another importer.
+Labelled data sets and a host's own exports are imported in this format. A line has `id`, `chain` (the kind of memory that
+the document becomes) and `text`, and optionally `session`, `turn`, `at`, `speaker`, `role` and `meta`. This module does
+not depend on stores or indexes, and must not import another importer.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _KINDS = {Chain.NARRATIVE: "macro", Chain.EVENT: "fact", Chain.LORE: "encycloped
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusDocument:
-    """One line of a corpus. `line` is 1-based; `at` is aware; unknown fields are in `metadata`.
+    """One line of a corpus. `line` counts from 1. `at` has a time zone. `metadata` has `meta` and the unknown fields.
 
-    `role` is the role that a history line gives its speaker: user, assistant, or none (None).
+    `role` is the role that a history line states for its speaker (user or assistant), or None if it states none.
     """
 
     document_id: str
@@ -53,15 +54,19 @@ class CorpusDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """A whole corpus in the order of its file; `sessions` are the names that occur, in order of first appearance."""
+    """All documents of a corpus in the order of the file. `sessions` are the names of its sessions, in order of first
+    appearance.
+    """
 
     path: str
     documents: tuple[CorpusDocument, ...]
     sessions: tuple[str, ...]
 
     def entries_for(self, session: str | None) -> tuple[CorpusDocument, ...]:
-        """Return the documents of `session` and those that belong to all sessions, in file order (None: only the
-        latter). CorpusError for an unknown session.
+        """Return the documents of `session` and the documents without a session, in file order.
+
+        If `session` is None, return only the documents without a session. Raises CorpusError if the corpus does not
+        contain `session`.
         """
         if session is not None and session not in self.sessions:
             near = difflib.get_close_matches(session, self.sessions, n=1)
@@ -76,9 +81,10 @@ class Corpus:
 
 
 def read_corpus(path: Path) -> Corpus:
-    """Read a whole corpus from a `.jsonl` file or from the folder that holds `corpus.jsonl`.
+    """Return all documents of a `.jsonl` file, or of `corpus.jsonl` in a folder.
 
-    CorpusError, naming file, line and field, for the first fault; a duplicate id is a fault.
+    Raises CorpusError at the first fault, with file, line and field. A repeated id is a fault, and so is a file without
+    documents.
     """
     file = corpus_file(path)
     first_lines: dict[str, int] = {}
@@ -103,7 +109,9 @@ def read_corpus(path: Path) -> Corpus:
 
 
 def corpus_file(path: Path) -> Path:
-    """Return the corpus file at `path`: the file itself, or `corpus.jsonl` in a folder; CorpusError if there is none."""
+    """Return the corpus file at `path`: `path` itself, or `corpus.jsonl` if `path` is a folder. Raises CorpusError if it
+    is missing.
+    """
     file = path / CORPUS_FILE if path.is_dir() else path
     if not file.is_file():
         raise CorpusError(f"{file}: there is no such file. Name a .jsonl file or a folder that holds {CORPUS_FILE}.")
@@ -111,8 +119,9 @@ def corpus_file(path: Path) -> Path:
 
 
 def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
-    """Yield the documents of a file one at a time, with one line in memory; CorpusError for the first bad line or an
-    unreadable file.
+    """Yield the documents of a file, with one line at a time in memory. Repeated ids are not checked.
+
+    Raises CorpusError at the first bad line, or if the file cannot be read.
     """
     file = corpus_file(path)
     try:
@@ -132,29 +141,33 @@ def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """Users and assistants among the speakers of a conversation, each in order of first appearance; None: lines without
-    a speaker.
+    """Users and assistants among the speakers of a conversation, each in order of first appearance.
+
+    None among them means the lines that state no speaker.
     """
 
     users: tuple[str | None, ...] = ()
     assistants: tuple[str | None, ...] = ()
     reason: str = ""
-    """Rule that decided: `role` (the file states it), `asked` (the caller named them), `name` (by a speaker's name),
-    `first` (the first speaker is the user), or empty if there are no speakers.
+    """Rule that decided. `role`: the file states the roles. `asked`: the caller named the speakers. `name`: a speaker has
+    a usual name of a user or an assistant. `first`: the first speaker is the user. Empty if there are no speakers.
     """
 
 
 def speakers_of(
     documents: Sequence[CorpusDocument], *, user: Collection[str] = (), assistant: Collection[str] = ()
 ) -> Speakers:
-    """Return the users and assistants among the speakers of a conversation. A line's own role takes precedence for that
-    line.
+    """Return the users and assistants among the speakers of a conversation. The first rule that applies decides:
 
-    1. `user` and `assistant` are names that the caller knows: if a user is named, all others are assistants; if only an
-       assistant is named, all others are users; names that do not occur are ignored.
-    2. Otherwise a speaker has the role that one of its lines states.
-    3. Otherwise the user is the speaker with the name of one (`user`, `human`, `player`, 用户, 玩家), or else the first
-       speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手, 旁白).
+    1. `user` and `assistant` are names that the caller knows. If a user is named, all speakers who are not named are
+    assistants. If only an assistant is named, all others are users. Names that do not occur are ignored.
+
+    2. A speaker has the role that the first of its lines with a role states.
+
+    3. The user is the speaker with a user's name (`user`, `human`, `player`, 用户, 玩家). If there is none, the user is the
+    first speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手, 旁白).
+
+    A role that a line states takes precedence for that line.
     """
     spoken = [document for document in documents if document.chain is Chain.HISTORY]
     names = list(dict.fromkeys(document.speaker for document in spoken))
@@ -169,8 +182,9 @@ def tell_speakers(
     assistant: Collection[str] = (),
     said: Mapping[str | None, Role] | None = None,
 ) -> Speakers:
-    """Return which of these speakers, in order of first appearance, are users, by the rules of `speakers_of`; `said` are the roles
-    that the file states.
+    """Return the users and assistants among the speakers `names`, which are in order of first appearance.
+
+    The rules are those of `speakers_of`. `said` has the roles that the file states.
     """
     asked = {name: Role.USER for name in names if name in user}
     asked |= {name: Role.ASSISTANT for name in names if name in assistant and name not in asked}
@@ -191,7 +205,7 @@ def tell_speakers(
 
 
 def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collection[str]) -> None:
-    """Raise CorpusError for a name that is not a speaker in any of these sessions."""
+    """Check that each of `names` speaks in one of the `sessions`. Raises CorpusError for the first name that does not."""
     spoken = [each for name in sessions for each in corpus.entries_for(name) if each.chain is Chain.HISTORY]
     known = list(dict.fromkeys(each.speaker for each in spoken if each.speaker is not None))
     for name in names:
@@ -216,11 +230,15 @@ def to_session(
 ) -> SessionStart:
     """Return the session that `corpus.entries_for(session)` describes, ready for `Store.create_session`.
 
-    A history line becomes one committed turn with one message, in file order; turn and message both take the line's id.
-    The role is the line's own, else that of its speaker (`speakers_of`); the name is kept as the author. Every other
-    line becomes an entry of the session's own scope (lore too, so that each session has an index of its own), placed on
-    `main` at the depth of the turns before it in the file, so that every later head has it as an ancestor. `session_id`
-    defaults to the name in the corpus. CorpusError for an unknown session.
+    Each history line becomes a committed turn with one message, in file order; the turn and the message have the id of
+    the line. The role of the message is the role that the line states, or else the role of its speaker (`speakers_of`).
+    The speaker becomes the author.
+
+    Every other line becomes a memory entry of the session itself (lore too, so that each session has its own index). The
+    entry is on the branch `main` at the depth of the turns before it in the file, so that it is visible from every later
+    turn.
+
+    `session_id` defaults to `session`. Raises CorpusError if the corpus does not contain `session`.
     """
     documents = corpus.entries_for(session)
     name = session_id or session or "corpus"

@@ -1,4 +1,4 @@
-"""The importer of normalised corpora: chooses the sessions to create, and reports their speakers."""
+"""Imports normalised corpora: chooses the sessions to create, and reports who is the user in each."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ _REASONS = {
 
 
 class CorpusImporter:
-    """Reads a `corpus.jsonl` (or the folder with one): one session for each that it names."""
+    """Imports a `corpus.jsonl`, or a folder that contains one. Each session that the corpus names becomes a session."""
 
     def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
-        """Return the sessions of a corpus in the order of its file, with a note on who is the user in each; CorpusError
-        as in `read_corpus`.
+        """Return the requested sessions of a corpus, in the order of its file, each with a note on who is the user.
+
+        Raises CorpusError if `read_corpus` does, or if the request names a session or a speaker that the corpus does not
+        contain.
         """
         corpus = read_corpus(corpus_file(path))
         wanted = _choose_sessions(path, corpus, request)

@@ -1,4 +1,4 @@
-"""Opens SQLite databases of other programs for reading: nothing in them is changed, and nothing that they define is run."""
+"""Reads SQLite databases of other programs. Nothing in a database is changed, and no code that it defines is run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from mnemosyne.core.errors import CorpusError
 
 MOST_VALUE_BYTES = 16_000_000
-"""Maximum size of one value of a database."""
+"""Maximum size of one value in a database."""
 MOST_ROWS = 2_000_000
 MOST_DATABASE_BYTES = 4_000_000_000
 _ROWS_AT_ONCE = 100
@@ -22,7 +22,7 @@ _BUSY = "close the program that uses it, and import again"
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a path is a file that begins as a SQLite database does."""
+    """Return whether `path` is a file that begins with the signature of SQLite."""
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -31,30 +31,30 @@ def is_database(path: Path) -> bool:
 
 
 def tables_of(path: Path) -> Mapping[str, tuple[str, ...]]:
-    """Return the columns of each table of a database by its name, without views and virtual tables.
+    """Return the names of the columns of each table, by the name of the table. Views and virtual tables are left out.
 
-    CorpusError for a file that is not a database, is damaged, or is in use.
+    Raises CorpusError if the file is not a database, is damaged, or is in use.
     """
     with open_database(path) as database:
         return database.tables
 
 
 def has_columns(tables: Mapping[str, Sequence[str]], table: str, columns: Sequence[str]) -> bool:
-    """Return whether a database has a table with at least these columns."""
+    """Return whether `tables` contains the table `table` with at least these columns."""
     return set(columns) <= set(tables.get(table, ()))
 
 
 class Database:
-    """A database that is open for reading: its tables with their columns."""
+    """A database that is open for reading. `tables` has the columns of each table."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
         self.tables = {name: self._columns(name) for name in self._names()}
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a table in the order in which they were added, with those of the columns that the table has.
+        """Yield the rows of a table in the order of insertion. A column that the table does not have is left out.
 
-        CorpusError for a damaged database, or one with more than MOST_ROWS rows.
+        Raises CorpusError if the database is damaged, or if the table has more than MOST_ROWS rows.
         """
         for count, row in enumerate(self._select(table, columns, "ORDER BY rowid", ())):
             if count == MOST_ROWS:
@@ -62,16 +62,17 @@ class Database:
             yield row
 
     def rows_at(self, table: str, columns: Sequence[str], numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a table with these numbers, which ascend, in their order; CorpusError for a damaged database."""
+        """Yield the rows of a table whose row numbers are `numbers`. The numbers must ascend. Raises CorpusError for a
+        damaged database.
+        """
         for start in range(0, len(numbers), _ROWS_AT_ONCE):
             some = tuple(numbers[start : start + _ROWS_AT_ONCE])
             marks = ", ".join("?" * len(some))
             yield from self._select(table, columns, f"WHERE rowid IN ({marks}) ORDER BY rowid", some)
 
     def numbers_by(self, table: str, column: str) -> dict[str, array[int]]:
-        """Return the numbers of the rows of a table by the text in a column, each in the order in which they were added.
-
-        CorpusError as in `rows`.
+        """Return the row numbers of a table by the text in `column`, each list in the order of insertion. Raises
+        CorpusError as `rows` does.
         """
         numbers: dict[str, array[int]] = {}
         for row in self.rows(table, ("rowid", column)):
@@ -102,10 +103,9 @@ class Database:
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Open a database for reading; CorpusError for a file that is not a database, is damaged, is too large, or is in
-    use.
+    """Open a database for reading, for a `with` block. Invalid UTF-8 in texts becomes U+FFFD.
 
-    Invalid UTF-8 in texts becomes U+FFFD.
+    Raises CorpusError if the file is not a database, is damaged, is too large, or is in use.
     """
     if not path.is_file():
         raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")

@@ -1,6 +1,6 @@
-"""Stored data of LangChain and LangGraph: message histories (JSON files, SQLite) and the items of a SqliteStore.
+"""Reads data that LangChain and LangGraph store: message histories (JSON files, SQLite) and the items of a SqliteStore.
 
-Written after langchain-community 0.4, langchain-core 1.7 and langgraph-checkpoint-sqlite 3.1.
+It reads the formats of langchain-community 0.4, langchain-core 1.7 and langgraph-checkpoint-sqlite 3.1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _NO_MESSAGE = "no message; passed by"
 
 
 def is_langchain(source: Any) -> bool:
-    """Return whether a path or a JSON value is of LangChain: a list of messages, or a database with one of its tables."""
+    """Return whether `source`, a path or a JSON value, comes from LangChain.
+
+    A JSON value must have a list of LangChain messages. A path must lead to a database with one of LangChain's tables.
+    """
     if isinstance(source, Path):
         try:
             return is_database(source) and bool(_kinds_of(tables_of(source)))
@@ -48,9 +51,10 @@ def is_langchain(source: Any) -> bool:
 
 
 def read_langchain(path: Path) -> ImportedFile:
-    """Return the content of a file of LangChain: each history as a conversation, each item of a store as a memory.
+    """Return the contents of a file of LangChain. Each history becomes a conversation, each item of a store a memory.
 
-    CorpusError for a file that cannot be read, does not come from LangChain, or has only checkpoints.
+    Raises CorpusError if the file cannot be read, does not come from LangChain, or has only checkpoints (pickled Python
+    objects).
     """
     counter = FieldCounter()
     if is_database(path):
@@ -187,8 +191,10 @@ def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[Import
 
 
 def text_of_item(value: Any) -> str:
-    """Return the text of an item of a store: its text, the first field that is usual for texts, or all fields as
-    lines.
+    """Return the text of an item of a store. The item is a text, or a mapping with a usual name of a text (`text`,
+    `content`, …).
+
+    If the mapping has no such field, all its fields become lines `NAME: VALUE`.
     """
     for _ in range(4):
         if not isinstance(value, Mapping):

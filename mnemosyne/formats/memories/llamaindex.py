@@ -1,8 +1,8 @@
-"""Files that LlamaIndex writes with `persist()`: documents and their parts (docstore.json), and conversations
+"""Reads files that LlamaIndex writes with `persist()`: documents and their parts (docstore.json), and conversations
 (chat_store.json).
 
-Written after llama-index-core 0.14; earlier versions have `content` in place of `blocks`, `text` in place of
-`text_resource`, and values that are JSON once more.
+It reads the format of llama-index-core 0.14 and of earlier versions. These have `content` for `blocks`, `text` for
+`text_resource`, and some values as JSON within a text.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DOCUMENTS_FILE, CHATS_FILE = "docstore.json", "chat_store.json"
 _DATA = "docstore/data"
 _NOT_NEEDED = ("index_store.json", "graph_store.json", "property_graph_store.json")
 _SOURCE = "1"
-"""Name of the relationship of a node to its document."""
+"""Name of the relationship between a node and its document."""
 _TITLES = ("title", "file_name", "filename", "name")
 _KEPT = ("metadata", "extra_info")
 
 
 def is_llamaindex(source: Any) -> bool:
-    """Return whether a path or a JSON value is of LlamaIndex: a folder with one of its files, or what one of them holds."""
+    """Return whether `source` comes from LlamaIndex. It is the path of a folder, or the JSON value of a file."""
     if isinstance(source, Path):
         return any((source / name).is_file() for name in (DOCUMENTS_FILE, CHATS_FILE))
     value = _unwrapped(source)
@@ -39,9 +39,10 @@ def is_llamaindex(source: Any) -> bool:
 
 
 def read_llamaindex(path: Path) -> ImportedFile:
-    """Return what a folder, or one of its two files, holds: each part of a document as a memory, and each conversation.
+    """Return the contents of a folder of LlamaIndex, or of one of its two files. A part of a document becomes a memory.
 
-    A document whose parts are there too is passed by. CorpusError for a file that cannot be read or is none of LlamaIndex.
+    A document whose parts are in the file is skipped, because they contain its text. Raises CorpusError if a file cannot
+    be read or does not come from LlamaIndex.
     """
     files = [path]
     notes = []

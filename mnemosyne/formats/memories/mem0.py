@@ -1,6 +1,6 @@
-"""Memories of mem0: what `get_all()` returns, its database of changes (history.db), and its local Qdrant folder.
+"""Reads memories of mem0: the result of `get_all()`, its database of changes (history.db), and its local Qdrant folder.
 
-Written after mem0ai 2.2 with qdrant-client 1.20; earlier versions write the same with fewer fields.
+It reads the formats of mem0ai 2.2 with qdrant-client 1.20. Earlier versions write fewer fields.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ _MOST_FIELDS = 200
 
 
 def is_mem0(source: Any) -> bool:
-    """Return whether a path or a JSON value is of mem0: a list of memories, history.db, or a local Qdrant folder with one."""
+    """Return whether `source`, a path or a JSON value, comes from mem0.
+
+    A JSON value must have a list of memories. A path must be a history.db, or a folder with a history.db or a local
+    Qdrant store.
+    """
     if isinstance(source, Path):
         if source.is_dir():
             return is_qdrant_folder(source) or is_mem0(source / HISTORY_FILE)
@@ -59,9 +63,10 @@ def is_mem0(source: Any) -> bool:
 
 
 def read_mem0(path: Path) -> ImportedFile:
-    """Return the memories of a file or folder of mem0, in its order; messages that history.db has are conversations.
+    """Return the memories of a file or folder of mem0, in its order. The messages in a history.db become conversations.
 
-    A memory whose text is empty, or that was deleted, is passed by. CorpusError for a file that cannot be read or is none of mem0.
+    Deleted memories and memories without text are skipped. Raises CorpusError if the file cannot be read or does not come
+    from mem0.
     """
     counter = FieldCounter()
     if path.is_dir():

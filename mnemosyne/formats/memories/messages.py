@@ -1,4 +1,4 @@
-"""Messages of agent libraries as turns of a conversation, with what becomes of each field."""
+"""Builds conversations from the messages of agent libraries, and counts the fate of their fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ _ROLES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpokenMessage:
-    """A message as a library stores it: the name of its role, its text, who spoke, when, and the fields that are kept with it."""
+    """A message as an agent library stores it.
+
+    `role` is the library's name of the role. `name` is the speaker, `at` the time. `kept` are the fields that are stored
+    with the message.
+    """
 
     role: str
     text: str
@@ -41,14 +45,15 @@ class SpokenMessage:
 
 
 ReadMessages = Callable[[FieldCounter], Iterable[SpokenMessage]]
-"""Reads the messages of a conversation from its beginning, and counts their fields."""
+"""Reads the messages of a conversation from its beginning, and counts their fields in the given counter."""
 
 
 def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: str) -> Chat | None:
-    """Return a conversation whose turns are read when they are needed; None for one without text.
+    """Return a conversation whose turns are read again when they are requested. Return None if no message has text.
 
-    Messages without text are left out, unless they call tools. Such calls and the results of tools are kept, and shown to no model.
-    Fields are counted now, once.
+    Messages without text are left out, unless they call tools. Tool calls and tool results are kept, but no model sees
+    them. `read` is called to count the fields once, now; `library` is the name under which further fields are kept in
+    `Message.extra`.
     """
     key = chat_key(library, name, next((each.text for each in read(FieldCounter()) if each.text.strip()), ""))
     users: dict[str, None] = {}
@@ -82,7 +87,7 @@ def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: st
 
 
 def role_of(name: str) -> Role:
-    """Return the role that a library means by a name; an unknown one is that of an assistant."""
+    """Return the role for a library's name of a role. An unknown name means an assistant."""
     return _ROLES.get(name.lower(), Role.ASSISTANT)
 
 
@@ -102,7 +107,7 @@ def _to_said(messages: Iterable[SpokenMessage], library: str) -> Iterator[SaidMe
 
 
 def text_of_content(content: Any, counter: FieldCounter, path: str) -> str:
-    """Return the text of a content that is text or a list of parts; other parts are counted by their types and left out."""
+    """Return the text of `content`, which is a text or a list of parts. Parts without text are counted by type and left out."""
     if isinstance(content, str):
         counter.keep(path, content)
         return content

@@ -1,8 +1,8 @@
-"""Local folders of Qdrant, the default store of mem0: the payloads of their points, read without Qdrant.
+"""Reads local folders of Qdrant, the default store of mem0, without Qdrant. It returns the payloads of the stored points.
 
-A point is stored as a pickle, which may hold calls of any function. It is never loaded, because that runs what its
-author wrote. Of its instructions only those that build texts, numbers, lists, mappings and plain objects have an effect: an object
-is the mapping of its fields, a call makes the pickle unreadable, nothing is imported and no class is made.
+A point is stored as a pickle. Loading a pickle can run any code of its author, so it is never loaded. Its instructions
+are interpreted here, and only those that build texts, numbers, lists, mappings and plain objects are allowed. An object
+becomes the mapping of its fields. A pickle that calls anything is refused. Nothing is imported and no class is created.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VALUES = frozenset(
         "BINUNICODE", "BINUNICODE8",
     }
 )  # fmt: skip
-"""Instructions that push their argument."""
+"""Pickle instructions that push their argument."""
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None,
     "NEWTRUE": lambda: True,
@@ -41,13 +41,15 @@ _NOTHING = frozenset({"PROTO", "FRAME"})
 
 
 class _Class:
-    """A class that a pickle names; it is never looked up."""
+    """A class that a pickle names. The class is never looked up."""
 
 
 def read_plain_pickle(data: bytes) -> Any:
-    """Return the value of a pickle as a tree that can be stored: tuples and sets as lists, an object as its fields.
+    """Return the value of a pickle as plain data that can be stored. Tuples and sets become lists, an object becomes its
+    fields.
 
-    ValueError for a pickle that is damaged, too large, calls anything, repeats much, or holds values that are not plain.
+    Raises ValueError if the pickle is damaged or too large, calls anything, repeats its values too often, or contains
+    values that are not plain.
     """
     if len(data) > MOST_PICKLE_BYTES:
         raise ValueError(f"has more than {MOST_PICKLE_BYTES:,} bytes")
@@ -168,9 +170,10 @@ def is_qdrant_folder(folder: Path) -> bool:
 
 
 def read_points(folder: Path, counter: FieldCounter, notes: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the points of all collections of a folder in order, each with its `id` and its `payload`.
+    """Yield the points of all collections in a folder, in order. Each is a mapping with `id` and `payload`.
 
-    A point that cannot be read is counted and passed by; `notes` get a sentence on it. CorpusError for a database that is damaged.
+    A point that cannot be read is counted and skipped, and a sentence about it is added to `notes`. Raises CorpusError if
+    a database is damaged.
     """
     unread = 0
     for file in _databases(folder, notes):

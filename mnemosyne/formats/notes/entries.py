@@ -1,4 +1,4 @@
-"""Entries of a book from notes: titles, keys and texts, with what becomes of each part. Pure."""
+"""Makes entries of a book of lore from notes, and counts the fate of each part of a note. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _TEXT_NOTES = {
 
 
 def key_habits(fronts: Iterable[Mapping[str, Any]]) -> KeyHabits:
-    """Return by what notes are found, from the front matter (`canonical_front`) of all of them."""
+    """Return the way in which the notes of a folder get their keys, from the front matter of all notes.
+
+    Front matter is the block of fields at the top of a note. Each item of `fronts` is a result of `canonical_front`.
+    """
     has_keys = False
     tags = Counter[str]()
     for front in fronts:
@@ -33,7 +36,7 @@ def key_habits(fronts: Iterable[Mapping[str, Any]]) -> KeyHabits:
 
 
 def title_of(front: Mapping[str, Any], others: Iterable[str]) -> str:
-    """Return the title that front matter gives, else the first of `others` that says anything; on one line."""
+    """Return the title in the front matter, or else the first of `others` that is not empty, as one line."""
     given = front.get("title")
     written = "" if given is None or isinstance(given, bool | list | dict) else str(given)
     return next((title for each in (written, *others) if (title := " ".join(each.split())[:MOST_TITLE_CHARS])), "note")
@@ -50,7 +53,11 @@ def build_entry(
     dialect: str,
     named: set[str],
 ) -> BookEntry:
-    """Return the entry of a note, or of a part of one, and count its fields. `named` are fields that were counted by name."""
+    """Return the entry of a note, or of a part of a note, and count its fields.
+
+    `dialect` is the format's name, under which fields without a native meaning are kept. `named` are the field names
+    counted so far.
+    """
     fields = note_fields(canonical_front(note.front), title, habits, counter, dialect, named)
     fields[dialect] = {"file": note.name, **fields[dialect]}
     counter.keep(f"{PATH}text", text)
@@ -60,7 +67,7 @@ def build_entry(
 
 
 def count_text(clean: CleanText, counter: FieldCounter) -> None:
-    """Count what was replaced in a text."""
+    """Count the replacements that `clean_text` made in a text."""
     for kind, count in clean.counts.items():
         for _ in range(count):
             if kind in (PICTURE, COMMENT):
@@ -70,7 +77,7 @@ def count_text(clean: CleanText, counter: FieldCounter) -> None:
 
 
 def open_comments(note: Note, clean: CleanText) -> Iterator[str]:
-    """Yield a sentence if a comment of a note never ends."""
+    """Yield a sentence if a comment in a note does not end."""
     if clean.open_comment >= 0:
         line = note.text_line + note.text.count("\n", 0, clean.open_comment)
         yield f"{note.name}:{line}: a comment %% never ends; its text was kept."

@@ -1,4 +1,8 @@
-"""Front matter of notes as fields of world info entries: what means the same becomes the native field, all else is kept."""
+"""Converts the front matter of notes (the block of fields at their top) to fields of world info entries.
+
+A field with the meaning of a native field (a field of SillyTavern's world info) becomes that native field. All other
+fields are kept with the entry.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _OFF_TAGS = {
 }
 _ALWAYS_TAG = "lorebook-always"
 LOREBOOK_TAG = "lorebook"
-"""The tag by which a vault says which of its notes are entries."""
+"""Tag of the notes that are entries, in vaults that mark them."""
 _GATE = "a condition that is not heeded; kept with the entry"
 _NOT_HEEDED = {
     "requires": _GATE,
@@ -78,16 +82,18 @@ _SPELLINGS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyHabits:
-    """Habits of a folder's notes."""
+    """The way in which the notes of one folder get their keys."""
 
     has_keys: bool
-    """Whether any of them names its `keys`; if not, its title is a key of a note."""
+    """Whether at least one note states its `keys`. If not, the title of each note is a key of it."""
     own_tags: frozenset[str] = frozenset()
-    """Tags on only one note, which are keys of it too if no note names keys."""
+    """Tags that only one note has. If no note states keys, such a tag is a key of its note."""
 
 
 def canonical_front(front: Mapping[str, Any]) -> dict[str, Any]:
-    """Return front matter with the usual spelling of each known field; the first of several spellings counts."""
+    """Return front matter with the usual spelling of each known field. If a field occurs in several spellings, the first
+    counts.
+    """
     named: dict[str, Any] = {}
     for name, value in front.items():
         usual = _SPELLINGS.get(name.lower(), name)
@@ -104,14 +110,14 @@ def tags_of(front: Mapping[str, Any]) -> list[str]:
 
 
 def names_keys(front: Mapping[str, Any]) -> bool:
-    """Return whether a note says by which keys it is found."""
+    """Return whether the front matter of a note states its keys."""
     return has_keys(front.get("keys"))
 
 
 def note_fields(
     front: Mapping[str, Any], title: str, habits: KeyHabits, counter: FieldCounter, dialect: str, named: set[str]
 ) -> dict[str, Any]:
-    """Return the fields of the entry of a note, all but its text; what no native field means is kept under `dialect`."""
+    """Return the fields of the entry of a note, except its text. Fields without a native meaning are kept under `dialect`."""
     fields: dict[str, Any] = {}
     left = take_fields(front, _FIELDS, fields, counter, PATH, keeps_unusable=True)
     left |= {name: front[name] for name in ("scanDepth",) if front.get(name) is None and name in front}

@@ -1,6 +1,6 @@
-"""Finds the files of a folder that anybody may have made; what is passed by is named with its reason.
+"""Lists the files of a folder that anybody may have made. Skipped files are reported with the reason.
 
-No link is followed, so nothing outside of the folder is read.
+Links are not followed, so nothing outside of the folder is read.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mnemosyne.core.plain_values import text_fault
 MOST_FILES = 200_000
 """Maximum number of files and folders below a folder."""
 MOST_NAMED = 100
-"""Maximum number of named files for one reason; the others are counted."""
+"""Maximum number of files that are named for one reason. Further files are only counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderFile:
-    """A file below a folder; `name` is its path from there, with `/` between the parts."""
+    """A file below a folder. `name` is its path relative to the folder, with `/` between the parts."""
 
     path: Path
     name: str
@@ -29,16 +29,16 @@ class FolderFile:
 
 @dataclass(kw_only=True, slots=True)
 class PassedBy:
-    """Collects the names of what is not read, by reason."""
+    """Collects the names of skipped files, by reason."""
 
     names: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, reason: str, name: str) -> None:
-        """Add a name; `reason` says what is so of the files that it is added to."""
+        """Add the name of a skipped file. `reason` is a clause about all files skipped for it: `they are links`."""
         self.names.setdefault(reason, []).append(name)
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence for each reason, with the names of the first files."""
+        """Yield a sentence for each reason. It names the first MOST_NAMED files."""
         for reason, names in self.names.items():
             shown = ", ".join(names[:MOST_NAMED])
             more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
@@ -46,10 +46,11 @@ class PassedBy:
 
 
 def list_files(folder: Path, endings: Sequence[str], passed: PassedBy) -> list[FolderFile]:
-    """Return the files below a folder whose names end so (in any case), sorted by their names.
+    """Return the files below a folder whose names end with one of `endings` (in any case), sorted by name.
 
-    Links, hidden files and folders, names that are not UTF-8, and folders that cannot be read are added to `passed`; files with
-    other endings are counted there by their ending. CorpusError for what is not a folder, or holds more than MOST_FILES.
+    Skipped files are added to `passed`: links, hidden files and folders, names that are not UTF-8, and folders that
+    cannot be read. Files with other endings are added as a count for each ending. Raises CorpusError if `folder` is not a
+    folder or contains more than MOST_FILES files.
     """
     if not folder.is_dir():
         raise CorpusError(f"{folder}: {'is not a folder' if folder.exists() else 'there is no such folder'}.")

@@ -1,4 +1,7 @@
-"""Notes as files: front matter between `---` lines, read as YAML without tags and aliases, and the text below it."""
+"""Reads notes from files: front matter (fields in YAML between two `---` lines at the top) and the text below it.
+
+In the front matter, tags and aliases of YAML are faults.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ _MOST_FAULTS = 20
 _TEXT_FIELDS = frozenset(
     ("keys", "keywords", "aliases", "alias", "tags", "tag", "refine_keys", "secondary_keys", "keysecondary", "title")
 )
-"""Fields whose values are texts as they are written: a key `1.10` is not a number."""
+"""Fields whose values are always texts: a key `1.10` is not a number."""
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _NAME = re.compile(r"""["']?([^\s"'#:\-\[\]{}][^:"'\n]{0,100})["']?[ \t]*:(?:[ \t]+(.*))?$""")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """A note: the name of its file, its front matter, its text (from the line `text_line` on), and what is wrong with it.
+    """A note. `name` is the name of its file, `front` its front matter. `text` begins on line `text_line` of the file.
 
-    `faults` are sentences that name file and line.
+    `faults` are sentences on what is wrong with the note; each names file and line.
     """
 
     name: str
@@ -43,14 +46,15 @@ def _is_text_field(name: str) -> bool:
 
 
 def read_note(path: Path, name: str) -> Note:
-    """Return the note in a file; CorpusError for one that cannot be read, is too large or no UTF-8 text."""
+    """Return the note in a file. Raises CorpusError if the file cannot be read, is too large, or is not UTF-8 or UTF-16 text."""
     return parse_note(decode_text(read_file_bytes(path, MOST_NOTE_BYTES), name), name)
 
 
 def parse_note(text: str, name: str) -> Note:
-    """Return a note with the front matter that could be read, and with a fault for each other part.
+    """Return a note with the front matter that could be read, and a fault for each part that could not.
 
-    Front matter that is not YAML as a whole is read field by field, so that a slip in one of them costs no other.
+    If the front matter is not valid YAML, it is read field by field, so that an error in one field does not affect the
+    others.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     opening = _FENCE.match(text)

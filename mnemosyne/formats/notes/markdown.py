@@ -1,4 +1,4 @@
-"""Plain Markdown and text: a file, or a folder of them, read as a book with an entry for each heading of the top two levels."""
+"""Reads a Markdown or text file, or a folder of them, as a book of lore. Each heading of the top two levels becomes an entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BETWEEN = " > "
 
 
 def is_markdown(path: Path) -> bool:
-    """Return whether a path is a Markdown or text file by its ending, or a folder with one."""
+    """Return whether `path` is a file with an ending of Markdown or text, or a folder that contains one."""
     if path.is_dir():
         try:
             return bool(list_files(path, ENDINGS, PassedBy()))
@@ -34,14 +34,14 @@ def is_markdown(path: Path) -> bool:
 
 
 def read_markdown(path: Path) -> ImportedFile:
-    """Return the text of a file, or of the files of a folder, as one book, in the order of their names and lines.
+    """Return the text of a file, or of the files of a folder, as one book, in the order of names and lines.
 
-    An entry is the text below a heading of the two highest levels that its file has; its title is the path of headings, its key
-    the last of them. Text above the first heading is an entry with the title of the file. Front matter holds for all entries of
-    its file. The uid of an entry is the name of its file and its title.
+    An entry is the text below a heading of the two highest levels in its file. Its title is the path of headings, and its
+    last heading is a key. Text above the first heading becomes an entry with the title of the file. Front matter applies
+    to all entries of its file. The uid of an entry is the name of the file and the title.
 
-    CorpusError for a file that cannot be read, or a folder without text; in a folder a file that cannot be read is passed by and
-    named.
+    In a folder, a file that cannot be read is skipped and reported. Raises CorpusError if `path` is a file that cannot be
+    read, or a folder without text.
     """
     passed = PassedBy()
     notes = _read_folder(path, passed) if path.is_dir() else [read_note(path, path.name)]
@@ -76,14 +76,16 @@ def read_markdown(path: Path) -> ImportedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPart:
-    """Text with the headings that it is below, highest first (none: it is above the first heading)."""
+    """A part of a text. `titles` are the headings above it, highest first. They are empty for text above the first heading."""
 
     titles: tuple[str, ...]
     text: str
 
 
 def split_text(text: str) -> Iterator[TextPart]:
-    """Yield the parts of a Markdown text that say anything, cut at the headings of its two highest levels, in order."""
+    """Yield the parts of a Markdown text that are not empty, in order. The text is cut at the headings of its two highest
+    levels.
+    """
     headings = list(iter_headings(text))
     levels = sorted({heading.level for heading in headings})[:_LEVELS]
     cuts = [heading for heading in headings if heading.level in levels]

@@ -1,8 +1,8 @@
-"""Obsidian vaults: a folder of notes with front matter, read as one book of lore with an entry for each note.
+"""Reads an Obsidian vault (a folder of notes with front matter) as one book of lore, with an entry for each note.
 
-Read are the fields of Obsidian (`title`, `aliases`, `tags`) and those by which vaults serve as lorebooks (`keys`, `priority`,
-`constant`, `enabled`, `probability`, … and the tags `lorebook`, `lorebook-always`, `lorebook-never`). A vault that has the tag
-`lorebook` says by it which of its notes are entries: the others are passed by.
+It reads the front matter of Obsidian (`title`, `aliases`, `tags`) and the fields that vaults use as lorebooks (`keys`,
+`priority`, `constant`, `enabled`, `probability`, … and the tags `lorebook`, `lorebook-always`, `lorebook-never`). If a
+note of the vault has a tag `lorebook` or `lorebook-…`, only the notes with such a tag are entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
 
 FORMAT = "obsidian"
 MOST_VAULT_CHARS = 400_000_000
-"""Maximum size of the text of a vault; it is in memory as a whole."""
+"""Maximum number of characters in the notes of a vault, because all of them are in memory at once."""
 _SETTINGS = ".obsidian"
 _ENDINGS = (".md",)
 _MOST_LOOKED_AT = 200
@@ -31,9 +31,9 @@ _SEVERAL = 2
 
 
 def is_vault(folder: Path) -> bool:
-    """Return whether a folder is a vault: it has the folder `.obsidian`, or at least two notes with front matter.
+    """Return whether a folder is a vault: it contains the folder `.obsidian`, or at least two notes with front matter.
 
-    Of a large folder the first notes decide. False for what cannot be read.
+    In a large folder only the first notes are examined. Return False if the folder cannot be read.
     """
     try:
         if (folder / _SETTINGS).is_dir():
@@ -50,10 +50,11 @@ def is_vault(folder: Path) -> bool:
 
 
 def read_vault(folder: Path) -> ImportedFile:
-    """Return the notes of a vault as one book, named as the folder, in the order of their names.
+    """Return the notes of a vault as one book, in the order of their names. The book has the name of the folder.
 
-    The uid of an entry is the path of its note in the vault, without `.md`. A note that cannot be read, or is not an entry, is
-    passed by and named. CorpusError for a folder that cannot be read, is too large, or holds no note.
+    The uid of an entry is the path of its note in the vault, without `.md`. A note that cannot be read or is not an entry
+    is skipped and reported. Raises CorpusError if the folder cannot be read, is too large, or has no note that is an
+    entry.
     """
     passed = PassedBy()
     notes = _choose_entries(list(_read_notes(folder, passed)), passed)

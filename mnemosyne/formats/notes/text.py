@@ -1,6 +1,6 @@
-"""Text of a note as its reader sees it: without comments and pictures, links as their shown text. Pure.
+"""Cleans the text of a note to what its reader sees: no comments and pictures, and links as their shown text. Pure.
 
-Code is never changed. The work grows only with the length of the text.
+Code in the text is never changed. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanText:
-    """A text with what was replaced in it, by kind, and the place of a comment that never ends (-1: none)."""
+    """A cleaned text. `counts` has the replacements by kind. `open_comment` is the position of a comment without an end
+    (-1: none).
+    """
 
     text: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -37,7 +39,7 @@ class CleanText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heading:
-    """A heading of a text: its level from 1, its title, the start of its line, and the start of the text below it."""
+    """A heading of a text. `level` counts from 1. `start` is the start of its line, `end` the start of the text below it."""
 
     level: int
     title: str
@@ -46,9 +48,9 @@ class Heading:
 
 
 def clean_text(text: str, *, has_comments: bool) -> CleanText:
-    """Return a text without pictures and the tags `<div>`, with the shown text of wiki links.
+    """Return a text without pictures and `<div>` tags, and with wiki links replaced by their shown text.
 
-    Text between `%%` is removed if a program writes comments so. A comment that never ends is kept.
+    If `has_comments`, text between two `%%` is a comment and is removed. A comment without an end is kept.
     """
     if not any(mark in text for mark in ("%%", "[[", "![", "<div", "</div")):
         return CleanText(text=text)
@@ -182,7 +184,7 @@ def _read_link(text: str, mark: re.Match[str]) -> tuple[int, str, str]:
 
 
 def link_text(inner: str) -> str:
-    """Return the shown text of a wiki link: its own text, else the name of the note and the heading in it."""
+    """Return the shown text of a wiki link: its own text, or else the name of the note and the heading in it."""
     target, _, shown = inner.partition("|")
     if shown.strip():
         return shown.strip()

@@ -1,7 +1,7 @@
-"""Writes imported cards and books into the folder of a pack. All functions block.
+"""Writes imported cards and books into the folder of a pack (a world as files). All functions block.
 
-A folder without a pack becomes one. Into an author's pack go only files of lore (`lore/imported/`) and `imported.json`:
-the author's own files are never changed, and a book that was edited since it was imported is not overwritten.
+An empty folder becomes a new pack. In an author's pack only files of lore (`lore/imported/`) and `imported.json` are
+written. The author's own files never change, and a book that was edited since its import is not overwritten.
 """
 
 from __future__ import annotations
@@ -32,20 +32,25 @@ from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.reading.files import IMPORTED_FILE, WORLD_FILE
 
 WRITTEN = "written"
-"""Field of a book in `imported.json`: SHA-256 of its file of lore as the import wrote it."""
+"""Field of a book in `imported.json`: SHA-256 of the book's file of lore, as the import wrote it."""
 IN_FOLDER = "in_folder"
-"""Field of `imported.json`: true if an author may edit the pack in a folder."""
+"""Field of `imported.json`: true if the pack is in a folder, in which an author may edit it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderChange:
-    """Files to write into a folder: `files` by relative name, only those that differ from the present ones."""
+    """Files to write into a folder. `files` has contents by relative name, and only files that differ from those in the
+    folder.
+    """
 
     folder: Path
     files: Mapping[str, bytes]
 
     def write(self) -> tuple[Path, ...]:
-        """Write the files, each whole or not at all, and return them; WorldPackError if one cannot be written."""
+        """Write the files and return their paths. Each file is written completely or not at all.
+
+        Raises WorldPackError if a file cannot be written.
+        """
         done = []
         for name, data in self.files.items():
             path = self.folder / name
@@ -59,12 +64,12 @@ class FolderChange:
 
 
 def holds_pack(folder: Path) -> bool:
-    """Return whether a folder holds a pack."""
+    """Return whether a folder contains a pack."""
     return (folder / WORLD_FILE).is_file()
 
 
 def plan_new_pack(folder: Path, files: Mapping[str, bytes]) -> FolderChange:
-    """Return how a folder becomes the pack of these files; WorldPackError if it has other content."""
+    """Return the change that makes `folder` the pack of `files`. Raises WorldPackError if `folder` is a file or is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WorldPackError(
             (f"{folder}: holds no pack and is not empty; name a new folder, or one with a {WORLD_FILE}",)
@@ -75,10 +80,10 @@ def plan_new_pack(folder: Path, files: Mapping[str, bytes]) -> FolderChange:
 def plan_additions(
     folder: Path, world: WorldPack, cards: Sequence[CharacterCard], books: Sequence[WorldBook]
 ) -> FolderChange:
-    """Return the change that adds cards and books to the pack in a folder; `world` is the pack's present content.
+    """Return the change that adds cards and books to the pack in a folder. `world` is the present content of the pack.
 
-    A new card becomes lore about its character, since the persona is the author's. WorldPackError for a book whose file
-    was edited since it was imported.
+    A new card becomes lore about its character, because the persona belongs to the author. Raises WorldPackError if the
+    file of a book was edited since its import.
     """
     told = {str(each.get("name")): each for each in world.imported.get("books") or () if isinstance(each, Mapping)}
     known = {each.get("name") for each in world.imported.get("cards") or () if isinstance(each, Mapping)}

@@ -1,7 +1,7 @@
-"""Converts entries of books to lore of a pack, and back. Pure.
+"""Converts entries of books to lore of a world pack, and back. Pure.
 
-The text of an entry is in the lore entry, in which an author can edit it; the fields that only its own program knows
-are in its `world_info`. A book that is exported from a pack has the author's edits.
+The text of an entry becomes the text of a lore entry, in which an author can edit it. Fields that only the original
+program knows are kept under `world_info` of the lore entry. An exported book contains the edits of the author.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mnemosyne.world.activation.macros import fill_names
 
 WORLD_INFO = "world_info"
 CARD_IDS = "card-"
-"""Prefix of the ids of lore that was made of the texts of a card."""
+"""Prefix of the ids of lore entries that were made from the texts of a card."""
 AT_DEPTH = 4
 MOST_KEYS = 200
 _MOST_NAME_CHARS = 200
@@ -30,22 +30,24 @@ _NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """Names in the texts of cards and books."""
+    """Names that replace placeholders in the texts of cards and books, and the data that character filters are compared with."""
 
     char: str = ""
-    """Name for `{{char}}`."""
+    """Name that replaces `{{char}}`."""
     user: str = ""
-    """Name for `{{user}}`."""
+    """Name that replaces `{{user}}`."""
     files: tuple[str, ...] = ()
-    """Characters by the name of their card's file, with `tags` (both empty: every character filter admits them)."""
+    """Names of the files of the characters' cards. With `tags`, a character filter is compared with them. If both are
+    empty, every filter admits.
+    """
     tags: tuple[str, ...] = ()
 
     def fill(self, text: str) -> str:
-        """Return a text with the names in it."""
+        """Return a text with its placeholders replaced by the names."""
         return fill_names(text, char=self.char, user=self.user)
 
     def admits(self, character_filter: Any) -> bool:
-        """Return whether an entry with this character filter is for one of the characters."""
+        """Return whether a character filter admits one of the characters. A missing or empty filter admits all."""
         if not isinstance(character_filter, Mapping) or not self.files:
             return True
         named = {_text(each) for each in _list(character_filter.get("names"))}
@@ -57,7 +59,7 @@ class Names:
 
 
 def names_of(imported: Mapping[str, Any]) -> Names:
-    """Return the names that a pack was imported with (`imported.json`)."""
+    """Return the names that are stored in the `imported.json` of a pack; `imported` is its content."""
     told = imported.get("names")
     names: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
     return Names(
@@ -69,8 +71,9 @@ def names_of(imported: Mapping[str, Any]) -> Names:
 
 
 def slug_of(name: str, *, most: int = 40) -> str:
-    """Return a name in small letters, digits and `-`, with a hash if a letter was lost; the same name has the same
-    slug.
+    """Return a name in lower-case letters, digits and `-`, at most `most` characters long. A space becomes `-`.
+
+    If any other character was lost, a hash is added. The same name always gives the same slug.
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = _NOT_IN_SLUG.sub("-", plain).strip("-")[:most].strip("-")
@@ -85,11 +88,11 @@ def is_pattern(key: str) -> bool:
 
 
 def list_lore(book: WorldBook, names: Names) -> Iterator[dict[str, Any]]:
-    """Yield the lore entries of a book in the form of a pack, in the order of the book; entries without text are left
-    out (`list_empty`).
+    """Yield the lore entries of a book, as they are written in a pack, in the order of the book.
 
-    A constant entry is shown in every turn: as an axiom, or before the input if its place is at a depth of the chat.
-    All others are recalled by relevance. An entry that is switched off, or is for other characters, is not used.
+    Entries without text are left out (see `list_empty`). A constant entry is shown in every turn: as an axiom, or right
+    before the input if its position is at a depth of the chat. All other entries are recalled by relevance. An entry is
+    disabled if it is switched off or is for other characters.
     """
     for entry in book.entries:
         lore = _to_lore(entry, book.name, names)
@@ -119,7 +122,7 @@ def _to_lore(entry: BookEntry, book: str, names: Names) -> dict[str, Any]:
 
 
 def list_empty(book: WorldBook) -> list[dict[str, Any]]:
-    """Return the entries of a book without text, which cannot be lore: `uid` and `fields`."""
+    """Return `uid` and `fields` of the entries of a book without text, which cannot become lore."""
     return [
         {"uid": entry.uid, "fields": dict(entry.fields)}
         for entry in book.entries
@@ -128,10 +131,10 @@ def list_empty(book: WorldBook) -> list[dict[str, Any]]:
 
 
 def books_of(world: WorldPack) -> tuple[WorldBook, ...]:
-    """Return the books of a world: the imported ones, with the edits of their authors, and one of all other lore, with
-    the title of the world.
+    """Return the books of a world: the imported books with the edits of the author, and a book with all other lore.
 
-    Entries are in the order of their file; later ones come last.
+    The book with other lore has the title of the world. Entries of an imported book are in the order of its file, with
+    new ones last.
     """
     names = names_of(world.imported)
     told = {_text(each.get("name")): each for each in _list(world.imported.get("books")) if isinstance(each, Mapping)}
@@ -226,5 +229,5 @@ def _text(value: Any, default: str = "") -> str:
 
 
 def joined_texts(books: Iterable[WorldBook]) -> str:
-    """Return the beginnings of the texts of books, to detect their language."""
+    """Return the beginnings of the texts in books, for the detection of their language."""
     return "\n".join(_text(entry.fields.get("content"))[:500] for book in books for entry in book.entries[:50])

@@ -1,7 +1,7 @@
-"""Files of a pack that is made of cards and books, and back. Pure.
+"""Makes the files of a world pack (a world as files) from cards and books, and the cards and books from a pack. Pure.
 
-Such a pack is a function of the imports: the same cards and books give the same files, whatever was imported first.
-`imported.json` keeps the data that the other files have no place for, so that an export returns it.
+The files depend only on the imports: the same cards and books give the same files. `imported.json` keeps the data that
+the other files have no place for, so that an export can return it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOBODY = {"en": "the narrator", "zh": "旁白"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedWorld:
-    """Sources of a world. Empty `title` and `locale`: those of the first card or book."""
+    """Sources of a world. If `title` or `locale` is empty, it is derived from the cards and books."""
 
     world_id: str
     title: str = ""
@@ -48,9 +48,9 @@ class ImportedWorld:
 
 
 def join_imports(world: ImportedWorld, cards: Sequence[CharacterCard], books: Sequence[WorldBook]) -> ImportedWorld:
-    """Return a world with more cards and books; one with an existing name replaces the former one.
+    """Return a world with additional cards and books. A card or book with the same name as an earlier one replaces it.
 
-    The book of a card is a book like any other.
+    The book of a card is added like the other books.
     """
     joined = {card.name: card for card in (*world.cards, *cards)}
     own = [replace(card.book, name=card.book.name or card.name) for card in cards if card.book is not None]
@@ -59,7 +59,7 @@ def join_imports(world: ImportedWorld, cards: Sequence[CharacterCard], books: Se
 
 
 def names_for(world: ImportedWorld) -> Names:
-    """Return the names in the texts of a world."""
+    """Return the names that fill the placeholders in the texts of a world's cards and books."""
     language = _language(world)
     return Names(
         char=", ".join(card.nickname or card.name for card in world.cards) or _NOBODY[language],
@@ -70,7 +70,9 @@ def names_for(world: ImportedWorld) -> Names:
 
 
 def pack_files(world: ImportedWorld, *, has_greeting: bool = True) -> dict[str, bytes]:
-    """Return the files of the pack of a world, by name. `has_greeting`: its sessions begin with the first card's greeting."""
+    """Return the files of the pack of a world, by name. If `has_greeting`, sessions begin with the greeting of the first
+    card.
+    """
     names = names_for(world)
     files = {
         "world.yaml": _yaml(_world_file(world, names)),
@@ -89,7 +91,7 @@ def pack_files(world: ImportedWorld, *, has_greeting: bool = True) -> dict[str, 
 
 
 def lore_files(world: ImportedWorld, names: Names) -> dict[str, bytes]:
-    """Return the files of lore: one for each book that has a text, and one for the texts of cards outside of their
+    """Return the files of lore by name: one for each book with text, and one for the texts of cards that are not in the
     persona.
     """
     made = {f"{LORE_FOLDER}/{slug_of(book.name)}.yaml": lore_of_book(book, names) for book in world.books}
@@ -98,16 +100,17 @@ def lore_files(world: ImportedWorld, names: Names) -> dict[str, bytes]:
 
 
 def lore_of_book(book: WorldBook, names: Names) -> bytes:
-    """Return the file of lore of a book; empty if none of its entries has a text."""
+    """Return the content of the lore file of a book. It is empty if no entry has text."""
     lore = list(list_lore(book, names))
     return _yaml(lore) if lore else b""
 
 
 def lore_of_cards(cards: Sequence[CharacterCard], names: Names, guests: Collection[str] = ()) -> bytes:
-    """Return the file of lore of cards; empty if there is none.
+    """Return the content of the lore file of cards. It is empty if the cards give no lore.
 
-    Texts of a card for the place before the input are directives: its note, and its instructions after the history.
-    Cards whose names are in `guests` are not the persona of the world: their descriptions are lore about them.
+    The character's note of a card and its instructions after the history become directives, which are shown right before
+    the input. A card whose name is in `guests` is not the persona of the world; its description becomes lore about the
+    character.
     """
     lore = [entry for card in cards for entry in _card_lore(card, names, is_guest=card.name in guests)]
     return _yaml(lore) if lore else b""
@@ -149,7 +152,7 @@ def imported_value(world: ImportedWorld) -> dict[str, Any]:
 
 
 def imported_world_of(world: WorldPack) -> ImportedWorld:
-    """Return the imports of a pack, with its present books; a pack of an author has books and no cards."""
+    """Return the imports of a pack, with its present books. A pack that an author wrote has books and no cards."""
     imported = world.imported
     return ImportedWorld(
         world_id=world.world_id,
@@ -164,13 +167,13 @@ def imported_world_of(world: WorldPack) -> ImportedWorld:
 
 
 def authors_note_of(world: WorldPack) -> AuthorsNote | None:
-    """Return the author's note that a world was imported with; None if there was none."""
+    """Return the author's note that was imported with a world, or None."""
     told = world.imported.get("authors_note")
     return AuthorsNote(**told) if isinstance(told, dict) and isinstance(told.get("text"), str) else None
 
 
 def cards_of(world: WorldPack) -> tuple[CharacterCard, ...]:
-    """Return the cards that a world was imported from, in their order."""
+    """Return the cards that a world was made from, in their order."""
     told = world.imported.get("cards")
     return tuple(
         parse_card(each["document"], file_name=str(each.get("file_name") or ""), counter=FieldCounter())
@@ -180,7 +183,7 @@ def cards_of(world: WorldPack) -> tuple[CharacterCard, ...]:
 
 
 def digest_of(book: WorldBook) -> str:
-    """Return the SHA-256 (hex) of a book, by which an import notices that nothing has changed."""
+    """Return the SHA-256 of a book (hex). An import compares it to notice that a book has not changed."""
     value = [book.name, book.extra, [[entry.uid, entry.fields] for entry in book.entries]]
     return sha256(json.dumps(value, sort_keys=True, ensure_ascii=True, default=dict).encode()).hexdigest()
 
@@ -265,5 +268,5 @@ def _yaml(value: Any) -> bytes:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a JSON value in the form of a pack: indented, keys in their order, with a line break at the end."""
+    """Return a JSON value as a file of a pack: indented, with the keys in their order and a line break at the end."""
     return f"{json.dumps(value, ensure_ascii=False, indent=1)}\n".encode()

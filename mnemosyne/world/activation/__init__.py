@@ -1,3 +1,6 @@
-"""Activation of world info by the rules of SillyTavern: which entries of lore a chat activates, their places, and the
+"""Activates world info by SillyTavern's rules: finds the entries of lore that a chat activates, their places and the
 reasons.
+
+World info is lore with keys. An entry is activated when a key occurs in the newest messages, and its text then enters the
+prompt.
 """

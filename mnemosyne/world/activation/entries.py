@@ -1,5 +1,5 @@
-"""Reads entries of world info from their native fields. A value of another kind than SillyTavern's counts as
-missing.
+"""Reads entries of world info from their native fields (the fields of SillyTavern's files). A value of a wrong type
+counts as missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookSource) -> WorldInfoEntry:
-    """Return the entry of native fields, with the decorators separated from its text."""
+    """Return the entry that native fields describe. Its decorators (`@@…` lines at the top) are separated from its text."""
     decorators, content = split_decorators(_text(fields.get("content")))
     return WorldInfoEntry(
         uid=uid,
@@ -74,9 +74,11 @@ def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookS
 
 
 def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
-    """Return the known decorators at the top of a text, and the text without its leading lines that begin with `@@`.
+    """Return (decorators, text): the known decorators at the top of `content`, and the text without its leading `@@`
+    lines.
 
-    A line with `@@@` counts only if the decorator before it is not known. A text of nothing else stays unchanged.
+    A line with `@@@` counts only if the decorator before it is unknown. If all lines begin with `@@`, the text stays
+    unchanged.
     """
     if not content.startswith("@@"):
         return (), content
@@ -96,14 +98,12 @@ def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
 
 
 def hash_entry(entry: WorldInfoEntry) -> str:
-    """Return the hash by which an effect finds its entry again: an entry with another text, key or option has another
-    hash.
-    """
+    """Return the hash by which a lasting effect finds its entry again. Any change of the entry changes the hash."""
     return sha256(repr(entry).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def name_of(entry: WorldInfoEntry) -> str:
-    """Return the name of an entry: its book and its uid."""
+    """Return the name of an entry: `BOOK.UID`."""
     return f"{entry.world}.{entry.uid}"
 
 

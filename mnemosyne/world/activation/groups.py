@@ -1,7 +1,7 @@
-"""Inclusion groups: of the activated entries of one group, one is shown. Pure.
+"""Resolves inclusion groups: if several activated entries have the same group, one of them is shown. Pure.
 
-Faults of SillyTavern that decide which entries are shown are kept: a second removal of an entry removes the last one,
-and a group counts as shown only if its name is the whole `group` of a shown entry.
+Two faults of SillyTavern are reproduced, because they decide which entries are shown. If an entry is removed a second
+time, the last entry is removed instead. A group counts as shown only if its name is the whole `group` of a shown entry.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def filter_groups(
     scores_all: bool,
     roll: Roll,
 ) -> list[WorldInfoEntry]:
-    """Return the remaining entries, in order.
+    """Return the entries of `new` that remain, in order.
 
-    `score` counts the found keys of an entry; `scores_all`: the default for entries that do not state whether scores
-    decide.
+    `shown` are the entries that were activated before. `score` returns the number of found keys of an entry. `scores_all`
+    is whether scores decide in entries that do not state it. `roll` gives the random numbers.
     """
     groups = _group(new)
     left = list(new)

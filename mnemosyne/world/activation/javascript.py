@@ -1,6 +1,7 @@
 r"""Translates regular expressions of JavaScript into Python's. Pure.
 
-Plain characters of JavaScript stay plain (`\h`, `{,2}`), and its invalid expressions are refused (`(?i)`, `(?>…)`, `a++`).
+Some characters are plain text in JavaScript but special in Python (`\h`, `{,2}`); they stay plain. Expressions that are
+valid only in Python are refused (`(?i)`, `(?>…)`, `a++`).
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ _QUANTIFIER = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??")
 
 
 def translate_javascript(body: str, flags: str) -> str:
-    """Return a JavaScript expression as one of Python: classes of ASCII, `$` at the very end, `.` without line ends.
+    r"""Return a JavaScript expression `body` with `flags` as an expression of Python.
 
-    PatternError for one that JavaScript would refuse, as far as Python would not.
+    Classes such as `\w` match ASCII only, `$` matches only the very end, and `.` matches no line end. Raises PatternError
+    if JavaScript refuses the expression but Python would not. Other invalid expressions are returned, and Python refuses
+    them.
     """
     is_unicode = "u" in flags
     if is_unicode:

@@ -1,7 +1,7 @@
 """Finds keys of world info in a text as JavaScript does: plain texts, whole words, and regular expressions `/…/flags`.
 
-Word borders are those of ASCII letters, so that a Chinese key is found inside a Chinese sentence. Expressions are limited in size
-and time (`mnemosyne.core.regexes`).
+Only ASCII letters, digits and `_` are part of a word, so that a Chinese key is found inside a Chinese sentence. Regular
+expressions are limited in size and time (`mnemosyne.core.regexes`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _BARE_SLASH = re.compile(r"(?:^|[^\\])/")
 
 @lru_cache(maxsize=4096)
 def read_pattern(key: str) -> str | None:
-    """Return the Python pattern of a key in the form `/…/flags`; None for a key that is a plain text.
+    """Return the Python pattern of a key of the form `/…/flags`. Return None if the key is a plain text.
 
-    An invalid expression is a plain text, and so is one with a slash that is not escaped.
+    A key with an invalid expression or an unescaped slash is a plain text.
     """
     if not key.startswith("/") or (found := _PATTERN.match(key)) is None:
         return None
@@ -37,9 +37,9 @@ def read_pattern(key: str) -> str | None:
 
 
 def find_key(key: str, text: str, lowered: str, *, case_sensitive: bool, whole_words: bool) -> bool:
-    """Return whether a key is in a text; `lowered` is the text in small letters. An expression ignores both options.
+    """Return whether `text` contains `key`. `lowered` is `text` in lower case.
 
-    An expression that takes too long is not found.
+    A regular expression ignores `case_sensitive` and `whole_words`. If it takes too long, it counts as not found.
     """
     pattern = read_pattern(key)
     if pattern is not None:

@@ -1,7 +1,7 @@
-"""Names in the texts of cards and books: `{{char}}` and `{{user}}`. Nothing else in braces is ever evaluated.
+"""Fills the names `{{char}}` and `{{user}}` into texts of cards and books. Nothing else in braces is evaluated.
 
-Texts of other programs are data. Two macros are names that a reader needs, and comments are left out; all others stay as they are
-written, and an import reports how many.
+Texts of other programs are data, never code. Comments (`{{// …}}`) are removed. All other macros stay as they are
+written, and an import reports how many there are.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ _LINES = re.compile(r"\{\{(newline|noop|trim)\}\}", re.IGNORECASE)
 
 
 def fill_names(text: str, *, char: str, user: str) -> str:
-    """Return a text with the names of the character and of the user in the place of their macros, without comments, and with line
-    feeds as the only line ends.
+    """Return a text in which macros of the character become `char` and macros of the user become `user`.
 
-    A macro whose name is empty is not replaced.
+    Comments are removed, and all line ends become line feeds. If `char` or `user` is empty, its macros are not replaced.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "{{" not in text and "<" not in text:

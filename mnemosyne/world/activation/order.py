@@ -1,4 +1,4 @@
-"""Order in which entries are examined, and random numbers and effects that last over messages. Pure."""
+"""Sorts entries into the order in which they are examined, and tracks effects that last for several messages. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from mnemosyne.world.activation.values import (
 
 
 def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy) -> list[WorldInfoEntry]:
-    """Return entries in the order in which they are examined: the chat's, then the persona's, then by the strategy;
-    each by `order`, highest first, equal ones in the order of `entries`.
+    """Return entries in the order in which they are examined.
+
+    Entries of the chat come first, then entries of the persona, then the others as `strategy` states. In each of these
+    lists the highest `order` comes first; entries with the same `order` keep the order of `entries`.
     """
     by_source: dict[BookSource, list[WorldInfoEntry]] = {source: [] for source in BookSource}
     for entry in entries:
@@ -33,7 +35,11 @@ def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy)
 
 
 class LastingEffects:
-    """The effects that hold for a chat of `length` messages, and those that remain for later ones."""
+    """Effects on entries in a chat of `length` messages.
+
+    A sticky entry stays active for a number of messages. An entry in cooldown cannot be activated for a number of
+    messages.
+    """
 
     def __init__(self, effects: TimedEffects, entries: Sequence[WorldInfoEntry], length: int) -> None:
         self._length = length
@@ -45,19 +51,19 @@ class LastingEffects:
         self._check("cooldown", effects.cooldown, ended)
 
     def is_sticky(self, entry: WorldInfoEntry) -> bool:
-        """Return whether an entry stays for a while, whatever is said."""
+        """Return whether an entry is sticky, so that it stays active without a key."""
         return self._hashes[name_of(entry)] in self._active["sticky"]
 
     def is_cooling(self, entry: WorldInfoEntry) -> bool:
-        """Return whether an entry may not come back yet."""
+        """Return whether an entry is in cooldown, so that it cannot be activated."""
         return self._hashes[name_of(entry)] in self._active["cooldown"]
 
     def is_delayed(self, entry: WorldInfoEntry) -> bool:
-        """Return whether the chat is too short for an entry."""
+        """Return whether the chat has fewer messages than the `delay` of an entry."""
         return bool(entry.delay) and self._length < entry.delay
 
     def after(self, active: Iterable[WorldInfoEntry]) -> TimedEffects:
-        """Return the effects that last once these entries are shown. A running effect is not made longer."""
+        """Return the effects for the next messages, after the entries `active` were shown. A running effect is not extended."""
         for entry in active:
             for kind, messages in (("sticky", entry.sticky), ("cooldown", entry.cooldown)):
                 if messages:

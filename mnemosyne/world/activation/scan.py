@@ -1,7 +1,8 @@
-"""Finds the entries of world info that a chat activates, in the passes that SillyTavern makes. Pure.
+"""Finds the entries of world info that a chat activates, in the same passes as SillyTavern. Pure.
 
-The first pass reads the newest messages; further ones read the texts of activated entries (recursion), more messages
-while too few entries are active (least activations), and entries that wait for recursion, level by level.
+The first pass scans the newest messages. A recursion pass scans the texts of activated entries too. If fewer than the
+minimum number of entries are active, a further pass scans more messages. Entries that are delayed until recursion follow
+level by level.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from mnemosyne.world.activation.values import (
 MAX_DEPTH = 1000
 MAX_PASSES = 10_000
 _MARK = "\x01"
-"""Begins each part of the scanned text, so that no expression finds the start of a message by `^`."""
+"""First character of each part of the scanned text. A regular expression with `^` therefore does not match at the start
+of a message.
+"""
 
 
 class _Pass(Enum):
@@ -46,9 +49,7 @@ def scan(
     count_tokens: CountTokens,
     roll: Roll,
 ) -> Activation:
-    """Return the activation of a chat. `entries` are in the order of their books; the same call gives the same
-    result.
-    """
+    """Return the activation of a chat. `entries` are in the order of their books. The same arguments give the same result."""
     return _Scan(entries, context, settings, count_tokens, roll).run()
 
 

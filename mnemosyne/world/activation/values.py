@@ -1,6 +1,6 @@
-"""Values of the activation of world info: entries, settings, scanned texts, lasting effects, and results.
+"""Values for the activation of world info: entries, settings, scanned texts, effects over several messages, and results.
 
-The names are those of SillyTavern's files in snake case; units are messages, passes and tokens.
+Names are SillyTavern's in snake case. Units are messages, passes over the entries, and tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class SelectiveLogic(IntEnum):
-    """Logic of secondary keys once a primary key was found."""
+    """Condition on secondary keys, which is checked after a primary key was found."""
 
     AND_ANY = 0
     NOT_ALL = 1
@@ -23,7 +23,7 @@ class SelectiveLogic(IntEnum):
 
 
 class WorldInfoPosition(IntEnum):
-    """Place for the text of an entry."""
+    """Place in the prompt for the text of an entry."""
 
     BEFORE_CHAR = 0
     AFTER_CHAR = 1
@@ -36,7 +36,7 @@ class WorldInfoPosition(IntEnum):
 
 
 class BookSource(StrEnum):
-    """Source of a book in a chat; it decides the order of its entries."""
+    """Source of a book in a chat. The source decides the order of the book's entries."""
 
     CHAT = "chat"
     PERSONA = "persona"
@@ -45,7 +45,7 @@ class BookSource(StrEnum):
 
 
 class InsertionStrategy(IntEnum):
-    """Order of the entries of global books and of the character's."""
+    """Order between the entries of global books and the entries of the character's books."""
 
     EVENLY = 0
     CHARACTER_FIRST = 1
@@ -54,7 +54,9 @@ class InsertionStrategy(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CharacterFilter:
-    """Characters that an entry is for: by the name of the card's file, or by a tag. `is_exclude` inverts it."""
+    """Characters that an entry is for, by the file name of their card or by a tag. If `is_exclude`, it is for all other
+    characters.
+    """
 
     names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -63,14 +65,15 @@ class CharacterFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoEntry:
-    """One entry, with SillyTavern's defaults; `world` and `uid` together are unique.
+    """One entry, with SillyTavern's defaults. `world` and `uid` together are unique.
 
-    None in `scan_depth`, `case_sensitive`, `match_whole_words` and `use_group_scoring` means the setting.
+    In `scan_depth`, `case_sensitive`, `match_whole_words` and `use_group_scoring`, None means the value in
+    `WorldInfoSettings`.
     """
 
     uid: str
     world: str
-    """Name of its book."""
+    """Name of the book that contains the entry."""
     source: BookSource = BookSource.CHARACTER
     key: tuple[str, ...] = ()
     key_secondary: tuple[str, ...] = ()
@@ -91,7 +94,7 @@ class WorldInfoEntry:
     exclude_recursion: bool = False
     prevent_recursion: bool = False
     delay_until_recursion: int = 0
-    """A level (0: none)."""
+    """Level of recursion from which on the entry can be activated (0: from the first pass on)."""
     group: str = ""
     group_override: bool = False
     group_weight: int = 100
@@ -100,16 +103,16 @@ class WorldInfoEntry:
     case_sensitive: bool | None = None
     match_whole_words: bool | None = None
     sticky: int = 0
-    """Number of messages, as `cooldown` and `delay`."""
+    """Number of messages, like `cooldown` and `delay`."""
     cooldown: int = 0
     delay: int = 0
     ignore_budget: bool = False
     triggers: tuple[str, ...] = ()
     match_fields: tuple[str, ...] = ()
-    """Names in `ScanContext.fields` whose texts are scanned with the messages."""
+    """Names of the texts in `ScanContext.fields` that are scanned together with the messages."""
     character_filter: CharacterFilter | None = None
     decorators: tuple[str, ...] = ()
-    """The first lines of the text that begin with `@@`."""
+    """Known decorators of the entry: lines at the top of its text that begin with `@@`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +124,7 @@ class WorldInfoSettings:
     budget_percent: int = 25
     """Percentage of `context_tokens`."""
     budget_cap: int = 0
-    """Upper limit in tokens (0: none)."""
+    """Upper limit of the budget in tokens (0: no limit)."""
     include_names: bool = True
     recursive: bool = True
     case_sensitive: bool = False
@@ -135,7 +138,7 @@ class WorldInfoSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScannedMessage:
-    """A message of the chat for the scan: speaker and text."""
+    """A message of the chat that is scanned."""
 
     name: str
     text: str
@@ -143,21 +146,21 @@ class ScannedMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedEffect:
-    """An effect that lasts over messages."""
+    """An effect on an entry that lasts for several messages."""
 
     entry_hash: str
-    """Hash of the entry at its activation."""
+    """Hash of the entry at the time of its activation."""
     start: int
-    """Length of the chat at activation."""
+    """Number of messages in the chat at the activation."""
     end: int
-    """Last length of the chat at which it holds."""
+    """Number of messages from which on the effect has ended."""
     is_protected: bool = False
-    """Whether it outlives a chat that has not grown."""
+    """Whether the effect continues if the chat has not grown since its start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedEffects:
-    """The effects that last over messages, by `world.uid`."""
+    """Effects that last for several messages, by the entry's name `BOOK.UID`."""
 
     sticky: Mapping[str, TimedEffect] = field(default_factory=lambda: EMPTY)
     cooldown: Mapping[str, TimedEffect] = field(default_factory=lambda: EMPTY)
@@ -165,50 +168,53 @@ class TimedEffects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanContext:
-    """Input of a scan in addition to entries and settings."""
+    """Data of a scan, in addition to entries and settings."""
 
     messages: tuple[ScannedMessage, ...]
-    """Newest first."""
+    """Messages, newest first."""
     character_file: str = ""
-    """Name for character filters, with `character_tags`."""
+    """File name of the character's card. Character filters compare it and `character_tags`."""
     character_tags: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Texts that entries may have scanned too, by name (`persona_description`, `character_description`,
-    `character_personality`, `character_depth_prompt`, `scenario`, `creator_notes`).
+    """Further texts that an entry may have scanned, by name: `persona_description`, `character_description`,
+    `character_personality`, `character_depth_prompt`, `scenario`, `creator_notes`.
     """
     trigger: str = "normal"
     """Reason for the reply: `normal`, `swipe`, `regenerate`, `continue`, `impersonate` or `quiet`."""
     chat_length: int | None = None
-    """Number of all messages (None: of `messages`)."""
+    """Number of messages in the whole chat (None: the number of `messages`)."""
     effects: TimedEffects = TimedEffects()
 
 
 class Roll(Protocol):
-    """Random numbers of a scan: the same call gives the same number when a turn is replayed."""
+    """Source of random numbers for a scan. The same call gives the same number again when a turn is replayed."""
 
     def __call__(self, purpose: str, name: str) -> float:
-        """Return a number in 0..1 (1 not included) for an entry's `probability` or for the winner of a `group`."""
+        """Return a number from 0 up to, but not including, 1.
+
+        `purpose` is `probability` (of the entry `name`) or `group` (the winner of the group `name`).
+        """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivatedEntry:
-    """An activated entry."""
+    """An activated entry, with the reason."""
 
     entry: WorldInfoEntry
     pass_number: int
-    """From 1."""
+    """Number of the pass that activated the entry, from 1."""
     reason: str
     """`constant`, `key`, `sticky`, `decorator` or `vector`."""
     key: str = ""
-    """The found key."""
+    """Key that was found."""
     woken_by: str = ""
-    """`world.uid` of the entry whose text has the key (empty: it is in a message or a field)."""
+    """Name `BOOK.UID` of the entry whose text contains the key. Empty if the key is in a message or a field."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RejectedEntry:
-    """An entry that was activated and is not shown, or that could not be activated."""
+    """An entry that was activated but is not shown, or that was not allowed to be activated."""
 
     entry: WorldInfoEntry
     reason: str
@@ -225,9 +231,9 @@ class Activation:
     """Entries in the order of their activation."""
     rejected: tuple[RejectedEntry, ...] = ()
     effects: TimedEffects = TimedEffects()
-    """Effects that last from here on."""
+    """Effects that last for the next messages."""
     tokens: int = 0
-    """Tokens of the texts."""
+    """Tokens of all activated texts."""
     passes: int = 0
 
 

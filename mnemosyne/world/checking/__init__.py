@@ -1,1 +1,3 @@
-"""Checks of a pack as a whole: links, state, `$meta`, ops and patterns."""
+"""Checks a world pack as a whole: links between its parts, the state, rules (`$meta`), ops (changes of the state) and
+patterns.
+"""

@@ -1,4 +1,4 @@
-"""Finds what is legal in a pack and was probably meant otherwise; each doubt says where it is and how to write what was meant."""
+"""Finds content of a pack that is legal but probably a mistake. Each finding names the place and the likely correction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.reading.draft import Part
 
 LARGE_PERSONA_CHARS = 20_000
-"""A persona of more characters takes most of a prompt of the usual size."""
+"""Number of characters from which on a persona is reported, because it would take most of a usual prompt."""
 
 _SENTENCE_SIGN = re.compile(r"[,;:.!?，；：。！？、—]")
 _CJK = re.compile("[\u3400-\u9fff]")
@@ -23,7 +23,10 @@ _WORDS, _CHARS_CJK = 3, 5
 
 
 def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
-    """Return the doubts about the state of a pack without faults and about its persona (in the file `world`), as sentences."""
+    """Return the doubtful places in the state `tree` of a pack and in the persona of its file `world`, as sentences.
+
+    The pack must have no faults.
+    """
     doubts, persona, place = PackFaults(), world.value["persona"], world.place.at("persona")
     _find_pairs(tree.root, tree.where, doubts)
     for path, node, rules, _ in walk_nodes(tree.root):

@@ -1,4 +1,4 @@
-"""Checks the links between the parts of a pack: unique ids, references and paths that resolve, ops that can run."""
+"""Checks the links between the parts of a pack: ids are unique, references and paths lead somewhere, and ops can run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from mnemosyne.world.reading.draft import Item, PackDraft, Part
 
 
 def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
-    """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built).
+    """Check everything between the parts of a draft, and return the state tree with the quests in it.
 
-    `try_patterns`: also check whether some input makes a pattern slow, which takes a moment.
+    Return None if the state is not a mapping or already contains quests. If `try_patterns`, also check whether an input
+    makes a pattern slow, which takes a moment.
     """
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)

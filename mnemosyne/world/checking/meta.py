@@ -1,7 +1,8 @@
-"""Checks `$meta` in a pack: the form of each key, each field that it names, and templates at every depth.
+"""Checks `$meta` in a pack: the form of each key, the fields that it names, and templates at every depth.
 
-`docs/filament.md` section 6 explains the keys. Rules are checked twice: as written (`check_meta`, also inside
-templates), and against the entities that follow them (`check_follows`); hence a module of its own.
+`$meta` is the key of a mapping in the state that has the mapping's rules (types, limits, templates, …);
+`docs/filament.md` section 6 explains its keys. Rules are checked twice: `check_meta` checks them as written, also inside
+templates, and `check_follows` checks that the fields of an entity obey them.
 """
 
 from __future__ import annotations
@@ -55,13 +56,15 @@ _OTHER_WORDS = {
     "secret": HIDDEN,
     "private": HIDDEN,
 }
-"""Words for which authors of other formats look, with the key that says the same."""
+"""Words of other formats, with the key of `$meta` that has the same meaning."""
 
 
 def check_meta(
     node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0, is_root: bool = False
 ) -> None:
-    """Record every fault of a mapping's (or template's) own `$meta`; `is_root`: it is that of the state itself."""
+    """Add to `faults` every fault in the `$meta` of a mapping or a template. `is_root` is True for the mapping of the
+    whole state.
+    """
     if META not in node:
         return
     meta, here = node[META], place.at(META)
@@ -95,7 +98,9 @@ def check_meta(
 
 
 def check_follows(node: dict[str, Any], rules: Rules, place: SourceLocation, faults: FaultList) -> None:
-    """Record where the initial fields of a mapping break its rules, its own or those of a template."""
+    """Add to `faults` each initial field of a mapping that breaks the mapping's rules. The rules are its own or those of
+    a template.
+    """
     for name in rules.necessary_fields:
         if name not in node and rules.expects_field(name):
             faults.add(place, f"has no {name!r}, which its template calls necessary; add it")

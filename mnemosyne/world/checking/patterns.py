@@ -1,9 +1,9 @@
-r"""Checks an author's regular expression: that it is valid, that something can match it, and that no input makes it
-slow.
+"""Checks regular expressions of authors: that they are valid, that they do not match every input, and that no input makes
+them slow.
 
-During play every pattern runs under a time limit, so a slow one affects only its own action. `slow_fault` is for
-`validate`: it builds inputs from the pattern and measures whether one of them takes long. It finds common mistakes; a
-pattern that it accepts may still be slow.
+In play every pattern runs with a time limit, so that a slow pattern affects only its own action. `slow_fault` is meant
+for `validate`. It builds inputs from the pattern and measures whether matching one of them takes long. It finds common
+mistakes, but a pattern that it accepts may still be slow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEVER = "\0"
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Return what is wrong with a pattern and what to do, or None."""
+    """Return a clause on what is wrong with a pattern and how to correct it, or None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -62,8 +62,8 @@ def pattern_fault(pattern: str) -> str | None:
 
 
 def slow_fault(pattern: str) -> str | None:
-    """Return what is wrong with a pattern that `pattern_fault` accepts but one of several thousand inputs makes slow,
-    or None.
+    """Return a clause if matching one of several thousand inputs is slow, or None. `pattern_fault` must have accepted the
+    pattern.
     """
     try:
         for probe in islice(_probes(pattern), _PROBES):

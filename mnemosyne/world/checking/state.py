@@ -1,8 +1,8 @@
-"""Builds the state tree of a pack: merges the quests in, finds the anchors, checks pairs and `$meta`.
+"""Builds the state tree of a pack: adds the quests, finds the anchors, and checks descriptions and rules (`$meta`).
 
-Rules of the tree: a list `[scalar, text]` is a value with a description unless
-`$meta.lists` of the mapping names the field; a mapping with `id` is an entity, one with `_anchor` a container; both are
-anchors, unique in the tree. A flat path begins with an anchor, or at the root.
+A list `[scalar, text]` is a value with a description, unless `$meta.lists` of the mapping names the field. A mapping with
+`id` is an entity, a mapping with `_anchor` a container. Both are anchors, whose names are unique in the tree. A flat path
+such as `hero.health` begins with an anchor or with a key at the root.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ Where = Callable[[KeyPath], SourceLocation]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateTree:
-    """A tree with its anchors; of an anchor that occurs twice, the first counts.
+    """A state tree with its anchors. If an anchor occurs twice, the first one counts.
 
-    `is_sound` is false when an anchor occurs twice: then no op can be tried on the tree. `where` converts paths to places.
+    `is_sound` is False if an anchor occurs twice; then no op can be tried on the tree. `where` converts a path to its
+    place in a file.
     """
 
     root: dict[str, Any]
@@ -42,11 +43,11 @@ class StateTree:
 
     @property
     def anchors(self) -> frozenset[str]:
-        """The names of all entities and containers."""
+        """Names of all entities and containers."""
         return frozenset(self.index.places)
 
     def find(self, flat: str) -> tuple[str, ...] | None:
-        """Return the tokens of the place that a flat path leads to, or None if there is nothing."""
+        """Return the tokens (steps from the root) of the place that a flat path leads to. Return None if nothing is there."""
         try:
             tokens = locate(flat, self.index, self.root)
         except ValueError:
@@ -54,11 +55,11 @@ class StateTree:
         return tokens if look_up(self.root, tokens)[0] else None
 
     def at(self, tokens: tuple[str, ...]) -> Any:
-        """Return the node at the tokens that `find` returned."""
+        """Return the node at `tokens`, as returned by `find`."""
         return look_up(self.root, tokens)[1]
 
     def nearest(self, flat: str) -> str:
-        """Return `; did you mean …?` for an unknown flat path, or an empty text."""
+        """Return `; did you mean …?` for an unknown flat path. Return an empty text if no name is similar."""
         steps = flat.split(".")
         known = 0
         found: tuple[str, ...] | None = ()
@@ -72,9 +73,9 @@ class StateTree:
 
 
 def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a quest in the state: the author's, with defaults filled in.
+    """Return the mapping of a quest in the state: the author's fields, with defaults for missing ones.
 
-    `$meta.lists` keeps lists of two ids from being read as a value with a description.
+    `$meta.lists` is added, so that a list of two ids is not read as a value with a description.
     """
     kept = {key: quest[key] for key in ("id", "title", "status", "description") if key in quest}
     kept["objectives"] = [
@@ -93,7 +94,10 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
-    """Return the tree with its anchors, recording every broken rule of the tree; `where` converts paths to places."""
+    """Return the tree of a state with its anchors, and add every broken rule of the tree to `faults`.
+
+    `where` converts a path in the tree to its place in a file.
+    """
     anchors: dict[str, tuple[KeyPath, str]] = {}
     for path, node, rules, described in walk_nodes(root):
         if isinstance(node, dict):
@@ -115,7 +119,7 @@ def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTre
 
 
 def with_types(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a pack marked as typed, unless its author says `typed: false` (decision 0036)."""
+    """Return the state of a pack, marked as typed unless its author wrote `typed: false` (decision 0036)."""
     meta = state.get(META, {})
     if not isinstance(meta, dict) or TYPED in meta:
         return dict(state)
@@ -128,8 +132,10 @@ def plain_value(node: Any) -> Any:
 
 
 def start_state(tree: StateTree) -> dict[str, Any]:
-    """Return the state with which sessions start: things in lists have ids, values with a table have descriptions, and
-    fields without a value, whose type is not known, take any.
+    """Return the state with which sessions start.
+
+    Things in lists get ids, and values with a table get their descriptions. A field with no value and no known type is
+    declared to take any value.
     """
     started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
     empty: dict[KeyPath, list[str]] = {}
@@ -150,7 +156,7 @@ def _declare_any(root: Any, holder: KeyPath, fields: list[str]) -> dict[str, Any
 
 
 def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the key path, with dots, of every value with a description, in reading order."""
+    """Yield the path, with dots, of every value with a description, in the order of the state."""
     for path, node, _, described in walk_nodes(root):
         if described and is_pair(node):
             yield ".".join(str(step) for step in path)
@@ -160,9 +166,9 @@ _Node = tuple[KeyPath, Any, Rules, bool]
 
 
 def walk_nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
-    """Yield `(path, node, rules, may be a pair)` for every node, parents first, without `$meta`.
+    """Yield (path, node, rules, may be a pair) for every node, parents first and without `$meta`.
 
-    The rules are a mapping's own, for any other node those of the mapping above.
+    The rules of a mapping are its own. The rules of any other node are those of the mapping that contains it.
     """
     yield from _walk_node((), root, rules_at_root(root), "", described=False)
 

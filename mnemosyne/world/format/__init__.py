@@ -1,1 +1,1 @@
-"""The format of world packs: tables of files and keys, and the checks by them."""
+"""Defines the format of world packs: tables of all files and keys, and the checks that use them."""

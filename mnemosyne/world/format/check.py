@@ -1,4 +1,4 @@
-"""Checks a part of a pack against its shape, and collects the faults of the whole pack before anything is raised."""
+"""Checks a part of a pack against its shape (its expected form), and collects all faults before an error is raised."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ MAX_FAULTS = 200
 
 @dataclass(kw_only=True, slots=True)
 class PackFaults(FaultList):
-    """All faults or doubts of a pack; `close` raises if there are any. `last`: `add` raises at so many (0: never)."""
+    """Collects all faults or doubts about a pack; `close` raises if there are any. If `last` is not 0, `add` raises at
+    the fault number `last`.
+    """
 
     last: int = 0
 
     def add(
         self, place: SourceLocation, what: str, *, code: str = "value", severity: Severity = Severity.ERROR
     ) -> None:
-        """Add a fault at `place`. WorldPackError at `last` faults."""
+        """Add a fault at `place`. Raises WorldPackError if the number of faults reaches `last`."""
         super(PackFaults, self).add(place, what, code=code, severity=severity)
         if len(self) == self.last:
             raise WorldPackError((*self.sentences(), "… and perhaps more; correct these first"))
 
     def close(self) -> None:
-        """Raise WorldPackError with all faults, by file and line, if there is any."""
+        """Raise WorldPackError with all faults, sorted by file and line, if there are any."""
         if len(self):
             raise WorldPackError(self.sentences())
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each, by file and line, `world.yaml` first."""
+        """Return one sentence for each fault, sorted by file and line, with `world.yaml` first. Only the first MAX_FAULTS
+        are listed.
+        """
         said = [str(each) for each in sorted(self.found, key=_order)]
         if len(said) > MAX_FAULTS:
             said[MAX_FAULTS:] = [f"… and {len(said) - MAX_FAULTS} more faults; correct these first"]
@@ -41,18 +45,16 @@ class PackFaults(FaultList):
 
 
 def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
-    """Return `value` with defaults filled in and conditions parsed, or BROKEN after recording why.
+    """Return `value` with defaults filled in and conditions parsed.
 
-    A record is returned without its broken parts, a list with BROKEN in their place (see `iterate_sound`); only a value
-    of the wrong kind is BROKEN itself.
+    Faults are added to `faults`. An invalid part of a record is left out; an invalid item of a list becomes BROKEN (see
+    `iterate_sound`). The result is BROKEN if `value` itself has the wrong type.
     """
     return shape.read(value, place.path, Reading(faults=faults, root=place))
 
 
 def iterate_sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
-    """Yield the members of a checked list that are not BROKEN, each with its place; nothing if the list itself is
-    BROKEN.
-    """
+    """Yield (place, item) for the items of a checked list that are not BROKEN. Yield nothing if the list itself is BROKEN."""
     if isinstance(items, list):
         yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
 

@@ -1,6 +1,6 @@
-"""Conditions in their short text form, parsed by a small grammar and never run as code.
+"""Parses conditions on the state in their short text form, such as `hero.health > 20`. Nothing is run as code.
 
-The form is `path op value`: value is a number, true, false, null, a quoted text, a list in brackets, or bare words.
+The form is `path op value`. The value is a number, true, false, null, a quoted text, a list in brackets, or bare words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ MAX_CHARS = 1_000
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition of a short text such as `hero.health > 20`; ValueError says what is wrong."""
+    """Return the condition of a short text such as `hero.health > 20`. Raises ValueError, with the reason, if it cannot
+    be read.
+    """
     if len(text) > MAX_CHARS:
         raise ValueError(f"is longer than {MAX_CHARS:,} characters")
     match = _SHORT.fullmatch(text)

@@ -1,6 +1,7 @@
-"""The pack format as tables: every file, every key, its shape, its default and a sentence about it.
+"""Defines the pack format as tables: every file and key, with its shape (expected form), its default and a sentence about
+it.
 
-Packs are checked by these tables; `publish` generates the JSON Schema and the tables of the authors' page from them.
+Packs are checked by these tables. `publish` generates the JSON Schema and the tables of the authors' page from them.
 """
 
 from __future__ import annotations
@@ -376,4 +377,4 @@ FILES: dict[str, Shape] = {
     "injections": INJECTIONS_FILE,
     "history": HISTORY,
 }
-"""The shapes of the files of a pack by the names of their schemas; `lore_entry` is a file of one entry."""
+"""Shapes of the files of a pack, by the names of their schemas. `lore_entry` is a file with one entry of lore."""

@@ -1,4 +1,4 @@
-"""Shapes that only world packs have: descriptions, trees, conditions and ops."""
+"""Shapes (expected forms of values) that only world packs have: described values, trees, conditions and ops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def identifier() -> Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Described(Shape):
-    """A single value, or one with a description: `[value, description]`."""
+    """A single value, optionally with a description: `value` or `[value, description]`."""
 
     def find_fault(self, value: Any, wording: Wording) -> Trouble | None:
         pair = isinstance(value, list) and len(value) == 2 and isinstance(value[1], str)
@@ -42,7 +42,7 @@ class Described(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tree(Shape):
-    """A mapping with free keys and plain values, checked further elsewhere."""
+    """A mapping with any keys. Its content is checked elsewhere."""
 
     def find_fault(self, value: Any, wording: Wording) -> Trouble | None:
         return None if isinstance(value, dict) else (wording.wrong_kind(value, "a mapping"), "kind")
@@ -56,13 +56,13 @@ class Tree(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShortCondition(Shape):
-    """A condition as a mapping, or, if `short`, also as text (`hero.health > 20`)."""
+    """A condition as a mapping. If `short`, a text such as `hero.health > 20` is allowed too."""
 
     record: Record
     short: bool = True
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        """Return the Condition."""
+        """Return the value as a Condition. If it is invalid, add a fault and return BROKEN."""
         if isinstance(value, str) and not self.short:
             return reading.refuse(path, "is short text, which has no message; write {path, op, value, message}")
         if isinstance(value, str):
@@ -94,8 +94,9 @@ class ShortCondition(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpList(Shape):
-    """An op in the flat-path spelling: `[VERB, path, value]`; `short` verbs may have no value, `bare` ones must not
-    have one.
+    """An op (a change of the state) as a list `[VERB, path, value]`.
+
+    For the verbs in `short` the value may be missing. For the verbs in `bare` it must be missing.
     """
 
     verbs: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Reading a pack: files, Markdown lore, and the draft of parsed parts."""
+"""Reads a world pack: its files, lore in Markdown, and the draft (all files parsed and each checked on its own)."""

@@ -1,4 +1,7 @@
-"""The draft of a pack: every file parsed and checked by its shape, every item with its place."""
+"""Makes the draft of a pack: all files parsed, each checked by its shape, and each item with its place in the file.
+
+Links between files are not checked here (see `checking`).
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,22 @@ Item = tuple[SourceLocation, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A file with one mapping: its place and its valid parts; `broken` if it is not a mapping at all."""
+    """A file that contains one mapping. `place` is its location, `value` its valid parts. `broken` is True if it is not a
+    mapping.
+    """
 
     place: SourceLocation
     value: dict[str, Any] = field(default_factory=dict)
     broken: bool = False
 
     def items(self, key: str) -> Iterator[tuple[SourceLocation, Any]]:
-        """Yield the valid items of a list, each with its place."""
+        """Yield (place, item) for the valid items of the list `key`."""
         return iterate_sound(self.value.get(key), self.place.at(key))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackDraft:
-    """All parts of a pack. Items without a valid part are left out; a missing file is an empty part."""
+    """All parts of a pack. Invalid items are left out. A missing file is an empty part."""
 
     world: Part
     planner: Part
@@ -56,12 +61,14 @@ class PackDraft:
     injections: tuple[Item, ...]
     imported: dict[str, Any]
     quests_known: bool
-    """Whether all ids of quests could be read: if not, an unknown reference may not be a fault. So `entities_known`."""
+    """Whether the ids of all quests could be read. If not, a reference to an unknown quest may be correct, and is not
+    reported. `entities_known` is the same for entities.
+    """
     entities_known: bool
 
 
 def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
-    """Parse and check every file of a pack by its shape."""
+    """Return the draft of a pack. Every file is parsed and checked by its shape, and faults are added to `faults`."""
     world = _part(pack, WORLD_FILE, WORLD, faults)
     quests_place, quests = _read_items(pack, "quests.yaml", QUESTS_FILE, faults)
     actions_place, actions = _read_items(pack, "actions.yaml", ACTIONS_FILE, faults)
@@ -81,7 +88,7 @@ def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
 
 
 def all_have_ids(items: Any) -> bool:
-    """Return whether no item of a checked list is broken or lacks its id."""
+    """Return whether every item of a checked list is valid and has an id."""
     return isinstance(items, list | tuple) and all(item is not BROKEN and "id" in item for item in items)
 
 

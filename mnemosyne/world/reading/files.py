@@ -1,4 +1,4 @@
-"""Reads the files of a pack as bytes: finds them, checks which are allowed, and computes the digest of all."""
+"""Reads the files of a world pack as bytes: finds them, checks which are allowed, and computes a digest of all of them."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class PackFolder:
     """Contents of a pack folder."""
 
     files: dict[str, bytes]
-    """Bytes by relative name, sorted."""
+    """Bytes of each file by relative name, sorted by name."""
     digest: str
     template_root: str | None
-    """None without overrides."""
+    """Folder of the pack's own templates. None if the pack has none."""
     templates: dict[str, str] = field(default_factory=dict)
-    """Texts of its templates, manifests and layouts by their names below `templates/`."""
+    """Texts of the templates, manifests and layouts, by their names below `templates/`."""
 
 
 def read_folder(folder: Path, faults: FaultList) -> PackFolder:
-    """Return every file that belongs to a pack; a file that cannot be read is a fault and is left out.
+    """Return all files that belong to a pack. A file that cannot be read is added to `faults` and left out.
 
-    Hidden files, pictures, a README and other folders at the top are skipped; unknown YAML files are faults, because
-    they would otherwise be ignored silently.
+    Hidden files, pictures, a README and other folders at the top are skipped. Unknown YAML files are faults, because
+    otherwise they would be ignored without a message.
     """
     here = _whole(str(folder))
     if not folder.is_dir():
@@ -86,12 +86,14 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
 
 
 def pack_of_files(files: Mapping[str, bytes]) -> PackFolder:
-    """Return a pack that is in no folder: its files by relative name. Templates are not among them."""
+    """Return a pack whose files are given by relative name instead of a folder. Templates are not supported."""
     return PackFolder(files=dict(sorted(files.items())), digest=_digest(dict(files)), template_root=None)
 
 
 def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:
-    """Return the text of a UTF-8 file (without a byte order mark), or None after recording its actual encoding."""
+    """Return the text of a UTF-8 file, without a byte order mark. If it is not UTF-8, add a fault that guesses the
+    encoding, and return None.
+    """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,6 +1,7 @@
-"""Draft of a pack in a JSON value, so that the rules of a pack in files check it.
+"""Reads a pack from a JSON value as a draft, so that the checks for packs in files apply to it.
 
-The value has the fields of `WorldPack`, and places are named by them: `lore[3].entry_id` for the `id` in a file.
+The value has the fields of `WorldPack`. Faults name places by these fields: `lore[3].entry_id` instead of the `id` in a
+file.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _JSON_NAMES = {
     **{f"{part}.{own}": name for part in ("lore", "disabled") for own, name in _LORE_NAMES.items()},
     **{f"{part}.{own}": f"metadata.{own}" for part in ("lore", "disabled") for own in _LORE_METADATA},
 }
-"""The fields whose name in a file is another one, by their path in the files."""
+"""Names in the JSON value for the fields that have another name in a file, by their path in the files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +73,7 @@ _LORE = tuple(_Form(path=part, kind=MemoryEntry, record=tables.LORE) for part in
 
 
 def read_json_draft(pack: Mapping[str, Any], faults: FaultList) -> PackDraft:
-    """Check every part of a pack by its shape."""
+    """Return the draft of the pack in a JSON value. Every part is checked by its shape, and faults are added to `faults`."""
     root = SourceLocation(file="pack", lines=NO_LINES, names=_JSON_NAMES)
     world = _author(pack, _WORLD, root, faults)
     state = world.get("state")

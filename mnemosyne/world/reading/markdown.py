@@ -1,4 +1,4 @@
-"""Lore files written as Markdown: front matter between `---` lines, and the text below it."""
+"""Splits lore files in Markdown into front matter (YAML between two `---` lines at the top) and the text below it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _FRONT = re.compile(r"\A---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*(?:\r?\n|\Z)(?P<bo
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkdownLore:
-    """`front` is YAML text that starts on line `front_line` of the file; `body` starts on line `body_line`."""
+    """The two parts of a lore file. `front` is YAML text, from line `front_line` of the file on. `body` begins on line
+    `body_line`.
+    """
 
     front: str
     body: str
@@ -19,7 +21,9 @@ class MarkdownLore:
 
 
 def split_markdown(text: str) -> MarkdownLore:
-    """Return the two parts of a lore file; ValueError names the missing part."""
+    """Return the two parts of a lore file. Raises ValueError, which names the missing part, if there is no front matter
+    or no end of it.
+    """
     if not re.match(r"---[ \t]*\r?\n", text):
         raise ValueError("does not begin with a line '---'; put front matter with id, name and category there")
     match = _FRONT.match(text)
