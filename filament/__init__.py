@@ -1,11 +1,19 @@
-"""Filament: the prompt protocol. Values go out as XML and YAML; a model's reply comes back as XML and JSON.
+"""Filament: writes prompts for a model as XML and YAML, and reads the model's replies as XML and JSON.
 
-- Prompt: `render` and `render_body` write it; `display`, `with_anchors` and `collect_anchors` prepare a state tree for
-  it.
-- Reply: `parse_reply` reads it; `judge_ops` applies its ops, gives a verdict on each, and returns the JSON Patch of the
-  changes.
+- Prompt: `display`, `with_anchors` and `collect_anchors` prepare a state tree (nested mappings and lists) for the
+  prompt. `render` and `render_body` write the prompt.
+- Reply: `parse_reply` reads the content, the thought and the ops. An op is one change of the state that the model
+  asks for. `judge_ops` applies the ops, gives a verdict on each op, and returns all changes as a JSON Patch.
 
-No I/O, no clock, no async, and no imports from the packages above. `docs/filament.md` explains all of it.
+Words of this package:
+
+- An anchor is a name that ops use for a mapping of the state: its `id` or its `_anchor`.
+- A VWD (value with description) is the pair `[value, "text"]`.
+- `$meta` contains the author's rules for a mapping; a model never sees `$meta`.
+- An update is one block of ops in a reply.
+
+The package does no I/O, reads no clock, has no async code and imports nothing from `mnemosyne` or `jacquard`.
+`docs/filament.md` explains all of it.
 """
 
 from filament.boundaries import ContentPiece, choose_boundary, show_text, split_content, unescape_content

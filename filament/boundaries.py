@@ -1,8 +1,8 @@
-"""Unescaped text inside markup: an element that ends only at a boundary, which the text does not contain.
+"""Writes texts between tags without escaping them, and reads such texts back.
 
-Escaping would alter code and markup in a text. If a boundary is given, a text with a character that would be escaped is
-put into `<text boundary="…">` instead, and nothing in it can end that element. Without a boundary every text is
-escaped.
+Escaping would alter code and markup in a text. If a boundary (a string that the text does not contain) is given, a
+text with `&`, `<` or `>` is written as `<text boundary="…">` instead. Only the closing tag with the same boundary
+ends that element. Without a boundary every text is escaped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _TAG = re.compile("<[^>]*>")
 
 
 def choose_boundary(boundary: str, text: str) -> str:
-    """Return a boundary that a text does not contain: the given one, or one made of it and the text's digest.
+    """Return a boundary that `text` does not contain.
 
-    It depends only on the text, so that no other text's boundary changes with it.
+    The result is `boundary` itself or, if `text` contains `boundary`, `boundary` with a digest of `text`. It depends
+    only on the two arguments, so the boundaries of other texts in a prompt do not change.
     """
     if boundary not in text:
         return boundary
@@ -30,7 +31,11 @@ def choose_boundary(boundary: str, text: str) -> str:
 
 
 def show_text(text: str, boundary: str = "") -> str:
-    """Return a text for a place between tags: escaped, or unescaped between boundaries if escaping would alter it."""
+    """Return `text` for a place between tags.
+
+    The text is escaped, unless a `boundary` is given and escaping would alter the text. Then the text is written
+    unescaped, in an element `text` with that boundary.
+    """
     if not boundary or _SPECIAL.search(text) is None:
         return escape_text(text)
     shown = show_as_written(text)
@@ -40,25 +45,26 @@ def show_text(text: str, boundary: str = "") -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContentPiece:
-    """Tag or text of a content."""
+    """One tag or one text of the content of an element."""
 
     source: str
-    """Characters in the content."""
+    """Characters of the piece as they are written in the content."""
     text: str
-    """Characters before they were escaped."""
+    """The same characters unescaped."""
     is_tag: bool = False
     boundary: str = ""
-    """Boundary of an unescaped text; whatever looks like a tag in it is text."""
+    """Boundary of an unescaped text; '' for a tag or an escaped text. In an unescaped text nothing counts as a tag."""
 
     def with_text(self, text: str) -> ContentPiece:
-        """Return the piece with another text, shown in the same way."""
+        """Return a piece with another `text`, written in the same way: with this piece's boundary, or escaped."""
         return ContentPiece(source=show_text(text, self.boundary), text=text, boundary=self.boundary)
 
 
 def split_content(content: str) -> tuple[ContentPiece, ...]:
-    """Return the texts and tags of a content, in order; their sources joined are the content again.
+    """Return the texts and tags of `content`, in order.
 
-    An element `text` that lacks its end is read as tags and escaped text.
+    The `source` of all pieces joined is `content` again. If the end of an element `text` is missing, its characters
+    are read as tags and escaped text.
     """
     pieces: list[ContentPiece] = []
     at = 0
@@ -77,7 +83,7 @@ def split_content(content: str) -> tuple[ContentPiece, ...]:
 
 
 def unescape_content(content: str) -> str:
-    """Return a content with its texts unescaped; tags stay, except those around a text between boundaries."""
+    """Return `content` with its texts unescaped. Tags stay, except the two tags around a text that has a boundary."""
     return "".join(piece.text for piece in split_content(content))
 
 

@@ -1,14 +1,14 @@
-"""Errors of filament. This module imports nothing.
+"""Errors of filament. This module imports nothing from the package.
 
 FilamentError
-├── MarkupError     a name that no element or attribute may have, a misplaced node, text that is not filament markup
+├── MarkupError     an illegal name of an element or attribute, a misplaced node, or text that is not filament markup
 ├── PayloadError    a value that YAML cannot carry, or a YAML text that cannot be read
-├── AnchorError     an anchor occurs at more than one place of a state tree
-├── OpError         an op is malformed or was refused
-└── ReplyError      in strict mode: a reply needed repair or is odd in form
+├── AnchorError     an anchor (an `id` or `_anchor`) that occurs at more than one place of a state tree
+├── OpError         an op (a change that a model asks for) that is malformed or was refused
+└── ReplyError      a reply that needed repair or is odd in form; raised only in strict mode
 
-Without strict mode a model's reply raises none of them: the reply is repaired, and every repair is listed as a
-correction.
+Without strict mode, reading a model's reply raises none of these errors. The reply is repaired, and each repair is
+listed as a correction.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from collections.abc import Mapping
 
 
 class FilamentError(Exception):
-    """Root of everything that filament raises on purpose."""
+    """Base class of every error that filament raises on purpose."""
 
 
 class MarkupError(FilamentError):
-    """A name, a node or a text does not fit the markup."""
+    """Raised if a name, a node or a text does not fit the markup."""
 
 
 class PayloadError(FilamentError):
-    """A YAML body cannot be written or read; `line` is 1-based, None when a value (not a text) is at fault."""
+    """Raised if a YAML body cannot be written or read.
+
+    `line` is the 1-based line of the YAML text. It is None if a value, not a text, is at fault.
+    """
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         self.reason, self.line = reason, line
@@ -33,7 +36,9 @@ class PayloadError(FilamentError):
 
 
 class AnchorError(FilamentError):
-    """Anchors are not unique; `duplicates` maps each one to the JSON Pointers of all its places, in reading order."""
+    """Raised if anchors are not unique. `duplicates` maps each such anchor to the JSON Pointers of its places, in
+    reading order.
+    """
 
     def __init__(self, duplicates: Mapping[str, tuple[str, ...]]) -> None:
         self.duplicates = dict(duplicates)
@@ -42,9 +47,10 @@ class AnchorError(FilamentError):
 
 
 class OpError(FilamentError):
-    """An op was refused; `index` is its place in the list (0-based), `op` its text, `reason` what to do about it.
+    """Raised if an op is malformed or refused.
 
-    `code` is one of `state.verdicts.Refusal`.
+    `index` is the 0-based place of the op in the list, `op` is its text, and `reason` states what to do. `code` is a
+    value of `state.verdicts.Refusal`.
     """
 
     def __init__(self, index: int, op: str, reason: str, code: str = "malformed") -> None:
@@ -53,7 +59,10 @@ class OpError(FilamentError):
 
 
 class ReplyError(FilamentError):
-    """A reply needed repair or is odd in form; `faults` are the sentences of its log, in the order of the text."""
+    """Raised in strict mode for a reply that needed repair or is odd in form.
+
+    `faults` are the sentences of the reply's log, in the order of the text.
+    """
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         self.faults = faults

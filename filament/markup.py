@@ -1,7 +1,7 @@
-"""Markup at its lowest level: names, escaping, and the characters that no text may carry into a prompt.
+"""Checks names, escapes and unescapes texts, and removes characters that no prompt may contain.
 
-All text from outside goes through here, wherever it is used. This module knows nothing of nodes, YAML or
-replies.
+Every text from outside passes through these functions before it enters a prompt. This module knows nothing of nodes,
+YAML or replies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANGLE_TOKEN = re.compile(
     r"<(?=[|｜][^<>|｜\s]{1,64}[|｜]?>|[^<>|｜\s]{1,64}[|｜]>|</?SYS>>|/?s>|(?:seed:)?[be]os>|(?:pad|unk|[se]op|eo[htm])>|"
     r"(?:start|end|begin)_of_[a-z_]{1,32}>|fim_[a-z]{1,16}>|[A-Z]{2,8}_TOKEN>|(?:unused|reserved_|extra_id_|TOKENS_UNUSED_)\d{1,4}>)"
 )
-"""Control tokens of chat templates; a tokenizer treats their text as the token wherever it occurs."""
+"""Control tokens of chat templates. A tokenizer takes their text for the token wherever the text occurs."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));", re.ASCII)
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
@@ -38,10 +38,11 @@ _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 def check_name(name: str) -> str:
     """Return an element or attribute name unchanged.
 
-    Text from users, models or lore is never a name: it belongs in a body.
+    Never use text from users, models or lore as a name; such text belongs in a body.
 
     Raises:
-        MarkupError: if it is not made of ASCII letters, digits, `_`, `.` and `-`, starting with a letter or `_`.
+        MarkupError: if the name is not made of ASCII letters, digits, `_`, `.` and `-`, starting with a letter or
+            `_`.
     """
     if _NAME.fullmatch(name) is None:
         raise MarkupError(
@@ -51,9 +52,9 @@ def check_name(name: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""Return the text without the characters that a prompt must not hold.
+    r"""Return `text` without the characters that a prompt must not contain.
 
-    Line ends become `\n` (CR LF and lone CR, as XML reads them). C0 controls but `\n` and `\t`, DEL, C1 controls, lone
+    Line ends become `\n` (CR LF and lone CR, as in XML). C0 controls other than `\n` and `\t`, DEL, C1 controls, lone
     surrogates and noncharacters become U+FFFD, one each, so that every removed character stays visible.
     """
     if "\r" in text:
@@ -62,19 +63,22 @@ def clean_text(text: str) -> str:
 
 
 def clean_surrogates(text: str) -> str:
-    """Return the text with lone surrogates as U+FFFD: no encoding and no YAML escape can carry them."""
+    """Return `text` with each lone surrogate replaced by U+FFFD, because no encoding and no YAML escape can carry a
+    surrogate.
+    """
     return _SURROGATE.sub(_REPLACEMENT, text)
 
 
 def escape_text(text: str) -> str:
-    """Return cleaned text that is safe between tags: `&`, `<` and `>` become entities, as does the bracket of a chat template's
-    control token (`[INST]`).
+    """Return cleaned text that is safe between tags.
+
+    `&`, `<` and `>` become entities. So does the opening bracket of a chat template's control token such as `[INST]`.
     """
     return _escape_brackets(clean_text(text).translate(_TEXT_ESCAPES))
 
 
 def escape_attribute(text: str) -> str:
-    """Return cleaned text for a quoted attribute: like `escape_text`, with quotes, newlines and tabs as references too."""
+    """Return cleaned text for a quoted attribute: like `escape_text`, and quotes, newlines and tabs become references too."""
     return _escape_brackets(clean_text(text).translate(_ATTRIBUTE_ESCAPES))
 
 
@@ -83,8 +87,10 @@ def _escape_brackets(text: str) -> str:
 
 
 def show_as_written(text: str) -> str:
-    """Return a text for a place without escaping: only lone surrogates are replaced, and the control tokens of chat
-    templates (`<|im_start|>`, `[INST]`, `</s>`) get a blank, so that no tokenizer takes them for its own.
+    """Return `text` for a place in which nothing is escaped.
+
+    Lone surrogates are replaced. The control tokens of chat templates (`<|im_start|>`, `[INST]`, `</s>`) get a blank,
+    so that no tokenizer takes them for its own.
     """
     text = clean_surrogates(text)
     if "<" in text:
@@ -93,10 +99,10 @@ def show_as_written(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return the text with the five XML entities and numeric references decoded, once (`&amp;lt;` becomes `&lt;`).
+    """Return `text` with the five XML entities and numeric references decoded once (`&amp;lt;` becomes `&lt;`).
 
-    `unescape(escape_text(t)) == clean_text(t)`. Any other entity, and a reference to a character that `clean_text`
-    would replace, stays unchanged.
+    `unescape(escape_text(t)) == clean_text(t)`. Other entities stay unchanged, and so does a reference to a character
+    that `clean_text` would replace.
     """
     return _ENTITY.sub(_character, text) if "&" in text else text
 
@@ -112,10 +118,11 @@ def _character(match: re.Match[str]) -> str:
 
 
 def open_tag(name: str, attributes: Iterable[tuple[str, str]] = (), *, empty: bool = False) -> str:
-    """Return `<name a="b">` with the attributes in the given order and their values escaped; with `empty`, `<name
-    a="b"/>`.
+    """Return `<name a="b">`, or `<name a="b"/>` if `empty`, with the attributes in the given order and their values
+    escaped.
 
-    MarkupError for an illegal name and for an attribute that is given twice.
+    Raises:
+        MarkupError: if a name is illegal or an attribute is given twice.
     """
     parts, seen = [check_name(name)], set()
     for key, value in attributes:
@@ -127,5 +134,5 @@ def open_tag(name: str, attributes: Iterable[tuple[str, str]] = (), *, empty: bo
 
 
 def close_tag(name: str) -> str:
-    """Return `</name>`; MarkupError for an illegal name."""
+    """Return `</name>`. Raises MarkupError if the name is illegal."""
     return f"</{check_name(name)}>"

@@ -1,7 +1,7 @@
-"""Values that a prompt text is rendered from: elements, text bodies and YAML bodies.
+"""Nodes that a prompt text is rendered from: elements, text bodies and YAML bodies.
 
-Nodes are frozen and checked when they are created, so every node has legal names and a legal shape. `render` decides
-how they are written.
+Nodes are frozen and are checked when they are created, so each node has legal names and a legal shape. `render`
+decides how nodes are written.
 """
 
 from __future__ import annotations
@@ -15,27 +15,32 @@ from filament.markup import check_name
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
-    """A body of free text; it is escaped when it is rendered."""
+    """A body of free text, which is escaped when it is rendered."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Data:
-    """A body of data, rendered as one YAML document: mappings with text keys, lists, text, numbers, booleans, None."""
+    """A body of data, rendered as one YAML document.
+
+    Legal values are mappings with text keys, lists, text, numbers, booleans and None.
+    """
 
     value: Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Element:
-    """A named element; MarkupError for an illegal name, an attribute given twice, or mixed content."""
+    """A named element. Raises MarkupError if a name is illegal, an attribute is given twice, or elements are mixed
+    with a body.
+    """
 
     name: str
     attributes: tuple[tuple[str, str], ...] = ()
-    """(name, text) pairs in the order in which they are shown."""
+    """(name, text) pairs, in the order in which they are written."""
     children: tuple[Node, ...] = ()
-    """Any number of elements, or exactly one body (Text or Data); mixed content could not be read back."""
+    """Any number of elements, or exactly one body (Text or Data). A mixture could not be read back."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -52,10 +57,12 @@ Node = Element | Text | Data
 
 
 def element(name: str, *children: Node | str, **attributes: str | int | float | None) -> Element:
-    """Return an Element: a str child becomes a Text body; attributes keep the order given, and those that are None are
-    left out.
+    """Return an Element.
 
-    MarkupError as for `Element`.
+    A child that is a str becomes a Text body. Attributes keep their order; those that are None are left out.
+
+    Raises:
+        MarkupError: as for `Element`.
     """
     return Element(
         name=name,

@@ -1,13 +1,13 @@
-r"""YAML bodies: our own block emitter, and a reader for what authors write. The only file that imports yaml.
+r"""Writes values as YAML bodies of a prompt, and reads the YAML that authors write. Only this file imports yaml.
 
-The emitter exists because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines, and quotes unpredictably.
-Its output means the same under YAML 1.1 and 1.2: whatever either version could take for another type
-is quoted.
+The emitter is our own, because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines and quotes
+unpredictably. Our output means the same under YAML 1.1 and 1.2: a text that either version could take for another
+type is quoted.
 
-The reader follows YAML 1.2's core schema, so that an author gets what was typed: `yes`, `on`, `12:30` and `2020-01-01`
-are texts, `true` and `1e3` are not. It works on the C parser's events, not on its node tree, because composing a deeply
-nested text in C overflows the stack and ends the process. Tags, anchors and aliases (an alias can expand without
-bound), second documents, and duplicate or non-text keys are refused.
+The reader follows YAML 1.2's core schema, so that an author gets the value as typed: `yes`, `on`, `12:30` and
+`2020-01-01` are texts, `true` and `1e3` are not. The reader uses the events of the C parser and not its node tree,
+because composing a deeply nested text in C overflows the stack and ends the process. Tags, anchors, aliases (an alias
+can expand without bound), second documents, and duplicate or non-text keys are refused.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ _WORDS = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def dump_yaml(value: Any, indent: int = 0) -> str:
-    """Return a value as block YAML without a trailing newline, every line indented by `indent` spaces.
+    """Return `value` as block YAML without a trailing newline, each line indented by `indent` spaces.
 
-    Takes mappings with text keys (stored order is kept), lists and tuples, text, numbers, booleans and None. Emoji and
-    Chinese stay literal, no line is ever folded, text of several lines becomes a `|-` block where that reads back
-    exactly, and a quoted line otherwise. Lone surrogates become U+FFFD. The result is not escaped for markup: see
-    `render_body`. PayloadError names the place of a value that it cannot write.
+    Legal values are mappings with text keys (their order is kept), lists, tuples, text, numbers, booleans and None.
+    Emoji and Chinese stay literal, and no line is folded. A text of several lines becomes a `|-` block if the block
+    reads back exactly, otherwise one quoted line. Lone surrogates become U+FFFD. The result is not escaped for
+    markup; `render_body` escapes it.
+
+    Raises:
+        PayloadError: if a value cannot be written; the message names its place.
     """
     out: list[str] = []
     pad = " " * indent
@@ -52,9 +55,9 @@ def dump_yaml(value: Any, indent: int = 0) -> str:
 
 
 def scalar(value: str | int | float | bool | None) -> str:
-    """Return a value as one line of YAML that is safe in block and in flow context, plain where that is safe.
+    """Return `value` as one line of YAML that is safe in block and in flow context, without quotes if possible.
 
-    PayloadError for anything but text, a number, a boolean or None.
+    Raises PayloadError if `value` is not text, a number, a boolean or None.
     """
     return _scalar(value, (), flow=True)
 
@@ -189,20 +192,26 @@ Lines = dict[tuple[str | int, ...], int]
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML document (None for an empty one); PayloadError, with its line, as in
-    `load_yaml_marked`.
+    """Return the value of a YAML document, None for an empty one.
+
+    Raises PayloadError, with the line, in the cases that `load_yaml_marked` lists.
     """
     return load_yaml_marked(text)[0]
 
 
 def load_yaml_marked(text: str, *, as_text: Callable[[str], bool] | None = None) -> tuple[Any, Lines]:
-    """Return the value of a YAML document and the 1-based line of each of its parts.
+    """Return (value, lines): the value of a YAML document, and the 1-based line of each of its parts.
 
-    Below root keys for which `as_text` is true each scalar is text as it is written: `1.10` and `true` stay what they are.
+    The keys of `lines` are paths from the root, made of text keys and 0-based list places; `()` is the root. The line
+    of a mapping entry is the line of its key. The line of a list item is the line on which the item starts.
 
-    Lines are keyed by the path from the root: text keys and 0-based list places; the line of a mapping entry is the
-    line of its key, that of a list item is where the item starts; `()` is the root. PayloadError, with its line, for
-    bad syntax, a duplicate or non-text key, an alias, a tag, a second document, nesting deeper than 100.
+    Below each root key for which `as_text` returns true, every scalar is read as text: `1.10` and `true` stay these
+    texts.
+
+    Raises:
+        PayloadError: with the line, for bad syntax, a duplicate or non-text key, an alias, a tag, a second document,
+            or
+        nesting deeper than 100.
     """
     lines: Lines = {}
     try:

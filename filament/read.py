@@ -1,7 +1,7 @@
-"""Reads rendered prompt text back into nodes: the strict inverse of `render`, for tools and tests.
+"""Reads rendered prompt text back into nodes, for tools and tests: the strict inverse of `render`.
 
-It reads only what filament writes: no comments, declarations, CDATA or document types. A model's reply is read by
-`reply`, which is tolerant.
+Only the forms that filament writes are read: no comments, declarations, CDATA or document types. Replies of a model
+are read by `filament.reply`, which is tolerant.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ class _Open:
 
 
 def parse_element(text: str, *, data: Collection[str] = ()) -> Element:
-    """Return the element that a text renders; `data` names the elements whose body is YAML.
+    """Return the element that `text` renders; `data` names the elements whose body is YAML.
 
-    `parse_element(render(x), data=…) == x` for every Element whose texts are clean (see `clean_text`). MarkupError with
-    the line of the first thing that `render` would not have written; PayloadError for a YAML body that cannot be read.
+    `parse_element(render(x), data=…) == x` for every Element whose texts are clean (see `clean_text`).
+
+    Raises:
+        MarkupError: if the text has a form that `render` does not write; the message names the line of the first one.
+        PayloadError: if a YAML body cannot be read.
     """
     stack: list[_Open] = []
     root: Element | None = None

@@ -1,15 +1,16 @@
 r"""Renders nodes as prompt text: the same node gives the same bytes in any process.
 
-Layout, chosen so that pre-rendered blocks can be nested unchanged:
+The layout lets callers nest blocks that were rendered before, unchanged:
 
-- every tag starts at column 0; nothing is indented for depth (leading spaces would cost tokens and shift YAML);
-- an element with element children has one child per line;
-- a text body follows its opening tag directly, unchanged except for escaping;
-- a YAML body has lines of its own, at column 0, between the lines of its tags;
-- an element without children is `<name/>`; one with an empty text body `<name></name>`.
+- Every tag starts at column 0. Nothing is indented for depth, because leading spaces would cost tokens and shift
+  YAML.
+- An element with element children has one child on each line.
+- A text body follows its opening tag directly and is only escaped.
+- A YAML body has its own lines, at column 0, between the lines of its tags.
+- An element without children is `<name/>`; an element with an empty text body is `<name></name>`.
 
-So `load_yaml(unescape(text between the tags))` is the value, and any other YAML reader gives the same. Imports nodes,
-markup and payload only.
+So `load_yaml(unescape(text between the tags))` is the value, and any other YAML reader gives the same value. This
+module imports only nodes, markup and payload.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from filament.payload import dump_yaml
 
 
 def render(node: Node) -> str:
-    """Return the node as prompt text without a trailing newline; PayloadError if a Data value is not YAML data."""
+    """Return `node` as prompt text without a trailing newline. Raises PayloadError if the value of a Data node is not
+    YAML data.
+    """
     if isinstance(node, Text):
         return escape_text(node.text)
     if isinstance(node, Data):
@@ -35,5 +38,5 @@ def render(node: Node) -> str:
 
 
 def render_body(value: Any, indent: int = 0) -> str:
-    """Return a value as escaped YAML, to be put between two tags; see `dump_yaml` for its form and errors."""
+    """Return `value` as escaped YAML, to be put between two tags. `dump_yaml` describes its form and errors."""
     return escape_text(dump_yaml(value, indent))

@@ -1,7 +1,7 @@
-"""JSON blocks of a reply: finds their end, reads their value, repairs or refuses broken ones.
+"""Reads the JSON blocks of a reply: finds their end, reads their value, and repairs or refuses broken ones.
 
-Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or
-where it seems to end.
+Valid JSON shows where it ends, so tags inside its strings belong to the strings. Broken JSON ends at the next tag, or
+at its likely end (`find_likely_end`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _FIRST_STEP, _STEP = 64, 4096
 
 
 def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None]:
-    """Read the block that a tag opens inside another element or none, to its closing tag or to the end of its JSON.
+    """Read the block that `tag` opens, up to its closing tag or to the end of its JSON.
 
-    Whether its ops count is decided when the reply is complete, by `judge_updates`.
+    `inside` is the name of the element around the block, None if there is none. Ops wait until the reply is complete;
+    `judge_updates` then decides whether they count.
     """
     state.counts[tag.kind] = state.counts.get(tag.kind, 0) + 1
     state.pass_tag(tag)
@@ -52,7 +53,7 @@ def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None
 
 
 def judge_updates(state: ParserState) -> None:
-    """Take the ops of the updates that count and report all others, now that the reply is complete."""
+    """Take the ops of the updates that count, and report all other updates. Call this when the reply is complete."""
     for update, misplaced in state.outline.judge(state.source, needs_content=CONTENT in state.legal):
         if _is_empty(update):
             _drop_empty(state, update)

@@ -1,6 +1,4 @@
-"""Estimates where broken JSON ends: counts brackets outside of strings and decodes nothing. Used inside this package
-only.
-"""
+"""Estimates where broken JSON ends, by counting brackets without decoding. Only `filament.reply` uses this module."""
 
 from __future__ import annotations
 
@@ -10,10 +8,11 @@ _SINGLE_OP = re.compile(r"""\[\s*["']|\{\s*["']?op["']?\s*:""", re.ASCII)
 
 
 def find_likely_end(text: str, start: int, limit: int) -> int:
-    """Return the index at which unclosed broken JSON ends, so that prose after it is not swallowed.
+    """Return the index at which unclosed broken JSON probably ends, so that the prose after it stays prose.
 
-    It is the place where its brackets balance; otherwise the last bracket of its paragraph, unless JSON continues after
-    it.
+    The JSON begins at `start` and ends before `limit`. The result is the place after which all brackets are closed.
+    Otherwise it is the last bracket of the paragraph, or the end of the paragraph if JSON continues after that
+    bracket.
     """
     balanced = scan_brackets(text[start:limit])[2]
     if balanced is not None:
@@ -26,7 +25,7 @@ def find_likely_end(text: str, start: int, limit: int) -> int:
 
 
 def measure_depth(body: str) -> int:
-    """Return the largest number of brackets that are open at once, counting those in strings too."""
+    """Return the largest number of brackets that are open at once. Brackets in strings count too."""
     opened = deepest = 0
     for char in body:
         if char in "[{":
@@ -38,8 +37,10 @@ def measure_depth(body: str) -> int:
 
 
 def scan_brackets(body: str) -> tuple[int, bool, int | None]:
-    """Return how many brackets are open at the end, whether a string is open, and after which character all were
-    closed.
+    """Return (open brackets, in_string, end) for the end of `body`.
+
+    `in_string` states whether a string is open. `end` is the index after which all brackets were closed, None if they
+    never were.
     """
     opened, in_string, escaped = 0, False, False
     for place, char in enumerate(body):
@@ -57,7 +58,7 @@ def scan_brackets(body: str) -> tuple[int, bool, int | None]:
 
 
 def ends_between_ops(body: str) -> bool:
-    """Return whether cut-off JSON ends after a complete op: outside of strings, with no op open."""
+    """Return whether the cut-off JSON `body` ends after a complete op: outside of strings, with no op open."""
     opened, in_string, _ = scan_brackets(body)
     outer = 2 if body.startswith("{") else 1
     allowed = 0 if _SINGLE_OP.match(body) else outer

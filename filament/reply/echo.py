@@ -1,7 +1,7 @@
-"""Recognises updates that a model only repeats from a text in its prompt; they change nothing. Pure.
+"""Recognises updates that only repeat ops from the prompt. Such updates change nothing.
 
-Texts are compared without blanks, quotes, case, entities and full-width forms, which models change when they repeat a
-text.
+Texts are compared without blanks, quotes, case, entities and full-width forms, because models change these when they
+repeat a text.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _OP_CHARS = 400
 
 
 class OpText:
-    """A text from the prompt; searched only when there is an update to compare."""
+    """A text from the prompt in which ops are searched. The search begins only when there is an update to compare."""
 
     def __init__(self, text: str) -> None:
         self._raw = text
 
     def contains(self, update: str, *, broken: bool) -> bool:
-        """Return whether the text has one of the ops of an update's JSON or, if the JSON is `broken`, the whole
-        text.
+        """Return whether this text contains an op of `update`, the JSON of an update.
+
+        If the JSON is `broken`, an occurrence of the whole `update` counts too.
         """
         if not self._raw:
             return False

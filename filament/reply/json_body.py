@@ -1,6 +1,6 @@
-"""JSON in a reply: finds its end while it arrives, reads its value, and repairs it.
+"""Finds the end of JSON in a reply while it arrives, reads its value, and repairs it if it is broken.
 
-This is the only file that imports json_repair.
+Only this file imports json_repair.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from filament.state.changes.ops import Op, parse_op
 from filament.state.verdicts import OpVerdict, Refusal, build_refusal
 
 REPAIR_CHARS = 2000
-"""Maximum characters of broken JSON to repair in one reply: the library's time grows faster than its text."""
+"""Maximum number of characters of broken JSON to repair in one reply, because json_repair's time grows faster than the text."""
 _REPAIR_DEPTH = 32
 _DECODER = JSONDecoder(strict=False)
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -44,10 +44,11 @@ _VALUES, _KEYS = (_Next.VALUE, _Next.VALUE_OR_END), (_Next.KEY, _Next.KEY_OR_END
 
 
 class JsonScan:
-    """Follows JSON that arrives in pieces, from its first bracket on.
+    """Follows JSON that arrives in pieces, from its first bracket on, to find its end.
 
-    `done` when all brackets are closed, `broken` as soon as it cannot be JSON; `length` is the number of characters
-    taken so far. Words without quotes are accepted: the decoder checks whether they are numbers.
+    `done` is true once all brackets are closed. `broken` is true as soon as the text cannot be JSON. `length` is the
+    number of characters taken so far. Words without quotes are accepted, because the decoder checks later whether
+    they are numbers, `true`, `false` or `null`.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class JsonScan:
         self._escaped = False
 
     def take(self, text: str) -> None:
-        """Take the next characters, up to the end of the JSON."""
+        """Take the next characters, up to the end of the JSON. `length` shows how many were taken."""
         at = 0
         while at < len(text) and not self.done and not self.broken:
             at = self._in_string(text, at) if self._string is not None else self._scan_outside_string(text, at)
@@ -112,7 +113,7 @@ class JsonScan:
 
 
 def decode_json(text: str) -> tuple[Any, bool]:
-    """Return (value, True) of JSON, or (None, False)."""
+    """Return (value, True) if `text` is JSON, else (None, False)."""
     try:
         return _DECODER.decode(text), True
     except (ValueError, RecursionError):
@@ -120,10 +121,11 @@ def decode_json(text: str) -> tuple[Any, bool]:
 
 
 def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
-    """Return (value, fault, number of characters given to the repair) of broken JSON.
+    """Return (value, fault, cost) for broken JSON; `cost` is the number of characters given to the repair.
 
-    The fault is `""` if it was only escaped, `repaired` if it was repaired, otherwise the reason why it cannot be.
-    `cut`: the reply ends inside it, so a half-written op must not be completed by a guess.
+    `fault` is '' if the JSON was only escaped, and 'repaired' if it was repaired. Any other `fault` is the reason why
+    there is no value. `cut` states that the reply ends inside the JSON, so that a half-written op must not be
+    completed by a guess. `repairable` is the maximum number of characters to repair.
     """
     body = body.strip().removesuffix("```").rstrip()
     if "&quot;" in body:
@@ -145,9 +147,10 @@ def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int
 
 
 def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, ...], str]:
-    """Return the ops of a block, numbered from `first`, all or none.
+    """Return (ops, lost, fault) of a block: its ops numbered from `first`, and no `fault`, if all ops can be read.
 
-    If one is malformed there are no ops: then a verdict on each op, and the reason (a sentence without a full stop).
+    If one op is malformed, `ops` is empty, `lost` has a verdict on each op, and `fault` is the reason as a sentence
+    without a full stop. If the ops cannot be separated, `lost` is empty too.
     """
     raw = value.get("ops") if isinstance(value, dict) and "op" not in value else value
     if isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], str)):
@@ -172,7 +175,7 @@ def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, .
 
 
 def unescape_strings(value: Any) -> Any:
-    """Undo the escaping that a model copied from its prompt, in every string of a value."""
+    """Return `value` with every string unescaped, because models copy the escaping from their prompt."""
     if isinstance(value, str):
         return unescape(value)
     if isinstance(value, list):

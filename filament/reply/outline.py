@@ -1,7 +1,8 @@
-"""Decides which updates of a reply count, by their places; `docs/filament.md` section 6 has the rule.
+"""Decides which updates (blocks of ops) of a reply count, by their places in the reply.
 
-The reader records the tags outside of all elements. Once the reply is complete, one pass over these marks judges every
-update. So the verdict depends only on the text, and each character is read only once more.
+The reader records a mark for each tag and each text outside of all elements. Once the reply is complete, one pass
+over these marks judges every update. So the verdict depends only on the text, and each character is read only once
+more. `docs/filament.md` section 6 has the rule.
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ _OPENING_FENCE = re.compile(r"\s*```[A-Za-z]{0,16}[ \t]{0,8}\n\s*")
 class MarkKind(Enum):
     """Kind of a mark in the outline.
 
-    STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by another. MOVED: all text so far
-    belongs to the thought. ELEMENT: a tag of any other element. INNER: text of the content.
+    - TEXT: text outside of all elements.
+    - ELEMENT: a tag of an element other than the content.
+    - OPENED, CLOSED: the opening or the closing tag of the content.
+    - STRAY: a closing tag that closed nothing.
+    - FAULT: an element that was left open or was closed by another one.
+    - MOVED: all text so far belongs to the thought.
+    - UPDATE: an update.
+    - INNER: text inside the content.
     """
 
     TEXT = auto()
@@ -43,20 +50,20 @@ _BEFORE_FENCE = frozenset({MarkKind.TEXT, MarkKind.ELEMENT})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundBlock:
-    """A block that was read, not yet judged."""
+    """A JSON block that was read and not yet judged."""
 
     tag: Tag
     name: str
-    """Name for messages."""
+    """Name of the block in messages."""
     inside: str | None
-    """Name of the element around it."""
+    """Name of the element around the block; None if there is none."""
     start: int
-    """Begin of the JSON, an index of the source; `end` is its end (half-open)."""
+    """Index in the source at which the JSON begins; `end` is the index after the JSON."""
     end: int
     behind: int
-    """Index at which the reply continues."""
+    """Index in the source at which the reply continues."""
     value: Any = None
-    """Value of the JSON, unless it is `broken`."""
+    """Value of the JSON, unless the JSON is `broken`."""
     broken: str | None = None
     """Text of JSON that needs repair."""
     cut: bool = False
@@ -64,7 +71,7 @@ class FoundBlock:
 
     @property
     def is_untagged(self) -> bool:
-        """Return whether the model left its tag out; such an update counts at the end of the content too."""
+        """Return whether the model left the tag out. Such an update counts at the end of the content too."""
         return not self.tag.spelling
 
 
@@ -102,17 +109,19 @@ class _UpdateState:
 
 
 class Outline:
-    """Everything outside of all elements, in order, with the content and the updates."""
+    """Marks of one reply, in order: the tags and texts outside of all elements, the content and the updates."""
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []
 
     def add(self, kind: MarkKind, name: str = "") -> None:
-        """Record a tag, or what it did; `name` is the name of its element."""
+        """Record a mark that has no text of its own; `name` is the name of its element."""
         self._marks.append(_Mark(kind=kind, name=name))
 
     def add_text(self, start: int, end: int) -> None:
-        """Record text outside of all elements; adjacent stretches are joined."""
+        """Record text outside of all elements, from `start` to `end`. Text that follows the last recorded text
+        directly is joined to it.
+        """
         last = self._marks[-1] if self._marks else None
         if last is not None and last.kind is MarkKind.TEXT and last.end == start:
             last.end = end
@@ -120,18 +129,18 @@ class Outline:
             self._marks.append(_Mark(kind=MarkKind.TEXT, start=start, end=end))
 
     def add_inner(self) -> None:
-        """Record text inside of the content."""
+        """Record that the content has text here."""
         if not self._marks or self._marks[-1].kind is not MarkKind.INNER:
             self.add(MarkKind.INNER)
 
     def add_update(self, update: FoundBlock) -> None:
-        """Record an update, wherever it is."""
+        """Record an update, at any place."""
         self._marks.append(_Mark(kind=MarkKind.UPDATE, update=update))
 
     def judge(self, source: Source, *, needs_content: bool) -> Iterator[tuple[FoundBlock, MisplacedUpdate | None]]:
-        """Yield each update in order, with the reason why it does not count, or None.
+        """Yield (update, reason) for each update, in order; `reason` is None if the update counts.
 
-        `needs_content`: content is legal in this reply, so that updates must follow it.
+        `needs_content` states that content is legal in this reply, so that updates must follow the content.
         """
         if not any(mark.update is not None for mark in self._marks):
             return

@@ -1,7 +1,7 @@
-"""State of one parse: the text so far, the results found in it, and looking ahead in it.
+"""State of one parse of a reply: the text so far, the results, and methods that look ahead in the text.
 
-Looking ahead is a generator that pauses until it has enough text. Its answer depends only on the text, never on how the
-text was cut, and each character is read a fixed number of times.
+A method that looks ahead is a generator. It pauses until there is enough text. Its answer depends only on the text,
+never on how the text was cut into chunks, and each character is read a fixed number of times.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from filament.state.verdicts import OpVerdict
 
 T = TypeVar("T")
 Looking = Generator[None, None, T]
-"""Yields until there is more text, and returns its answer in the end."""
+"""Generator that yields while it needs more text, and finally returns its answer."""
 
 _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 
 
 class ParserState:
-    """Results of one parse so far. `at`: everything before it was read; `index`: the next tag to look at."""
+    """Results of one parse so far.
+
+    `at` is the index up to which the source was read. `index` is the number of the next tag.
+    """
 
     def __init__(
         self, expected: ExpectedReply, user_text: str = "", prompt_text: str = "", *, carries_untagged: bool = True
@@ -50,7 +53,7 @@ class ParserState:
         self.repaired_chars = 0
 
     def append(self, text: str, *, last: bool = False) -> None:
-        """Take the next characters of the reply."""
+        """Take the next characters of the reply; `last` states that the reply ends with them."""
         self.source.append(text)
         self.tags.scan(text, last=last)
         self.ended = last
@@ -58,18 +61,18 @@ class ParserState:
     # --- what was found ---
 
     def add_correction(self, code: str, sentence: str, start: int, end: int) -> None:
-        """Record a correction."""
+        """Record a correction: its code, its sentence, and the stretch of the source from `start` to `end`."""
         entry = Correction(code=code, sentence=sentence, start=start, end=end)
         self.log.append(entry)
         self.events.append(ParseEvent(kind=EventKind.CORRECTED, correction=entry))
 
     @property
     def next_op(self) -> int:
-        """The number of the next op of the reply."""
+        """The number of the next op of the reply. Lost ops count too."""
         return len(self.ops) + len(self.lost)
 
     def add_piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
-        """Record the kind of a stretch of the source; pieces follow one another without a gap."""
+        """Record the kind of the source from `start` to `end`. Pieces follow one another without a gap."""
         if start >= end:
             return
         last = self.pieces[-1] if self.pieces else None
@@ -78,18 +81,18 @@ class ParserState:
         self.pieces.append(Piece(kind=kind, tag=tag, start=start, end=end))
 
     def pass_tag(self, tag: Tag) -> None:
-        """Continue after a tag."""
+        """Record `tag` as markup and continue after it."""
         self.add_piece(PieceKind.MARKUP, tag.kind, tag.start, tag.end)
         self.at, self.index = tag.end, tag.index + 1
 
     def is_block(self, tag: Tag) -> bool:
-        """Return whether a tag holds JSON."""
+        """Return whether the body of `tag` is JSON."""
         return tag.kind != WRAPPER and self.rules[tag.kind].body is not Body.TEXT
 
     # --- looking ahead ---
 
     def find_closing(self, tag: Tag, *kinds: str) -> Looking[Tag | None]:
-        """Return the first closing tag of these kinds after a tag, None if the reply ends without one."""
+        """Return the first closing tag of one of `kinds` after `tag`; None if the reply ends without one."""
         while True:
             found = self.tags.find_closing(tag.index, kinds)
             if found is not None or self.ended:
@@ -97,7 +100,9 @@ class ParserState:
             yield
 
     def find_following(self, index: int, start: int = 0) -> Looking[Tag | None]:
-        """Return the next tag from an index on that starts at `start` or later, None if the reply ends without one."""
+        """Return the first tag whose index is at least `index` and which begins at `start` or later; None if the
+        reply ends first.
+        """
         tags = self.tags.tags
         while True:
             while index < len(tags) and tags[index].start < start:
@@ -109,9 +114,7 @@ class ParserState:
             yield
 
     def find_json_start(self, at: int) -> Looking[int | None]:
-        """Return the index at which JSON starts after a tag (and after a code fence, if there is one); None if no JSON
-        follows.
-        """
+        """Return the index at which JSON starts, at `at` or after blanks and a code fence; None if no JSON follows."""
         at = yield from self.skip_blanks(at)
         if self.source.slice(at, at + 1) == "`":
             end = at
@@ -141,7 +144,7 @@ class ParserState:
                 yield
 
     def has_words_after(self, tag: Tag) -> Looking[bool]:
-        """Return whether anything but blanks and tags follows a tag."""
+        """Return whether anything but blanks and tags follows `tag`."""
         at, index = tag.end, tag.index + 1
         while True:
             follower = self.tags.tags[index] if index < len(self.tags.tags) else None

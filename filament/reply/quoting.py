@@ -1,5 +1,7 @@
-"""Decides whether a place in a text is quoted: by back-ticks, a code fence, quotation marks, a quoted line, a comment,
-or a tag that stays text. Only the text before the place is read. Pure.
+"""Decides whether a place in a text is quoted, so that an update at that place does not count.
+
+Quotes are back-ticks, a code fence, quotation marks, a quoted line, a comment, or a tag that stays text. Only the
+text before the place is read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _FENCE_CHARS, _TAIL_CHARS = 3, 2
 
 
 class QuotingContext:
-    """Follows a text that arrives in stretches, separated by elements."""
+    """Tracks which quotes are open in a text that arrives in stretches, with elements between the stretches."""
 
     def __init__(self) -> None:
         self._fence = self._block = self._tail = ""
@@ -33,7 +35,7 @@ class QuotingContext:
         self._tags: dict[str, int] = {}
 
     def take(self, text: str) -> None:
-        """Take the next stretch."""
+        """Take the next stretch of the text."""
         if self._at_head and (head := _LINE_HEAD.match(text)):
             self._quoting_line = bool(head[1])
             self._at_head = head.end() == len(text)
@@ -48,11 +50,11 @@ class QuotingContext:
             )
 
     def open_tag(self) -> str | None:
-        """Return the name of the last tag that was opened and not closed, None if there is none."""
+        """Return the name of the last tag that was opened and not closed; None if there is none."""
         return next(reversed(self._tags), None)
 
     def find_quotation(self) -> str:
-        """Return what quotes the place after the text so far (`a code fence`, …), or an empty text."""
+        """Return what quotes the place after the text so far (`a code fence`, …); '' if nothing does."""
         if self._fence:
             return "a code fence"
         if self._block:

@@ -1,6 +1,7 @@
-"""Decides what the tags of a reply mean, as soon as the text so far allows.
+"""Decides what the tags of a reply mean, as soon as the text so far allows it.
 
-A tag that is only mentioned stays text. That can depend on later text, so the reader pauses until it has enough.
+A tag that is only mentioned in a text stays text. Whether a tag is mentioned can depend on later text, so the reader
+pauses until it has enough text.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
 class Reader:
-    """The open elements, and the texts so far. `run` is resumed whenever there is more text."""
+    """Reads one reply: tracks the open elements and writes the texts. `run` is resumed whenever there is more text."""
 
     def __init__(self, state: ParserState, expected: ExpectedReply) -> None:
         self._state = state
@@ -37,7 +38,7 @@ class Reader:
         return sum(writer.scanned_chars for writer in self._writers.values())
 
     def run(self) -> Looking[None]:
-        """Read the reply from end to end."""
+        """Read the reply from beginning to end, and yield whenever more text is needed."""
         state = self._state
         while True:
             tag = state.tags.tags[state.index] if state.index < len(state.tags.tags) else None
@@ -57,7 +58,7 @@ class Reader:
         self._end_reply()
 
     def reply(self) -> ParsedReply:
-        """Return what the reply holds, once it has been read to its end."""
+        """Return the content, ops, blocks and log of the reply. Call this after `run` has read the reply to its end."""
         state = self._state
         texts = {name: writer.text() for name, writer in self._writers.items()}
         return ParsedReply(

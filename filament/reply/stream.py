@@ -1,7 +1,7 @@
-"""Reads a model's reply while it is still arriving: chunks in, events out, the whole reply at the end.
+"""Reads a model's reply while it arrives: chunks go in, events come out, and `close` returns the whole reply.
 
-The result depends only on the text: however it is cut into chunks, the events amount to the same and the reply is
-equal. Time is linear in the length of the reply. Pure: no I/O, no clock.
+The result depends only on the text. However the text is cut into chunks, the events together contain the same, and
+the reply is equal. The time is linear in the length of the reply. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from filament.reply.values import ParsedReply, ParseEvent
 class StreamParser:
     """Reads one reply.
 
-    The parser is tolerant, because models make mistakes: it never raises for a text, repairs what it can, and reports
-    each repair.
+    The parser is tolerant, because models make mistakes: no text makes it raise, except in strict mode. It repairs a
+    fault if it can and reports each repair.
 
     Content is returned while it arrives. Text that may still turn out to be something else is held back: half a tag,
-    half an entity, blanks that may be trailing, a tag in the middle of a sentence until it is closed or the reply ends,
-    and the text after JSON that was not closed. Ops are returned at the end, because only the whole reply shows whether
-    their update counts.
+    half an entity, blanks that may be trailing, a tag in the middle of a sentence until that tag is closed or the
+    reply ends, and the text after JSON that was not closed. Ops are returned at the end, because only the whole reply
+    shows whether their update counts.
 
     Args:
         expected: The legal tags.
         strict: Whether `close` raises ReplyError if anything was repaired or is odd in form.
-        user_text: The user's message of this turn; ops that occur in it are the user's own and are not applied.
-        prompt_text: The whole prompt; ops of an update without its tag that occur in it are not applied.
+        user_text: The user's message of this turn. An update with an op from this text only repeats the user and is
+            not
+        applied.
+        prompt_text: The whole prompt. An update without its tag is not applied if one of its ops occurs in this text.
         carries_untagged: Whether updates without their tag are applied at all.
     """
 
@@ -54,14 +56,14 @@ class StreamParser:
 
     @property
     def scanned_chars(self) -> int:
-        """Number of character reads so far (one character may be read several times): the measure of the work."""
+        """Number of characters read so far. One character may be read several times, so this measures the work."""
         state = self._state
         return state.source.scanned_chars + state.tags.scanned_chars + self._reader.scanned_chars
 
     def feed(self, chunk: str) -> tuple[ParseEvent, ...]:
-        """Take the next characters, however many; return the events that are certain now, in order.
+        """Take the next `chunk`, of any length, and return the events that are certain now, in order.
 
-        FilamentError after `close`.
+        Raises FilamentError after `close`.
         """
         if self._reply is not None:
             raise FilamentError("This reply has ended. Make a new StreamParser for the next one.")
@@ -73,9 +75,10 @@ class StreamParser:
         return self._take_events()
 
     def close(self) -> ParsedReply:
-        """End the reply and return it; its `tail` holds the last events. A second call returns the same reply.
+        """End the reply and return it; its `tail` contains the last events. A second call returns the same reply.
 
-        ReplyError in strict mode, if anything was repaired or is odd in form.
+        Raises:
+            ReplyError: in strict mode, if anything was repaired or is odd in form.
         """
         if self._reply is None:
             self._state.append(self._cleaner.take("", last=True), last=True)
@@ -91,7 +94,7 @@ class StreamParser:
 
 
 Reply = ParsedReply
-"""The shorter name of a parsed reply."""
+"""Short name of ParsedReply."""
 
 
 def parse_reply(
@@ -103,25 +106,27 @@ def parse_reply(
     prompt_text: str = "",
     carries_untagged: bool = True,
 ) -> ParsedReply:
-    """Return the content, thought and ops of a model's reply; ReplyError only if `strict` and anything was repaired or
-    is odd in form.
+    """Return the content, thought and ops of a model's reply.
 
-    Tags are `<content>` (alias reply), `<thought>` (think, thinking) and `<state_update>` (variable_update) with the
-    JSON `{"ops": […]}` or the bare list, in both spellings of an op; a `<filament_output>` around all of it is
-    optional. Tags may be in any case.
+    The tags are `<content>` (alias `reply`), `<thought>` (aliases `think`, `thinking`) and `<state_update>` (alias
+    `variable_update`). An update contains the JSON `{"ops": […]}` or only the list; `parse_op` reads both spellings
+    of an op. A `<filament_output>` around all of it is optional. Tags may be in any case.
 
     - Text outside of tags is content, so a reply without tags is all content.
     - Elements that are open at the end are closed.
-    - Broken JSON is repaired; if that fails, or if an op in it is malformed, the block is dropped and the content
-      stays.
+    - Broken JSON is repaired. If the repair fails or an op is malformed, the block is dropped and the content stays.
     - A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
-    - An update counts only outside of all elements, after the content, with nothing but complete elements up to the end
-      of the reply, and only if its ops do not occur in `user_text`; `set_aside` names every other update.
-    - An update without its tag (a list of ops, or a code fence with one, that begins a line) counts in the same places
-      and at the end of the content, unless one of its ops occurs in `prompt_text` or `carries_untagged` is false.
+    - An update counts only outside of all elements and after the content, with nothing but complete elements between
+      it and the end of the reply. Its ops must not occur in `user_text`. `set_aside` lists every other update.
+    - An update without its tag is a list of ops, or a code fence with one, that begins a line. It counts in the same
+      places and at the end of the content, unless one of its ops occurs in `prompt_text` or `carries_untagged` is
+      false.
 
-    `The lock clicks. <state_update>[["SET", "door.open", true]]</state_update>` has the content `The lock clicks.` and
-    one op.
+    `The lock clicks. <state_update>[["SET", "door.open", true]]</state_update>` has the content `The lock clicks.`
+    and one op.
+
+    Raises:
+        ReplyError: only if `strict`, and anything was repaired or is odd in form.
     """
     parser = StreamParser(
         expected=expected,

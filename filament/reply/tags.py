@@ -1,6 +1,6 @@
-"""Legal tags of a reply, and a scanner that finds tags in a text that is still arriving.
+"""Defines the legal tags of a reply, and finds tags in a text that is still arriving.
 
-`TagScanner` finds the same tags wherever chunks break. Pure.
+`TagScanner` finds the same tags wherever the text is cut into chunks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from filament.markup import check_name
 
 CONTENT, THOUGHT, UPDATE, WRAPPER = "content", "thought", "state_update", "filament_output"
 INLINE = frozenset({"b", "br", "em", "i", "p", "rp", "rt", "ruby", "s", "span", "strong", "u"})
-"""Markup that content may contain unescaped."""
+"""Inline markup, which content may contain unescaped."""
 
 _NAME_CHARS, _ATTRIBUTE_CHARS = 63, 200
 _HEAD = rf"<(/?)[ \t]{{0,8}}([A-Za-z_][A-Za-z0-9_.-]{{0,{_NAME_CHARS}}})"
@@ -26,7 +26,7 @@ _HALF_TAG = re.compile(rf"{_HEAD}(?:\s[^<>]{{0,{_ATTRIBUTE_CHARS}}})?/?|</?[ \t]
 
 
 class Body(StrEnum):
-    """Body of a tag: words, any JSON, or JSON with a list of ops."""
+    """Kind of a tag's body: words, any JSON, or JSON with a list of ops."""
 
     TEXT = "text"
     JSON = "json"
@@ -35,15 +35,18 @@ class Body(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TagRule:
-    """One legal tag."""
+    """Rule for one legal tag of a reply."""
 
     name: str
     body: Body = Body.TEXT
     aliases: tuple[str, ...] = ()
     required: bool = False
-    """Whether its absence is reported."""
+    """Whether a reply without this tag is reported."""
     repeatable: bool = True
-    """If false, further texts are joined to the first one and further blocks left out; both are reported."""
+    """Whether the tag may occur more than once.
+
+    If false, further texts are joined to the first text, further blocks are left out, and both are reported.
+    """
 
 
 _CORE = (
@@ -55,17 +58,19 @@ _CORE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpectedReply:
-    """Expected structure of one reply; MarkupError for an illegal name, a name given twice, or an unknown name in
-    `sequence`.
+    """Tags that a reply may contain, and their order.
 
-    Content, thought and state_update are known even if they are not legal: a state_update is then left out and not
-    shown to the player. Any other tag is text. A tag of ops counts only after the content, whatever `sequence`
-    contains; if content is not legal, none is needed before it.
+    Content, thought and state_update are known even if they are not in `tags`: a state_update is then left out, and
+    the player does not see it. Any other unknown tag stays text. A tag of ops counts only after the content, whatever
+    `sequence` contains. If content is not legal, an update needs no content before it.
+
+    Raises:
+        MarkupError: if a name is illegal, a name is given twice, or `sequence` contains a name that is not in `tags`.
     """
 
     tags: tuple[TagRule, ...] = _CORE
     sequence: tuple[str, ...] = ()
-    """Names of tags in order; a tag that comes after a later one is reported and still read."""
+    """Names of tags in their order. A tag that comes after a later one is reported and still read."""
 
     def __post_init__(self) -> None:
         seen: set[str] = {WRAPPER}
@@ -78,12 +83,16 @@ class ExpectedReply:
 
 
 REPLY = ExpectedReply()
-"""The usual reply: content, optionally a thought before or after it, and state updates at the end."""
+"""The usual reply: content, an optional thought before or after the content, and state updates at the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
-    """The tags that one parse knows: rules and legal names by canonical name, canonical names by lower-case spelling."""
+    """Tags that one parse knows.
+
+    `rules` maps each canonical name to its rule, `legal` contains the canonical names that are legal, and `kinds`
+    maps each lower-case spelling to its canonical name.
+    """
 
     rules: Mapping[str, TagRule]
     legal: frozenset[str]
@@ -92,7 +101,7 @@ class Vocabulary:
 
 @lru_cache(maxsize=64)
 def vocabulary_of(expected: ExpectedReply) -> Vocabulary:
-    """Return the tags that a parse with this structure knows: the legal ones, and the core tags that are not legal."""
+    """Return the tags that a parse with `expected` knows: the legal tags, and the core tags that are not legal."""
     rules = {rule.name: rule for rule in expected.tags}
     taken = {spelling.lower() for rule in expected.tags for spelling in (rule.name, *rule.aliases)}
     for rule in _CORE:
@@ -107,7 +116,11 @@ def vocabulary_of(expected: ExpectedReply) -> Vocabulary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tag:
-    """A tag in the text."""
+    """A tag that was found in the text.
+
+    `index` is the tag's place among the known tags, `kind` its canonical name, and `spelling` its name as written, in
+    lower case. `closes` marks a closing tag, `empty` a tag such as `<b/>`. `start` and `end` are indices in the text.
+    """
 
     index: int
     kind: str
@@ -117,14 +130,14 @@ class Tag:
     start: int
     end: int
     fresh: bool
-    """Whether only blanks and tags come before it on its line."""
+    """Whether only blanks and tags come before this tag on its line."""
 
 
 class TagScanner:
     """Finds tags in a text that arrives in pieces.
 
-    `tags` are the known ones, `unknown` all others, in order; each tag that starts before `safe` has been found.
-    `scanned_chars` counts the characters read.
+    `tags` contains the known tags in order, `unknown` all other tags in order. All tags that start before the index
+    `safe` have been found. `scanned_chars` counts the characters read.
     """
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
@@ -138,7 +151,7 @@ class TagScanner:
         self._closings: dict[str, deque[int]] = {kind: deque() for kind in kinds.values()}
 
     def scan(self, text: str, *, last: bool = False) -> None:
-        """Take the next characters of the text; with `last`, an incomplete tag is text."""
+        """Take the next characters of the text. If they are the `last`, an incomplete tag is text."""
         text, base = self._half + text, self.safe
         self.scanned_chars += len(text)
         self._half = ""
@@ -159,8 +172,9 @@ class TagScanner:
         self.safe = base + end
 
     def find_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
-        """Return the first closing tag of one of `kinds` after the tag with index `after`; `after` must not decrease
-        between calls.
+        """Return the first closing tag of one of `kinds` after the tag with index `after`.
+
+        `after` must not decrease between calls.
         """
         first: int | None = None
         for kind in kinds:
@@ -172,7 +186,7 @@ class TagScanner:
         return None if first is None else self.tags[first]
 
     def take_unknown_before(self, end: int) -> Iterator[Tag]:
-        """Yield and forget the unknown tags that start before `end`."""
+        """Yield the unknown tags that start before index `end`, and forget them."""
         while self.unknown and self.unknown[0].start < end:
             yield self.unknown.popleft()
 

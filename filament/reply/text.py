@@ -1,6 +1,4 @@
-"""Text that arrives in pieces: cleaned on arrival, kept for reading again, and returned as soon as it is certain.
-Pure.
-"""
+"""Cleans the text of a reply that arrives in pieces, stores it for reading again, and returns each part once it is certain."""
 
 from __future__ import annotations
 
@@ -35,13 +33,20 @@ _GAP_CHARS = 12
 
 
 class TextCleaner:
-    """Cleans incoming text: line ends become newlines, halves of a surrogate pair one character, illegal characters U+FFFD."""
+    """Cleans incoming text.
+
+    Line ends become newlines, the two halves of a surrogate pair become one character, and illegal characters become
+    U+FFFD.
+    """
 
     def __init__(self) -> None:
         self._held = ""
 
     def take(self, chunk: str, *, last: bool = False) -> str:
-        """Return the part of the text that is certain by now and was not returned before."""
+        """Return the cleaned text that is certain by now and was not returned before.
+
+        The last character may wait for the next `chunk`, unless this chunk is the `last` one.
+        """
         text, self._held = self._held + chunk, ""
         if text and not last and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
             text, self._held = text[:-1], text[-1]
@@ -53,7 +58,7 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 
 class Source:
-    """The text so far; reading a slice costs only its own length. `scanned_chars` counts the characters read."""
+    """The cleaned text so far. Reading a slice costs only the slice's length; `scanned_chars` counts the characters read."""
 
     def __init__(self) -> None:
         self._text = StringIO(newline="\n")
@@ -78,11 +83,12 @@ class Source:
 
 
 class TextWriter:
-    """Writes one text of the reply piece by piece: unescaped, trimmed, without the fence around a block cut out of it.
+    """Writes one text of the reply piece by piece: unescaped, trimmed, and without the code fence around a block that
+    was cut out.
 
-    If a block was cut out, blank lines do not add up, and a sentence has no hole (`_close_gap`). A character is
-    returned once it certainly belongs to the text: a blank that may be trailing, half an entity, a code fence or an
-    empty quote is held back. The result depends only on the text, not on how it is cut into pieces.
+    After a block was cut out, no double blank lines and no gap in a sentence remain (`_close_gap`). A character is
+    returned once it certainly belongs to the text. A blank that may be trailing, half an entity, a code fence or an
+    empty quote is held back. The result depends only on the text, not on how the text is cut into pieces.
     """
 
     def __init__(self) -> None:
@@ -98,7 +104,7 @@ class TextWriter:
         self._last = ""
 
     def write(self, raw: str) -> str:
-        """Take more of the text as written in the reply; return what is certain now."""
+        """Take `raw`, more of the text as written in the reply, and return the text that is certain now."""
         text, self._entity = self._entity + raw, ""
         self.scanned_chars += len(text)
         at = text.rfind("&", max(0, len(text) - _ENTITY_CHARS))
@@ -107,8 +113,9 @@ class TextWriter:
         return self._hold_undecided(unescape(text))
 
     def cut(self, at: int, *, leaves_hole: bool = False) -> str:
-        """Record that a block was cut out at index `at` of the source, within the text if it `leaves_hole`; return what is certain
-        now.
+        """Record that a block was cut out at index `at` of the source; return the text that is certain now.
+
+        `leaves_hole` states that the block was in the middle of the text, so that a gap has to be closed.
         """
         text = self._flush_entity()
         held = "".join(self._held)

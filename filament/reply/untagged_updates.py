@@ -1,6 +1,6 @@
-"""Finds an update whose tag the model forgot: a list of ops, or a fence around one, at the beginning of a line. Pure.
+"""Finds an update whose tag the model forgot: a list of ops, or a code fence around one, at the beginning of a line.
 
-The first signs of an op decide, because no sentence begins with them.
+The first characters of an op decide, because no sentence begins with them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _SHAPES = (
     *(f"{lead}{each}" for lead in ("", "[") for each in _OBJECTS),
     '{"ops":[',
 )
-"""Beginnings of ops without blanks: one op, a list of ops, an object with the list."""
+"""Beginnings of updates, written without blanks: one op, a list of ops, or an object with the list."""
 _HEAD_CHARS = 64
-"""Maximum characters, blanks included, in which the beginning of the ops has to be complete."""
+"""Maximum number of characters, blanks included, in which the beginning of the ops has to be complete."""
 _LINE = re.compile(r"(?:\A|\n)[ \t]*(?=[`\[{])")
 _FENCE = re.compile(r"```[A-Za-z]{0,16}[ \t]{0,8}\n\s{0,40}")
 _HALF_FENCE = re.compile(r"`{1,3}|```[A-Za-z]{1,16}[ \t]{0,8}|```[ \t]{1,8}")
@@ -30,15 +30,18 @@ class Candidate:
     """Place of a possible update without a tag."""
 
     start: int
-    """Begin of its fence, or of its JSON if it has none."""
+    """Index at which its code fence begins, or its JSON if there is no fence."""
     json: int
-    """Begin of its JSON."""
+    """Index at which its JSON begins."""
     is_certain: bool
-    """Whether no further text can make it anything else."""
+    """Whether this is an update whatever text follows. If false, more text is needed to decide."""
 
 
 def find_untagged(text: str, *, fresh: bool) -> Candidate | None:
-    """Return the first candidate in a text; `fresh`: the text begins at the beginning of a line."""
+    """Return the first candidate in `text`, None if there is none.
+
+    `fresh` states that `text` begins at the beginning of a line.
+    """
     for line in _LINE.finditer(text):
         start = line.end()
         if line.start() == 0 and not text.startswith("\n") and not fresh:

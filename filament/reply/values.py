@@ -1,5 +1,7 @@
-"""The result of parsing a reply: its parts, its corrections, and the events of a reply that is still arriving. Values only;
-imports ops.
+"""Values that reading a reply returns: the parts of the reply, its corrections, and the events of a reply that is
+arriving.
+
+The module imports only ops and verdicts.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from filament.state.changes.ops import Op
 from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
-"""Codes of oddities in a reply's form that need no repair; strict mode refuses these too."""
+"""Codes of oddities in a reply's form that need no repair. Strict mode refuses these too."""
 INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED = (
     "update_inside",
     "update_quoted",
@@ -23,15 +25,18 @@ INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED = (
     "update_untagged",
 )
 SET_ASIDE_CODES = frozenset({INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED})
-"""Codes of updates that were read and not applied, because of where they are."""
+"""Codes of updates that were read and, because of their place, not applied."""
 
 
 class EventKind(StrEnum):
     """Kind of an event.
 
-    TEXT: more of a text tag. BLOCK: a JSON block was read; a block of ops comes at the end, because only then it is
-    known whether it counts. CORRECTED: something was repaired or noticed. MOVED: all `content` so far was `thought`
-    (its opening tag was missing); a screen has to withdraw it.
+    - TEXT: more text of a text tag.
+    - BLOCK: a JSON block was read. A block of ops comes at the end of the reply, because only then is it known to
+      count.
+    - CORRECTED: something was repaired or noticed.
+    - MOVED: the opening tag of the thought was missing, so all `content` so far was `thought`. A screen must withdraw
+      it.
     """
 
     TEXT = "text"
@@ -41,7 +46,7 @@ class EventKind(StrEnum):
 
 
 class PieceKind(StrEnum):
-    """Kind of a stretch of a reply: text of a tag, the source of a JSON block, or a tag itself."""
+    """Kind of a stretch of a reply: text of a tag, the source of a JSON block, or a tag."""
 
     TEXT = "text"
     BLOCK = "block"
@@ -50,7 +55,10 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """A stretch of `ParsedReply.source`: characters `start`..`end` (0-based, half-open); `tag` is the canonical name."""
+    """One stretch of `ParsedReply.source`, from character `start` to `end` (0-based, half-open).
+
+    `tag` is the canonical name of the tag to which the stretch belongs.
+    """
 
     kind: PieceKind
     tag: str
@@ -60,23 +68,23 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """One entry of the log, about a stretch of the source.
+    """One entry of the log, about one stretch of the source.
 
-    Codes: `unclosed`, `untagged`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`,
-    `out_of_order`, `too_many`, `not_expected`, `missing`, and those of SET_ASIDE_CODES and FORM_CODES.
+    The codes are `unclosed`, `untagged`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`,
+    `trailing`, `out_of_order`, `too_many`, `not_expected`, `missing`, and those in SET_ASIDE_CODES and FORM_CODES.
     """
 
     code: str
-    """For machines."""
+    """Stable code, for programs."""
     sentence: str
-    """For people."""
+    """Text for people."""
     start: int
     end: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
-    """The value of a JSON block other than a list of ops, with the place of its source."""
+    """Value of a JSON block that is not a list of ops, with the place of the block in the source."""
 
     tag: str
     value: Any
@@ -86,7 +94,10 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParseEvent:
-    """One event of a reply that is still arriving. `text` is clean and unescaped; only MOVED withdraws it."""
+    """One event of a reply that is still arriving.
+
+    `text` is clean and unescaped. Text that an event returned stays valid, unless a MOVED event withdraws it.
+    """
 
     kind: EventKind
     tag: str = ""
@@ -98,39 +109,40 @@ class ParseEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedReply:
-    """Result of reading a reply; texts are clean, unescaped and trimmed."""
+    """Result of reading a reply. Its texts are clean, unescaped and trimmed."""
 
     content: str
     """Text for the player."""
     thought: str = ""
-    """Text for the log."""
+    """Text for the log, not for the player."""
     ops: tuple[Op, ...] = ()
-    """Ops of the updates that count, in order, numbered from 0; `set_aside` names all other updates."""
+    """Ops of all updates that count, in order, numbered from 0. `set_aside` lists the other updates."""
     lost: tuple[OpVerdict, ...] = ()
-    """Verdicts on ops that could not be read (an update whose ops cannot be separated counts as one op). Pass them to
-    `judge_ops`: a host that applied half a reply would break the rule of all or none.
+    """Verdicts on ops that could not be read. An update whose ops cannot be separated counts as one op.
+
+    Pass these verdicts to `judge_ops`, because a host that applied half a reply would break the rule of all or none.
     """
     blocks: tuple[Block, ...] = ()
-    """Other JSON tags, in order."""
+    """Blocks of all other JSON tags, in order."""
     texts: tuple[tuple[str, str], ...] = ()
-    """Other text tags as (tag, text)."""
+    """(tag, text) of all other text tags."""
     log: tuple[Correction, ...] = ()
-    """All repairs and oddities, by their place."""
+    """All repairs and oddities, in the order of their places."""
     source: str = ""
-    """The reply that was read (line ends newlines, unclean characters replaced)."""
+    """The reply as it was read: line ends are newlines, and illegal characters are replaced."""
     pieces: tuple[Piece, ...] = ()
-    """Stretches that cover `source` from end to end: nothing is lost."""
+    """Stretches that together cover `source` from beginning to end, so that nothing is lost."""
     tail: tuple[ParseEvent, ...] = field(default=(), compare=False, repr=False)
-    """Events that were certain only at the end."""
+    """Events that became certain only when the reply ended."""
 
     @property
     def corrections(self) -> tuple[str, ...]:
-        """Return sentences on repairs and omissions; oddities of form are only in `log`."""
+        """Return one sentence for each repair and each omission. Oddities of form are only in `log`."""
         return tuple(entry.sentence for entry in self.log if entry.code not in FORM_CODES)
 
     @property
     def set_aside(self) -> tuple[Correction, ...]:
-        """Return the updates that were not applied because of their place: a code, the reason with advice, the
-        place.
+        """Return the log entries of the updates that were not applied because of their place: code, reason with
+        advice, and place.
         """
         return tuple(entry for entry in self.log if entry.code in SET_ASIDE_CODES)

@@ -1,9 +1,9 @@
-"""Finds and assigns the anchors of a state tree; an anchor never names another entity later.
+"""Finds the anchors of a state tree and gives ids to things without one.
 
-A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. The ids of removed things
-stay in the root's `$meta.gone` as `{id: name}`, and so follow the branch with the state. A thing may return under its
-id if it has the same name (taken out of one bag and put into another). Pure; a tree is never changed, only copied where
-it differs.
+An anchor is the `id` of an entity, or the `_anchor` of a container (a mapping that may grow). An anchor never names
+another entity later: the ids of removed things stay in the root's `$meta.gone` as `{id: name}`, a part of the state.
+A removed thing may return under its id if it has the same name, for example because it was moved from one bag to
+another. No tree is changed; the result is a copy that shares the unchanged parts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _KEY_ID = re.compile(r"[^\s\x00-\x1f\x7f./~]{1,128}")
 
 
 def collect_anchors(tree: Any) -> dict[str, str]:
-    """Return anchor -> JSON Pointer for every `id` and `_anchor`, in reading order.
+    """Return a mapping from each `id` and `_anchor` to its JSON Pointer, in reading order. `$meta` is not searched.
 
-    AnchorError lists every anchor that occurs at more than one place. `$meta` is not searched.
+    Raises:
+        AnchorError: if an anchor occurs at more than one place; the error lists all such anchors.
     """
     places: dict[str, list[Tokens]] = {}
     for anchor, tokens in walk_anchors(tree):
@@ -38,7 +39,10 @@ def collect_anchors(tree: Any) -> dict[str, str]:
 
 
 def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
-    """Yield (anchor, tokens of its mapping) in reading order, duplicates too; `at` goes before all tokens."""
+    """Yield (anchor, tokens) for each `id` and `_anchor` of `tree` in reading order, duplicates too.
+
+    `tokens` are the steps to the mapping that has the anchor; they begin with `at`, the place of `tree`.
+    """
     stack: list[tuple[Any, Tokens]] = [(tree, at)]
     while stack:
         node, tokens = stack.pop()
@@ -58,18 +62,18 @@ def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
 
 
 def item_number(names: Iterable[str]) -> int:
-    """Return the highest number of the names `item_<n>` among these, 0 if there is none."""
+    """Return the highest number `n` among the names of the form `item_<n>`; 0 if there is none."""
     return max(map(made_number, names), default=0)
 
 
 def made_number(name: str) -> int:
-    """Return the number of a name `item_<n>`, 0 for any other name."""
+    """Return `n` for a name of the form `item_<n>`, 0 for any other name."""
     match = _MADE_ID.fullmatch(name)
     return int(match[1]) if match else 0
 
 
 def next_item_id(taken: Iterable[str]) -> Iterator[str]:
-    """Yield `item_<n>` for rising n, from one above the highest such name in `taken`."""
+    """Yield `item_<n>` with rising `n`, starting after the highest such name in `taken`."""
     number = item_number(taken)
     while True:
         number += 1
@@ -77,14 +81,16 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 
 
 def with_anchors(tree: Any) -> Any:
-    """Return the tree in which every mapping in a list, and every thing that follows the template of its group, has an
-    `id`.
+    """Return `tree` with an `id` in every mapping in a list and in every thing that follows the template of its
+    group.
 
-    A mapping in a list without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was
-    in the tree: first those in lists of containers, then those in all other lists (older prompts showed ids only in
-    containers, and these must still mean the same). A thing in a group gets its key; if the key is or was the id of
-    another thing, or is a top field of the tree, it gets `item_<n>`. The same tree gives the same ids; a tree with all
-    ids is returned unchanged.
+    - A mapping in a list gets `item_<n>`, numbered in reading order from the highest such id that is or was in the
+      tree. Lists of containers come first, then all other lists. Older prompts showed ids only in containers, and
+      those ids must keep their meaning.
+    - A thing in a group gets its key as its id. It gets `item_<n>` instead if the key is or was the id of another
+      thing, or is a top field of the tree.
+
+    The same tree always gives the same ids. A tree in which all ids are present is returned unchanged.
     """
     is_nameless, has_groups = _find_nameless(tree)
     if is_nameless:
@@ -180,12 +186,12 @@ def _replace_node(tree: Any, tokens: Tokens, node: Any) -> Any:
 
 
 def list_made_ids(tree: Any) -> list[tuple[str, str]]:
-    """Return (id, JSON Pointer) of every thing whose id has the form of those that `with_anchors` makes."""
+    """Return (id, JSON Pointer) for each thing whose id has the form `item_<n>`, which `with_anchors` makes."""
     return [(name, join_pointer(tokens)) for name, tokens in walk_anchors(tree) if _MADE_ID.fullmatch(name)]
 
 
 def assign_item_ids(node: Any, fresh: Iterator[str]) -> Any:
-    """Return a node in which every mapping in a list has an `id`; those without take the next of `fresh`."""
+    """Return `node` with an `id` in every mapping in a list. A mapping without an id takes the next one from `fresh`."""
     return _assign_ids(node, fresh, everywhere=True)
 
 
@@ -218,14 +224,16 @@ def _is_nameless(item: Any) -> bool:
 
 
 def read_removed_ids(tree: Any) -> Mapping[str, str]:
-    """Return the ids of removed things with their names (empty if none)."""
+    """Return the ids of removed things with their names; empty if nothing was removed."""
     gone = meta_of(tree).get(GONE)
     return gone if isinstance(gone, Mapping) else EMPTY
 
 
 def patch_removed_ids(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the JSON Patch that records removed things (id -> name) in `$meta.gone` and deletes returned ones; empty
-    if there are none.
+    """Return the JSON Patch that updates `$meta.gone`; empty if there is nothing to record.
+
+    The patch records the removed things `left` (id -> name), and deletes the ids in `back`, whose things have
+    returned.
     """
     if not isinstance(tree, Mapping):
         return []

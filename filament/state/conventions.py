@@ -1,8 +1,9 @@
-"""Conventions of the state: values with a description (VWD), things with an anchor, and the author's `$meta`.
+"""Recognises the conventions of a state: values with a description (VWD), things with an anchor, and the author's
+`$meta`.
 
-A two-element list `[scalar, "text"]` is a value with its description, unless the rules of the mapping that owns the
-field call it a list (`rules`). In `$meta` the author writes rules for a mapping; a model never sees it. Imports
-nothing.
+A two-element list `[scalar, "text"]` is a VWD: a value with its description. It is a plain list only if the rules of
+the mapping that has the field declare the field a list (`rules`). An anchor is an `id` or an `_anchor`. In `$meta`
+the author writes rules for a mapping; a model never sees `$meta`. This module imports nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _NO_MAPPINGS = frozenset({str, int, float, bool, type(None), list, tuple})
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Return whether a value is a mapping: `isinstance(value, Mapping)`, at a fifth of its cost for what is in trees."""
+    """Return whether `value` is a mapping, like `isinstance(value, Mapping)`.
+
+    For the types that occur in state trees this takes a fifth of the time.
+    """
     kind = type(value)
     return kind is dict or (kind not in _NO_MAPPINGS and isinstance(value, Mapping))
 
@@ -33,28 +37,28 @@ def is_scalar(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value counts as a number: whole or not, but not a boolean."""
+    """Return whether `value` is an integer or a float, and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_pair(value: Any) -> bool:
-    """Return whether a value has the shape of a VWD: two elements, a scalar and a text."""
+    """Return whether `value` has the shape of a VWD: a list of two elements, a scalar and a text."""
     return isinstance(value, list | tuple) and len(value) == 2 and is_scalar(value[0]) and isinstance(value[1], str)
 
 
 def same_scalar(left: Any, right: Any) -> bool:
-    """Return whether two scalars are one value; true does not equal 1, but 1 equals 1.0."""
+    """Return whether two scalars are the same value: 1 equals 1.0, but true does not equal 1."""
     return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
 
 
 def meta_of(node: Any) -> Mapping[str, Any]:
-    """Return a mapping's own `$meta`, empty if there is none."""
+    """Return the `$meta` of the mapping `node`, empty if it has none."""
     meta = node.get(META) if is_mapping(node) else None
     return meta if is_mapping(meta) else EMPTY
 
 
 def is_container(node: Any) -> bool:
-    """Return whether a node is a mapping with an `_anchor`, whose lists may grow."""
+    """Return whether `node` is a mapping with an `_anchor`, whose lists may grow."""
     return is_mapping(node) and isinstance(node.get(ANCHOR), str)
 
 

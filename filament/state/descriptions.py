@@ -1,7 +1,4 @@
-"""Chooses the description of a new value: a number that changed must not silently keep its old text.
-
-Pure; imports `conventions`, `rules` and `verdicts`.
-"""
+"""Chooses the description of a value that was set, so that a changed number does not silently keep its old text."""
 
 from __future__ import annotations
 
@@ -14,10 +11,11 @@ from filament.state.verdicts import Note, Remark
 
 
 def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
-    """Return the text that a table gives a value, or None.
+    """Return the text that `table` has for `value`, None if it has none.
 
-    A table of numbers is read by steps: the row with the highest number that the value reaches; below all of them, the
-    first. Any other table is read by equality.
+    A table whose keys are all numbers is read in steps: the row with the highest number that is not above `value`
+    counts, and the first row if `value` is below all of them. In any other table, the row whose key equals `value`
+    counts.
     """
     if all(is_number(row[0]) for row in table):
         if not is_number(value):
@@ -28,10 +26,12 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
 
 
 def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return the value of a field once `new` (a scalar, or a pair of a value and its description) is set in it.
+    """Return what `field` contains once `new` is set in it: the value, or a VWD `[value, text]`.
 
-    `old` is the present value: a pair if it is a VWD, None for nothing. The author's table or text decides first, then
-    the op. Without these, the old description is dropped with the old value, unless the author's rule keeps it.
+    `new` is a scalar, or a pair of a value and its description. `old` is the present content: a pair if it is a VWD,
+    None if there is none. The author's table or text in `rules` decides first, then the description in `new`. Without
+    either, the old description is dropped if the value changes, unless the author's rule keeps it. Remarks are added
+    to `notes`.
     """
     value, given = (new[0], new[1]) if is_pair(new) else (new, None)
     rule = rules.description_rule(field)
@@ -52,7 +52,7 @@ def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list
 
 
 def derive_text(rule: str | tuple[tuple[Any, str], ...] | None, value: Any) -> str | None:
-    """Return the description that an author's rule gives a value, or None."""
+    """Return the description that the author's `rule` (a table, or a text with a placeholder) gives `value`; None if none."""
     if isinstance(rule, tuple):
         return look_up_text(rule, value)
     return rule.replace(VALUE, _value_text(value)) if isinstance(rule, str) and VALUE in rule else None
@@ -63,15 +63,15 @@ def _value_text(value: Any) -> str:
 
 
 def add_note(notes: list[Note], code: Remark, field: str, text: str) -> None:
-    """Add a remark."""
+    """Add a remark on `field` to `notes`."""
     notes.append(Note(code=code, field=field, text=text))
 
 
 def with_descriptions(tree: Any) -> Any:
-    """Return the tree in which every plain value that has a table is described by it; values with a description do not
-    change.
+    """Return `tree` with a description for each plain value for which the author wrote a table or a text with a
+    placeholder.
 
-    Unchanged parts are shared with the tree.
+    Values that have a description do not change. Unchanged parts are shared with `tree`.
     """
     return _describe_values(tree, rules_at_root(tree))
 

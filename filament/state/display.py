@@ -1,4 +1,4 @@
-"""Shows the state tree to a model: values with their descriptions, without the author's rules. Pure."""
+"""Shows the state tree to a model: values with their descriptions, without the author's rules and without hidden fields."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _GONE = object()
 
 
 def display(tree: Any) -> Any:
-    """Return the tree as a model sees it: VWDs as `value (description)`, without `$meta`, keys in stored order.
+    """Return `tree` as a model sees it: each VWD as `value (description)`, without `$meta`, keys in stored order.
 
-    Values are shown exactly as stored; an empty description leaves the bare value. The result shares nothing with the
-    tree.
+    Values are shown exactly as stored. A VWD with an empty description is shown as its value only. The result shares
+    nothing with `tree`. Hidden fields are still in the result; `without_hidden` removes them.
     """
     return _display_node(tree, rules_at_root(tree), "")
 
@@ -45,8 +45,9 @@ def _display_node(node: Any, rules: Rules, field: str) -> Any:
 
 
 def without_hidden(tree: Any) -> Any:
-    """Return the tree without the fields that `$meta.hidden` hides from models and players; unchanged if nothing is
-    hidden.
+    """Return `tree` without the fields that `$meta.hidden` hides from models and players.
+
+    If nothing is hidden, `tree` itself is returned.
     """
     hides, follows_templates = _find_hidden(tree)
     if not hides:
@@ -110,7 +111,7 @@ def _drop_hidden(node: Any, rules: Rules | None, field: str) -> Any:
 
 
 def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
-    """Return whether the value at a place of the tree is hidden, by itself or by a parent."""
+    """Return whether the value at the place `tokens` is hidden, itself or with a mapping above it."""
     node, rules, field, is_entry = tree, rules_at_root(tree), "", False
     for token in tokens:
         if is_mapping(node):
@@ -132,11 +133,11 @@ def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
 
 
 def list_limits(tree: Any) -> dict[str, list[str]]:
-    """Return the rules for values that a model has to know, each with the paths of its fields.
+    """Return a mapping from each rule for values that a model has to know to the paths of the fields with that rule.
 
-    A rule is a range (`0..100`, `>= 0`, `<= 9`), the values to choose from (`novice | master`), a unit, or a range with
-    its unit. Paths are those of ops, in reading order; a field that the tree does not have is left out. A rule in the
-    template of a group is listed once, for all things in it (`people.*.trust`).
+    A rule is a range (`0..100`, `≥ 0`, `≤ 9`), the values to choose from (`novice | master`), a unit, or a range with
+    its unit. Paths have the form that ops use and are in reading order. Fields that the tree does not have are left
+    out. A rule in the template of a group is listed once for all things in the group (`people.*.trust`).
     """
     found: dict[str, dict[str, None]] = {}
     for rule, path in _walk_limits(tree, rules_at_root(tree), "", "", ""):
@@ -189,10 +190,10 @@ def _end_text(end: float | None) -> str | None:
 
 
 def with_own_lists(tree: Any) -> Any:
-    """Return the tree in which every mapping names its list fields in its own `$meta.lists`.
+    """Return `tree` with the list fields of every mapping named in the mapping's own `$meta.lists`.
 
-    A template's `lists` would be lost when a part of a tree is shown by itself; this copies them in. A tree without
-    such a template is returned unchanged.
+    If only a template names them, that knowledge would be lost when a part of the tree is shown separately. A tree
+    without such a template is returned unchanged.
     """
     return _display_field(tree, rules_at_root(tree), "")
 

@@ -1,4 +1,4 @@
-"""Resolves anchors and paths to a place in a tree, with the rules that apply there."""
+"""Finds the place in a state tree that an op names by an anchor or a path, with the rules that hold there."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from filament.state.rules import Rules, rules_at_root, shown_names
 from filament.state.verdicts import Authority, Legal, Refusal, RefusedError, find_nearest, list_choices
 
 _MOST_COMPARED = 20_000
-"""Maximum number of names to compare for the hints of one turn: each costs as much as judging an op."""
+"""Maximum number of names to compare for the hints of one turn, because a comparison costs as much as judging an op."""
 
 _MOST_LISTED = 12
 
 _WALK_COST = 10
-"""Cost of finding an anchor in the tree, as a multiple of looking up a known one."""
+"""Cost of finding an anchor in the tree, as a multiple of the cost of looking up a known anchor."""
 
 
 class AnchorIndex:
-    """Anchors of a tree that is being changed: looked up by name, kept up to date by `drop`, `shift` and `add`.
+    """Index of the anchors of a tree that is being changed. `drop`, `shift` and `add` update it after each change.
 
-    `shown` are the anchors that the prompt showed, as JSON Pointers. They are used if the tree has no such anchor of
-    its own and the pointer leads to a mapping without anchors: these ids were made for the prompt only
-    (`with_anchors`). `gone` are the ids of removed things, with their names.
+    `shown` maps the anchors that the prompt showed to JSON Pointers. Such an anchor counts only if the tree has no
+    anchor of this name and the pointer leads to a mapping without anchors, because `with_anchors` made these ids only
+    for the prompt. The attribute `gone` maps the ids of removed things to their names.
     """
 
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ class AnchorIndex:
                 self._enter(anchor, tokens)
 
     def add(self, found: Iterable[tuple[str, Tokens]]) -> None:
-        """Add anchors; one that exists already becomes ambiguous and can no longer be addressed."""
+        """Add anchors. An anchor that exists at another place becomes ambiguous and can no longer be addressed."""
         for anchor, tokens in found:
             if anchor not in self.places:
                 self._enter(anchor, tokens)
@@ -72,8 +72,9 @@ class AnchorIndex:
             self._back.add(anchor)
 
     def drop(self, at: Tokens, node: Any) -> dict[str, Tokens]:
-        """Remove all anchors at and below `at`, the place of `node`; return them with their places, in the order of
-        adding.
+        """Remove all anchors at and below `at`, the place of `node`.
+
+        Returns the removed anchors with their places, in the order in which they had been added.
         """
         dropped = {name: self.places[name] for name in sorted(self.list_under(at, node), key=self._order.__getitem__)}
         for name in dropped:
@@ -82,7 +83,9 @@ class AnchorIndex:
         return dropped
 
     def shift(self, at: Tokens, items: Sequence[Any], place: int, by: int) -> None:
-        """Renumber the anchors in the list at `at`, which holds `items`, from `place` on, by 1 or by -1."""
+        """Renumber the anchors in the list at `at`, which contains `items`: add `by` (1 or -1) to each index from
+        `place` on.
+        """
         size = len(at)
         if (len(items) - place) * _WALK_COST < len(self.places):
             below = ((*at, str(each)) for each in range(place, len(items)))
@@ -97,7 +100,7 @@ class AnchorIndex:
 
     @property
     def last_item_id(self) -> str:
-        """The highest id of the form `item_<n>` that names or ever named something; `item_0` if there is none."""
+        """The highest id of the form `item_<n>` that is or was in use; `item_0` if there is none."""
         return f"item_{self._made}"
 
     def list_under(self, at: Tokens, node: Any) -> set[str]:
@@ -106,14 +109,16 @@ class AnchorIndex:
         return names.union(name for name in self._shown if self.places[name][: len(at)] == at)
 
     def pop_returned_ids(self) -> list[str]:
-        """Return the ids of `gone` that name something again since the last call, in the order of `gone`."""
+        """Return the ids in `gone` that were added again since the last call, in the order of `gone`."""
         waiting, self._back = self._back, set()
         back = {name for name in waiting if name in self.gone and (name in self.places or name in self.ambiguous)}
         return [name for name in self.gone if name in back] if len(back) > 1 else list(back)
 
     def suggest(self, name: str, others: Iterable[str]) -> str:
-        """Return the anchor or other name most similar to a name, empty if there is none or many names have been
-        compared already.
+        """Return the name in `others` that is most similar to `name`.
+
+        The result is '' if no name is similar, if the similar one is hidden, or if many names were compared in this
+        turn already.
         """
         known = list(others) if self._compared < _MOST_COMPARED else []
         self._compared += len(known)
@@ -122,11 +127,14 @@ class AnchorIndex:
 
 
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
-    """Return the tokens that a target names; the last one may name a field that does not exist yet.
+    """Return the tokens of the place that `target` names. The last token may name a field that does not exist yet.
 
-    Without `may_create` a target of one name must be an anchor or a top field. A JSON Pointer is used unchanged. The
-    longest beginning of a flat path that is an anchor is resolved (ids may contain dots), otherwise the path starts at
-    the root; the rest are field names, or ids in a list of entities. RefusedError if the path does not exist.
+    A JSON Pointer is used unchanged. In a flat path, the longest beginning that is an anchor is resolved, because ids
+    may contain dots. If no beginning is an anchor, the path starts at the root. The remaining names are field names,
+    or ids of entries in a list. Without `may_create`, a target of one name must be an anchor or a top field.
+
+    Raises:
+        RefusedError: if the path does not exist, or its id occurs at several places.
     """
     if target.startswith("/"):
         try:
@@ -212,40 +220,42 @@ class Spot:
 
     tokens: Tokens
     owner: Any
-    """The mapping or list that has `key`."""
+    """The mapping or list that contains `key`."""
     key: str
     found: bool
-    """Whether something is there; `old` is its value."""
+    """Whether a value exists at this place; `old` is that value."""
     old: Any
     described: bool
-    """Whether it is a VWD."""
+    """Whether the value is a VWD (value with description)."""
     part: str | None
-    """"0" or "1" if the path continues into a VWD (then `tokens` end before it)."""
+    """"0" or "1" if the path continues into a VWD; then `tokens` end at the VWD. None otherwise."""
     holder: Mapping[str, Any]
-    """The nearest mapping above."""
+    """The nearest mapping above the place."""
     field: str
-    """Field of `holder` on the path."""
+    """The field of `holder` on the way to the place."""
     holder_tokens: Tokens
     """Place of `holder`."""
     rules: Rules
     """Rules of `holder`."""
     inner: Rules | None
-    """Rules of the value itself, if it is a mapping."""
+    """Rules of the value itself if it is a mapping, else None."""
 
     @property
     def is_in_list(self) -> bool:
-        """Return whether it is an entry of a list."""
+        """Return whether the place is an entry of a list."""
         return isinstance(self.owner, list | tuple)
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether the rules forbid any change here; for a mapping its own `updatable` decides."""
+        """Return whether the rules forbid any change at this place. If the value is a mapping, its own `updatable` decides."""
         return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 
 
 def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -> Spot:
-    """Return the spot that the tokens lead to, with the rules for ops of an authority; RefusedError for the root, for
-    `$meta`, and for a path that does not exist.
+    """Return the spot at `tokens`, with the rules for ops that `authority` gives.
+
+    Raises:
+        RefusedError: if the place is the root or in `$meta`, or if the path does not exist.
     """
     if not tokens:
         raise RefusedError(Refusal.PROTECTED, "the root of the state is not changed as a whole; name a field")
@@ -289,7 +299,7 @@ def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -
 
 
 def open_place(token: str, owner: Any) -> int | None:
-    """Return the index of a list at which something may be inserted (its end too), or None."""
+    """Return the index of the list `owner` at which `token` allows an insertion, the end included; None if there is none."""
     if not isinstance(owner, list | tuple):
         return None
     return len(owner) if token == "-" else list_place(token, len(owner) + 1)

@@ -1,4 +1,7 @@
-"""JSON Pointers (RFC 6901) and look-ups in a tree of mappings and lists. Imports nothing of filament."""
+"""Reads and writes JSON Pointers (RFC 6901), and looks values up in a tree of mappings and lists.
+
+Tokens are the steps of a pointer: `/a/b` has the tokens `("a", "b")`. This module imports nothing of filament.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,16 @@ _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 
 def join_pointer(tokens: Iterable[str | int]) -> str:
-    """Return the JSON Pointer of the tokens: `~` as `~0`, `/` as `~1`; the root is the empty text."""
+    """Return the JSON Pointer of `tokens`, with `~` written as `~0` and `/` as `~1`. The pointer of the root is ''."""
     return "".join(["/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens])
 
 
 def split_pointer(pointer: str) -> Tokens:
-    """Return the tokens of a JSON Pointer; ValueError if it neither is empty nor starts with `/`, or has a bad `~`."""
+    """Return the tokens of a JSON Pointer.
+
+    Raises ValueError if a pointer that is not empty does not begin with `/`, or has a `~` that is not followed by 0
+    or 1.
+    """
     if pointer == "":
         return ()
     if not pointer.startswith("/") or _BAD_ESCAPE.search(pointer):
@@ -29,14 +36,14 @@ def split_pointer(pointer: str) -> Tokens:
 
 
 def list_place(token: str, length: int) -> int | None:
-    """Return the list index that a token names (0-based, below `length`), or None."""
+    """Return the 0-based list index that `token` names; None if `token` is not an index below `length`."""
     if _INDEX.fullmatch(token) is None or int(token) >= length:
         return None
     return int(token)
 
 
 def step(node: Any, token: str) -> tuple[bool, Any]:
-    """Return (True, child) if the node has such a child, else (False, None)."""
+    """Return (True, child) if `node` has a child named `token`, else (False, None)."""
     if isinstance(node, Mapping):
         return (True, node[token]) if token in node else (False, None)
     if isinstance(node, list | tuple):
@@ -46,7 +53,7 @@ def step(node: Any, token: str) -> tuple[bool, Any]:
 
 
 def look_up(tree: Any, tokens: Tokens) -> tuple[bool, Any]:
-    """Return (True, value) of what the tokens lead to, or (False, None)."""
+    """Return (True, value) for the value at `tokens`, or (False, None) if there is none."""
     node = tree
     for token in tokens:
         found, node = step(node, token)

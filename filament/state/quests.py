@@ -1,8 +1,14 @@
-"""Built-in rules of quests: in a typed state the top field `quests` follows them like the template of an author.
+"""Defines the built-in rules of quests. In a typed state, the top field `quests` follows them like an author's
+template.
 
-They are data in the form of `$meta`, with three more rules: `transitions` (for each value of a field the values that
-may follow it), `synonyms` (other words for the values of a field) and `entries` (the template of the entries of one
-list). Imports nothing.
+A state is typed if its root's `$meta` has `typed: true`. The rules are data in the form of `$meta`, with three more
+keys:
+
+- `transitions`: for each value of a field, the values that may follow.
+- `synonyms`: other words for the values of a field.
+- `entries`: the template for the entries of one list.
+
+This module imports nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +50,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "inactive": ("not started", "not yet started", "未开始", "尚未开始", "未激活", "待开始"),
 }
 SYNONYMS: Mapping[str, str] = {word: status for status, words in _WORDS.items() for word in words}
-"""Words in lower case, `_` and `-` as blanks, for the statuses that they mean."""
+"""Words in lower case, with blanks for `_` and `-`, mapped to the status that they mean."""
 
 _OBJECTIVE: Mapping[str, Any] = {
     "status": "active",

@@ -1,12 +1,12 @@
-"""Rules in force for each mapping of a state: an author's `$meta` with all that it inherits.
+"""Computes which rules hold for each mapping of a state: the author's `$meta` with all that the mapping inherits.
 
-The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it
-follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and
-rules of its own, for the things inside the mapping that names it. A group inside such a mapping (a mapping without an
-`id` that has a template of its own, or a container in a container) does not follow it: it passes on what it inherits,
-with its own template on top. Nothing is copied into the things: a template holds for all of them, now and later.
+The rules of a mapping come from three sources, the nearest first: its own `$meta`, the `$meta` of the template that
+it follows, and the mapping above it (only for the two switches `updatable` and `extensible`).
 
-Pure; imports `conventions` and `verdicts` only.
+A template is a mapping with example fields and rules. It holds for all things inside the mapping whose `$meta` has
+the template, those added later too; nothing is copied into the things. A group does not follow the template of the
+mapping around it. A group is a mapping without an `id` that has its own template, or a container in a container. It
+passes the inherited template on to its things, with its own template on top.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ TEMPLATE, DESCRIPTION, UNITS, HIDDEN = "template", "description", "units", "hidd
 META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, UNITS, DESCRIPTIONS, TEMPLATE, HIDDEN)
 """Rules that an author may write in `$meta`."""
 TYPED = "typed"
-"""A key of the root's `$meta`: `true` in a state that a world pack started, unless its author sets `false`."""
+"""Key of the root's `$meta`: `true` in a state that a world pack started, unless the pack's author sets `false`."""
 TRANSITIONS, SYNONYMS, ENTRIES = "transitions", "synonyms", "entries"
-"""Rules of quests only; authors do not write them."""
+"""Rules that only quests have; authors do not write them."""
 GONE = "gone"
-"""A key of the root's `$meta` that we write: the ids of removed things, with their names."""
+"""Key of the root's `$meta` that filament writes: the ids of removed things, with their names."""
 OTHERS = "*"
-"""In `updatable: {field: …}`: all fields that are not named."""
+"""In `updatable: {field: …}`, this key is for all fields that are not named."""
 SELF = "$self"
-"""In `necessary`: the thing itself."""
+"""In `necessary`, this word is for the thing itself."""
 KEEP, DROP = "keep", "drop"
-"""In `descriptions`: the description stays with any value, or is dropped with the old value."""
+"""In `descriptions`, `keep` keeps the description whatever the value; `drop` drops it together with the old value."""
 VALUE = "{value}"
-"""In a text of `descriptions`: placeholder of the value. A text with it describes every value."""
+"""Placeholder of the value in a text of `descriptions`. A text that contains it describes every value."""
 ANY, OR_NULL = "any", "?"
-"""The type of every single value; the end of a type that allows null as well (`text?`)."""
+"""`any` is the type of every single value. `?` at the end of a type allows null too (`text?`)."""
 TYPE_WORDS = ("text", "integer", "number", "boolean", "list", "mapping", ANY)
 COUNT = "count"
-"""Number field that is never below 0 in a typed state."""
+"""Name of a number field that is never below 0 in a typed state."""
 NECESSARY_WORDS = ("self", "children", "all")
 _FIELDWISE = (LIMITS, TYPES, UNITS, DESCRIPTIONS)
 _NO_FIELDS: frozenset[str] = frozenset()
@@ -57,37 +57,39 @@ class Rules:
     """Rules in force for one mapping."""
 
     meta: Mapping[str, Any] = field(default_factory=_empty_mapping)
-    """Its own `$meta` over that of its template, rule by rule."""
+    """The mapping's own `$meta`, merged over the `$meta` of its template."""
     shape: Mapping[str, Any] = field(default_factory=_empty_mapping)
-    """The template that it follows."""
+    """The template that the mapping follows."""
     pattern: Mapping[str, Any] = field(default_factory=_empty_mapping)
-    """The template for the things in it."""
+    """The template for the things in the mapping."""
     updatable: bool = True
-    """Resolved; inherited if not declared. So is `extensible`."""
+    """Whether values may be changed. `updatable` and `extensible` are inherited unless the mapping declares them."""
     extensible: bool = True
     lists: frozenset[str] = _NO_FIELDS
-    """Fields that are lists and never VWDs."""
+    """Fields that are lists and never VWDs (values with a description)."""
     container: bool = False
-    """Whether it has an `_anchor`."""
+    """Whether the mapping has an `_anchor`."""
     closed: bool = False
-    """Whether its author made it not extensible, so that its lists may not grow either."""
+    """Whether the author made the mapping not extensible, so that its lists may not grow either."""
     typed: bool = False
-    """Whether values keep their type, and only extensible mappings (containers by default) take new fields."""
+    """Whether the state is typed: values keep their type, and only extensible mappings (containers by default) take
+    new fields.
+    """
     authority: Authority = Authority.MODEL
-    """Giver of the ops that the rules are for."""
+    """Giver of the ops for which these rules are computed."""
 
     @property
     def holds_things(self) -> bool:
-        """Return whether the fields that are mappings follow its template."""
+        """Return whether the mapping's fields that are mappings follow its template `pattern`."""
         return bool(self.pattern) and not self.container
 
     @property
     def is_free(self) -> bool:
-        """Return whether everything may be changed, added and deleted."""
+        """Return whether the giver of the ops may change, add and delete everything, because it is not a model."""
         return self.authority is not Authority.MODEL
 
     def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
-        """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
+        """Return the rules of the mapping `child` in `field`. With `entry`, `child` is an entry of the list in `field`."""
         # A turn asks this for each mapping of the state, so that nothing is looked up twice.
         container, own, free = is_container(child), meta_of(child), self.is_free
         grouped = not entry and not self.container and is_group(child)
@@ -117,10 +119,10 @@ class Rules:
         )
 
     def shape_below(self, field: str, *, entry: bool) -> Mapping[str, Any]:
-        """Return the template that a mapping in `field` follows, empty if none.
+        """Return the template that a mapping in `field` follows, empty if there is none.
 
-        An entry of a list follows the pattern. A field that is a mapping follows the pattern too, unless this is a
-        container; the field's value in this mapping's own template takes precedence.
+        An entry of a list follows `pattern`. A mapping in a field follows `pattern` too, unless this mapping is a
+        container. A value for `field` in this mapping's own template takes precedence.
         """
         if entry:
             by_field = self.meta.get(ENTRIES)
@@ -139,8 +141,9 @@ class Rules:
         return word if isinstance(word, bool) else self.updatable
 
     def hides(self, field: str, value: Any = None) -> bool:
-        """Return whether a field with this value is hidden from models and players: it is named in `hidden`, or its own
-        mapping hides itself.
+        """Return whether `field` with this `value` is hidden from models and players.
+
+        A field is hidden if `hidden` names it, or if the mapping in the field hides itself.
         """
         named = self.meta.get(HIDDEN)
         if named is True or (isinstance(named, list | tuple) and field in named):
@@ -148,24 +151,27 @@ class Rules:
         return is_mapping(value) and self.rules_below(field, value).meta.get(HIDDEN) is True
 
     def may_describe(self, field: str) -> bool:
-        """Return whether a pair in this field would be a VWD."""
+        """Return whether a pair in `field` would be a VWD (value with description)."""
         return field not in self.lists
 
     def is_described(self, field: str, value: Any) -> bool:
-        """Return whether the value of a field is a VWD."""
+        """Return whether `value`, in `field`, is a VWD."""
         return is_pair(value) and field not in self.lists
 
     def is_list(self, field: str, value: Any) -> bool:
-        """Return whether the value of a field is a list and not a VWD."""
+        """Return whether `value`, in `field`, is a list and not a VWD."""
         return isinstance(value, list | tuple) and not self.is_described(field, value)
 
     def expects_field(self, field: str) -> bool:
-        """Return whether a field is declared: the template has it, or `types` names it."""
+        """Return whether `field` is declared: the template has it, or `types` names it."""
         types = self.meta.get(TYPES)
         return field in self.shape or (is_mapping(types) and field in types)
 
     def limits_of(self, field: str) -> tuple[float | None, float | None] | None:
-        """Return (min, max) of a field, None at an open end; None if it has none. RefusedError if they are misspelt."""
+        """Return the (min, max) that the author set for `field`; None if there are no limits. An open end is None.
+
+        Raises RefusedError if the author's limits are malformed.
+        """
         limits = self.meta.get(LIMITS)
         pair = limits.get(field) if is_mapping(limits) else None
         if pair is None:
@@ -181,12 +187,17 @@ class Rules:
         return pair[0], pair[1]
 
     def bounds_of(self, field: str) -> tuple[float | None, float | None]:
-        """Return the (min, max) that hold for a number in a field: its limits, else those implied by its name."""
+        """Return the (min, max) for a number in `field`: the author's limits, or those that the field's name implies."""
         return self.limits_of(field) or (0 if self.typed and field == COUNT else None, None)
 
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
-        """Return a word of TYPE_WORDS (with OR_NULL at its end if null is allowed), or the values to choose from; None
-        if the field has no type. RefusedError if it is misspelt.
+        """Return the type of `field`, None if it has no type.
+
+        The type is a word of TYPE_WORDS, with OR_NULL at its end if null is allowed, or a tuple of the values to
+        choose from.
+
+        Raises:
+            RefusedError: if the author's type is malformed.
         """
         types = self.meta.get(TYPES)
         word = types.get(field) if is_mapping(types) else None
@@ -205,19 +216,23 @@ class Rules:
         return unit if isinstance(unit, str) else ""
 
     def followers_of(self, field: str, value: Any) -> tuple[str, ...] | None:
-        """Return the values that may follow a value of a field; None if any may."""
+        """Return the values that may follow `value` in `field`; None if any value may."""
         by_field = None if self.is_free else self.meta.get(TRANSITIONS)
         table = by_field.get(field) if is_mapping(by_field) else None
         return table.get(value) if is_mapping(table) and isinstance(value, str) else None
 
     def synonyms_of(self, field: str) -> Mapping[str, str]:
-        """Return other words for the values of a field."""
+        """Return other words for the values of `field`, mapped to the values that they mean."""
         by_field = self.meta.get(SYNONYMS)
         return by_field.get(field, EMPTY) if is_mapping(by_field) else EMPTY
 
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
-        """Return the table of a field, in its order, or a text with VALUE, KEEP or DROP; None if there is no rule.
-        RefusedError for anything else.
+        """Return the author's rule for the descriptions of `field`, None if there is none.
+
+        The rule is a table as a tuple of (value, text), a text with VALUE, or one of KEEP and DROP.
+
+        Raises:
+            RefusedError: if the author's rule is anything else.
         """
         rules = self.meta.get(DESCRIPTIONS)
         rule = rules.get(field) if is_mapping(rules) else None
@@ -230,7 +245,7 @@ class Rules:
         )
 
     def is_necessary(self, field: str) -> bool:
-        """Return whether a field may not be removed: in a typed state also one that could not be added again."""
+        """Return whether `field` may not be removed. In a typed state this includes a field that could not be added again."""
         if self.is_free:
             return False
         if self.typed and not self.extensible:
@@ -240,7 +255,7 @@ class Rules:
 
     @property
     def necessary_fields(self) -> tuple[str, ...]:
-        """The fields that `necessary` names; a new thing must have them."""
+        """The fields that `necessary` names. A new thing must have them."""
         word = self.meta.get(NECESSARY)
         if not isinstance(word, list | tuple):
             return ()
@@ -256,7 +271,10 @@ class Rules:
 
 
 def shown_names(node: Any, rules: Rules | None = None) -> list[str]:
-    """Return the fields of a mapping that models are shown; empty for anything else. `rules`: its rules, if they are known."""
+    """Return the fields of the mapping `node` that models are shown; empty if `node` is not a mapping.
+
+    Pass the `rules` of `node` if they are known; otherwise only the mapping's own `$meta` counts.
+    """
     if not is_mapping(node):
         return []
     rules = rules or Rules(meta=meta_of(node))
@@ -264,12 +282,12 @@ def shown_names(node: Any, rules: Rules | None = None) -> list[str]:
 
 
 def is_group(child: Mapping[str, Any]) -> bool:
-    """Return whether a mapping only groups things: it has a template for them, and no id."""
+    """Return whether the mapping `child` only groups things: it has a template for them, and no `id`."""
     return ID not in child and META in child and is_mapping(meta_of(child).get(TEMPLATE))
 
 
 def rules_at_root(tree: Any, authority: Authority = Authority.MODEL) -> Rules:
-    """Return the rules of the root of a state, for ops of an authority."""
+    """Return the rules of the root of the state `tree`, for ops that `authority` gives."""
     if not is_mapping(tree):
         return Rules()
     if not is_typed(tree):
@@ -279,16 +297,20 @@ def rules_at_root(tree: Any, authority: Authority = Authority.MODEL) -> Rules:
 
 
 def is_typed(tree: Any) -> bool:
-    """Return whether a state is typed: its root says so."""
+    """Return whether the state is typed: its root's `$meta` has `typed: true`."""
     return meta_of(tree).get(TYPED) is True
 
 
 def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the rules of a mapping: its own `$meta` (`over`) on top of its template's (`under`).
+    """Return the `$meta` of a mapping (`over`) merged with the `$meta` of its template (`under`).
 
-    Rule by rule, `over` takes precedence. `limits`, `types` and `descriptions` are merged field by field, and so is
-    `updatable` if `over` names fields; `lists` are united; two templates are merged. `template: null` ends the
-    inheritance.
+    For each rule, `over` takes precedence. Some rules are combined:
+
+    - `limits`, `types`, `units` and `descriptions` are merged field by field.
+    - `updatable` is merged field by field if `over` names fields.
+    - `lists` are united, and two templates are merged.
+
+    `template: null` in `over` ends the inheritance of a template.
     """
     if not under or not over:
         return over or under
@@ -307,7 +329,7 @@ def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str
 
 
 def merge_shapes(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return two templates as one: `over` takes precedence, mappings in both are merged, all else is replaced."""
+    """Return two templates merged: mappings that both have are merged, and otherwise `over` takes precedence."""
     if not under or not over:
         return over or under
     merged = {**under, **over}

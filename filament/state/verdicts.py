@@ -1,6 +1,7 @@
-"""Verdict on each op: applied or refused, a stable code, a sentence, and remarks on side effects.
+"""Defines the verdict on each op: applied or refused, a stable code, a sentence, and remarks on side effects.
 
-Codes are for programs and do not change; sentences are for models, players and authors and may. Imports nothing.
+Codes are for programs and do not change. Sentences are for models, players and authors, and may change. This module
+imports nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ _CHOICES_SHOWN = 12
 class Authority(StrEnum):
     """Giver of the ops that are judged.
 
-    MODEL: all rules hold. HOST: a program that repairs the state; it may do what `updatable`, `extensible`, `necessary`
-    and the transitions of quests forbid a model, but types and limits hold. AUTHOR: the actions of a world pack; as
-    HOST, and a value without a declared type may change its kind.
+    - MODEL: all rules hold.
+    - HOST: a program that repairs the state. It may do what `updatable`, `extensible`, `necessary` and the
+      transitions of quests forbid a model. Types and limits still hold.
+    - AUTHOR: the actions of a world pack. Like HOST, and a value without a declared type may change its kind.
     """
 
     MODEL = "model"
@@ -29,14 +31,17 @@ class Authority(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Effect of an op."""
+    """Outcome of an op."""
 
     APPLIED = "applied"
     REFUSED = "refused"
 
 
 class Refusal(StrEnum):
-    """Reason why an op was refused. TURN_REFUSED: this op has no fault, but another one of its turn was refused."""
+    """Reason why an op was refused.
+
+    TURN_REFUSED means that this op has no fault of its own, but another op of its turn was refused.
+    """
 
     MALFORMED = "malformed"
     UNREADABLE = "unreadable"
@@ -70,10 +75,12 @@ class Refusal(StrEnum):
 class Remark(StrEnum):
     """A side effect of an applied op.
 
-    CLAMPED: the result stopped at a limit. NORMALISED: another spelling or a synonym of a legal value was given.
-    CONVERTED: a number or truth value was given as text. DESCRIPTION_DROPPED: the description was dropped with the old
-    value. DESCRIPTION_RULED: the author's rule chose another description than the op gave. READ_AS_DESCRIBED: a list of
-    two texts was read as a value with a description.
+    - CLAMPED: the result stopped at a limit.
+    - NORMALISED: another spelling or a synonym of a legal value was given.
+    - CONVERTED: a number or truth value was given as text.
+    - DESCRIPTION_DROPPED: the description was dropped with the old value.
+    - DESCRIPTION_RULED: the author's rule chose another description than the op gave.
+    - READ_AS_DESCRIBED: a list of two texts was read as a value with a description.
     """
 
     CLAMPED = "clamped"
@@ -86,29 +93,29 @@ class Remark(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Legal:
-    """Legal alternatives to a refused op; unknown ones are empty."""
+    """Alternatives to a refused op that would be legal. What is unknown is empty."""
 
     field: str = ""
     """The field (or id) that the op named."""
     near: str = ""
-    """The most similar name that exists."""
+    """The most similar existing name."""
     choices: tuple[Any, ...] = ()
     """The values or names to choose from."""
     limits: tuple[float | None, float | None] | None = None
-    """The least and the greatest value (None: open)."""
+    """The least and the greatest legal value. None is an open end."""
     kind: str = ""
     """Type of the field: `text`, `integer`, `number`, `boolean`, `list` or `mapping`."""
 
 
 def find_nearest(name: str, names: Iterable[str], *, most: int = 60) -> str:
-    """Return the name most similar to a name, empty if there is none; at most `most` are compared."""
+    """Return the name in `names` most similar to `name`, '' if none is similar. At most `most` names are compared."""
     known = {each.casefold(): each for each in islice(names, most)}
     found = get_close_matches(name[:100].casefold(), known, n=1)
     return known[found[0]] if found else ""
 
 
 def list_choices(choices: Iterable[Any]) -> str:
-    """Return choices as a list for a sentence, the first twelve of many."""
+    """Return choices as a list for a sentence: the first twelve, and how many more there are."""
     shown = [_describe_choice(choice) for choice in choices]
     more = len(shown) - _CHOICES_SHOWN
     return ", ".join(shown[:_CHOICES_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -121,7 +128,7 @@ def _describe_choice(choice: Any) -> str:
 
 
 class RefusedError(ValueError):
-    """Refusal of an op: a code, a sentence and the legal alternatives; the caller adds which op it was."""
+    """Refusal of an op: a code, a sentence, and the legal alternatives. The caller adds the op and its number."""
 
     def __init__(self, code: Refusal, reason: str, legal: Legal | None = None) -> None:
         self.code, self.reason, self.legal = code, reason, legal
@@ -142,14 +149,14 @@ class OpVerdict:
     """Verdict on one op."""
 
     number: int
-    """Place in the reply, 0-based."""
+    """0-based place of the op in the reply."""
     op: str
     """Text of the op."""
     outcome: Outcome
     code: str
-    """`applied` or a Refusal."""
+    """`applied`, or a value of Refusal."""
     reason: str
-    """Sentence that states what changed, or why nothing did."""
+    """Sentence that states what changed, or why nothing changed."""
     notes: tuple[Note, ...] = ()
     target: str = ""
     """Path of the op."""

@@ -1,1 +1,1 @@
-"""Ops on a state: checked against the author's rules, turned into JSON Patch, and applied."""
+"""Checks ops (changes of a state) against the author's rules, turns them into JSON Patch, and applies them."""

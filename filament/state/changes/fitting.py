@@ -1,7 +1,7 @@
-"""Fits a new value to the type of its field: other spellings become the legal value, other values are refused. Pure.
+"""Fits a new value to the type of its field: another spelling becomes the legal value, any other value is refused.
 
-`$meta.types` declares the type. In a typed state a field without one keeps the kind of its value (text, number or truth
-value).
+`$meta.types` declares the type of a field. In a typed state, a field without a declared type keeps the kind of its
+value (text, number or truth value).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from filament.state.rules import ANY, OR_NULL, Rules
 from filament.state.verdicts import Authority, Legal, Note, Refusal, RefusedError, Remark, find_nearest
 
 NOTHING = object()
-"""Sentinel: the field did not exist."""
+"""Sentinel for a field that did not exist."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 _TRUTH: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "是", "真"), True),
@@ -28,13 +28,14 @@ _UNREADABLE = object()
 
 
 def fit_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return the value to set in a field, fitted to the field's type; remarks state what was changed.
+    """Return `new` fitted to the type of `field`. Remarks on each conversion are added to `notes`.
 
     Args:
+        rules: Rules of the mapping that has `field`.
         old: The present value, NOTHING for a new field.
 
     Raises:
-        RefusedError: if the value is not of the type or outside the limits.
+        RefusedError: if `new` does not fit the type or is outside the limits.
     """
     described = rules.is_described(field, new)
     plain = new[0] if described else new
@@ -45,12 +46,15 @@ def fit_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -
 
 
 def fit_entry(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return the value to set in the place of an entry of the list in a field, of the kind of that entry."""
+    """Return `new` fitted to the kind of `old`, the entry that it replaces in the list in `field`.
+
+    Raises RefusedError if it does not fit.
+    """
     return _fit(rules, field, _kept_kind(rules, old), new, notes)
 
 
 def fit_number(field: str, value: Any, notes: list[Note]) -> Any:
-    """Return the number that an op calculates with: a number in a text is read, anything else is returned unchanged."""
+    """Return the number that `value` is, if `value` is a text with a number. Anything else is returned unchanged."""
     made = _read_text("number", value) if isinstance(value, str) else _UNREADABLE
     if made is _UNREADABLE:
         return value

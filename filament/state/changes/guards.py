@@ -1,6 +1,7 @@
-"""Checks what the rules of a mapping allow: types, limits, updatable, extensible, necessary.
+"""Checks whether the rules of a mapping allow a change: types, limits, updatable, extensible and necessary.
 
-The checks are pure and raise RefusedError, with a code and a reason that a model or an author can act on.
+The checks change nothing. They raise RefusedError with a code, and with a reason on which a model or an author can
+act.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CALLED = {
 
 
 def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
-    """Return whether a value, taken without its description, is of a type (a word, or the values to choose from)."""
+    """Return whether `value`, without its description, has the type `word` (a word, or the values to choose from)."""
     if isinstance(word, tuple):
         return is_scalar(value) and any(same_scalar(choice, value) for choice in word)
     if word.endswith(OR_NULL):
@@ -42,20 +43,20 @@ def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
 
 
 def type_text(word: str | tuple[Any, ...]) -> str:
-    """Return a type in words."""
+    """Return the type `word` in words, for a sentence."""
     if isinstance(word, tuple):
         return f"one of {list_choices(word)}"
     return _CALLED[word.removesuffix(OR_NULL)] + (" or null" if word.endswith(OR_NULL) else "")
 
 
 def limits_text(limits: tuple[float | None, float | None]) -> str:
-    """Return limits as `0 to 100`."""
+    """Return limits as text, such as `0 to 100`."""
     low, high = limits
     return f"{'-∞' if low is None else low} to {'∞' if high is None else high}"
 
 
 def check_limits(rules: Rules, field: str, plain: Any) -> None:
-    """Raise RefusedError for a value, taken without its description, that is outside the limits of its field."""
+    """Raise RefusedError if `plain`, a value without its description, is outside the limits of `field`."""
     limits = rules.limits_of(field)
     if limits is not None and not is_number(plain):
         reason = f"{field!r} takes a number from {limits_text(limits)}"
@@ -68,7 +69,9 @@ def check_limits(rules: Rules, field: str, plain: Any) -> None:
 
 
 def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
-    """Return the number, moved to the nearer limit of the field if it is outside; a remark states the move."""
+    """Return `number` or, if it is outside the limits of `field`, the nearer limit. A remark on the change is added
+    to `notes`.
+    """
     limits = rules.bounds_of(field)
     low, high = limits
     kept = number
@@ -83,7 +86,7 @@ def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note
 
 
 def check_changeable(spot: Spot) -> None:
-    """Raise RefusedError for a change at a frozen spot, and for a change of an `id` or `_anchor`."""
+    """Raise RefusedError if the place may not be changed, or is the `id` or `_anchor` of a thing."""
     if spot.is_frozen:
         raise _frozen_error(spot.rules, spot.key, spot.holder)
     if spot.key in IDENTITY and isinstance(spot.owner, Mapping):
@@ -93,9 +96,10 @@ def check_changeable(spot: Spot) -> None:
 
 
 def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> None:
-    """Raise RefusedError for a new field that the rules do not allow: the mapping may not be extended and does not
-    declare it, or in a typed state it is only another spelling of an existing field. `siblings` are the existing
-    fields.
+    """Raise RefusedError if the rules do not allow the new field `field`.
+
+    That is so if the mapping neither declares the field nor may be extended. In a typed state it is also so if the
+    name is only another spelling of an existing field. `siblings` are the existing fields.
     """
     held = siblings if isinstance(siblings, Mapping) else dict.fromkeys(siblings)
     is_like = rules.typed and is_misspelt(field, find_nearest(field, [name for name in held if name != META]))
@@ -120,9 +124,10 @@ def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> N
 
 
 def is_misspelt(name: str, known: str) -> bool:
-    """Return whether a name is another one with one letter added, left out, changed, or two letters swapped.
+    """Return whether `name` is `known` with one letter added, left out or changed, or with two letters swapped.
 
-    Only for names of ASCII letters of at least five characters; names that differ in a digit are different names.
+    Only names of ASCII letters with at least five characters are compared. Names that differ in a digit are different
+    names.
     """
     if name == known or min(len(name), len(known)) < _LEAST_COMPARED or not (name + known).isascii():
         return False
@@ -138,14 +143,14 @@ def is_misspelt(name: str, known: str) -> bool:
 
 
 def check_growth(rules: Rules, field: str) -> None:
-    """Raise RefusedError if a list may not grow because its mapping may not be extended."""
+    """Raise RefusedError if the list in `field` may not grow, because its mapping may not be extended."""
     if rules.closed:
         reason = f"{field!r} may not grow ($meta.extensible); SET, POP or change what is in it"
         raise RefusedError(Refusal.NOT_EXTENSIBLE, reason, Legal(field=field))
 
 
 def check_transition(rules: Rules, field: str, old: Any, new: Any) -> None:
-    """Raise RefusedError for a value that may not follow the old one."""
+    """Raise RefusedError if the value `new` may not follow the value `old` in `field`."""
     followers = rules.followers_of(field, old)
     if followers is None or old == new or new in followers:
         return
@@ -167,10 +172,10 @@ def _fields_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:
-    """Raise RefusedError for removing a necessary field or thing, or one that holds a part that may not be changed or
-    must stay.
+    """Raise RefusedError if `value` may not be removed from `field`.
 
-    `rules` are those of the mapping that holds `field`; with `entry`, an entry of the list there is removed.
+    A value stays if it is necessary, or if a part of it may not be changed or must stay. `rules` are those of the
+    mapping that has `field`. With `entry`, `value` is an entry of the list in `field`.
     """
     if not rules.may_update(field):
         raise _frozen_error(rules, field, ())
@@ -201,7 +206,7 @@ def _check_parts(rules: Rules, field: str, value: Any, field_name: str, *, entry
 
 
 def has_ruled_entries(rules: Rules, field: str, entries: Sequence[Any]) -> bool:
-    """Return whether a list holds things with rules of their own or of a template."""
+    """Return whether a list contains things that have rules, their own or those of a template."""
     return any(
         bool(rules.rules_below(field, item, entry=True).meta) or _holds_meta(item)
         for item in entries

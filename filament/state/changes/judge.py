@@ -1,7 +1,7 @@
-"""The ops of a turn, judged one by one and applied all or nothing.
+"""Judges the ops of a turn one by one, and applies either all of them or none.
 
-Pure: a tree is never changed; the new one shares the unchanged parts. Every op gets a verdict, not only the first that is
-refused, so that a host, a model or an author sees all faults at once.
+An op is one change of the state. A tree is never changed; the new tree shares the unchanged parts. Every op gets a
+verdict, not only the first refused one, so that a host, a model or an author sees all faults at once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ APPLIED = "applied"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedOps:
-    """Outcome of a turn's ops."""
+    """Result of judging the ops of a turn."""
 
     tree: Any
-    """The state after the ops; unchanged if any op was refused."""
+    """The state after the ops. It is unchanged if any op was refused."""
     patch: tuple[PatchOp, ...]
-    """The JSON Patch that leads to `tree`; empty if any op was refused."""
+    """The JSON Patch that turns the old state into `tree`. It is empty if any op was refused."""
     verdicts: tuple[OpVerdict, ...]
-    """One for each op, in order."""
+    """One verdict for each op, in order."""
 
     @property
     def refused(self) -> OpVerdict | None:
@@ -59,21 +59,22 @@ def judge_ops(
     limits: OpLimits = NO_LIMITS,
     authority: Authority = Authority.MODEL,
 ) -> JudgedOps:
-    """Return the verdicts on ops, and the tree and patch that follow from them; the given tree is not changed. Never
-    raises for an op.
+    """Return the verdict on each of `ops`, with the tree and the patch that follow from them.
 
-    Each op sees the effect of the valid ones before it. When one is refused, the others are still judged, but none
-    takes effect: those without a fault of their own get the code `turn_refused`. The same patch assigns ids to things
-    in containers that have none yet (as `with_anchors` shows them).
+    No op makes this function raise, and `tree` is not changed. Each op sees the effect of the valid ops before it. If
+    one op is refused, the others are still judged, but none takes effect: an op without a fault of its own then gets
+    the code `turn_refused`. The same patch gives ids to things that have none yet (the ids that `with_anchors`
+    shows).
 
     Args:
         ops: Typed ops, or ops in either spelling.
-        anchors: The anchors that the prompt showed.
-        lost: Verdicts on ops of the same reply that could not be read; they count as refused, and all verdicts are then
-            numbered by their place in the reply (`Op.number`).
-        limits: Bounds on the ops, their values and the state after each; ops beyond `limits.reply_ops` are not judged,
-            and one further verdict (`too_many_ops`) reports them.
-        authority: Who gives the ops.
+        anchors: The anchors that the prompt showed, mapped to their JSON Pointers.
+        lost: Verdicts on ops of the same reply that could not be read. They count as refused. If there are any, all
+        verdicts are numbered by their place in the reply (`Op.number`).
+        limits: Limits on the ops, on their values and on the state after each op. Ops beyond `limits.reply_ops` are
+            not
+        judged; one further verdict (`too_many_ops`) reports them.
+        authority: The giver of the ops.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
     numbered, lost, beyond = _limit_ops(numbered, lost, limits)
@@ -114,25 +115,28 @@ def _limit_ops(
 
 
 def find_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
-    """Return the first refused op, preferring one with a fault of its own; None if none was refused."""
+    """Return the first refused op, None if none was refused. An op with a fault of its own takes precedence."""
     bad = [verdict for verdict in verdicts if not verdict.is_applied]
     return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AppliedOps:
-    """The tree after the ops, and the JSON Patch that leads from the old tree to it, in order."""
+    """The tree after the ops, and the JSON Patch that turns the old tree into it, in order."""
 
     tree: Any
     patch: tuple[Mapping[str, Any], ...]
 
 
 def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
-    """Return the JSON Pointer that an op's target names in a tree; the last step may be a field that does not exist
-    yet.
+    """Return the JSON Pointer of the place that `op` names in `tree`. Its last step may be a field that does not
+    exist yet.
 
-    `anchors` are those that the prompt showed (anchor -> JSON Pointer); the tree's own anchors take precedence, so a
-    thing that moved is still found. OpError if the target does not exist.
+    `anchors` maps the anchors that the prompt showed to JSON Pointers. The tree's own anchors take precedence, so a
+    thing that moved is still found.
+
+    Raises:
+        OpError: if the place does not exist.
     """
     try:
         return join_pointer(locate(op.target, AnchorIndex(tree, anchors), tree, may_create=op.verb in CREATING))
@@ -141,10 +145,11 @@ def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
 
 
 def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = None) -> AppliedOps:
-    """Return the tree after all ops, in order, and the patch; the given tree is not changed.
+    """Return the tree after all `ops`, in order, with the JSON Patch. The given `tree` is not changed.
 
-    All or nothing (`judge_ops` gives a verdict on every op). Each op sees the effect of those before it, including the
-    ids of things that were just added. docs/filament.md explains what `$meta` allows.
+    Either all ops are applied or none; `judge_ops` gives a verdict on every op instead. Each op sees the effect of
+    the ops before it, including the ids of things that were just added. `docs/filament.md` explains which changes
+    `$meta` allows. `anchors` are the anchors that the prompt showed, mapped to JSON Pointers.
 
     Raises:
         OpError: for the first op that is refused, with its place in `ops`, its reason and its code.

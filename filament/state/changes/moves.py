@@ -1,6 +1,7 @@
-"""Turns one op on one tree into JSON Patch objects, within the rules of `guards` and `new_values`.
+"""Turns one op (a change that a model asks for) into JSON Patch objects, if the rules allow the change.
 
-This module changes nothing: `judge` applies the proposed patch, so the recorded patch is always the one that ran.
+This module changes nothing. `judge` applies the proposed patch, so the recorded patch is always the one that was
+applied.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ class OpPlanner:
     """The tree after the ops so far."""
     index: AnchorIndex
     notes: list[Note] = field(default_factory=list)
-    """The remarks so far."""
+    """Remarks on the ops so far."""
     authority: Authority = Authority.MODEL
     """Giver of the ops."""
 
     def spot(self, tokens: Tokens) -> Spot:
-        """Return the spot at the tokens, with the rules that hold for the authority."""
+        """Return the spot at `tokens`, with the rules that hold for `authority`."""
         return spot_at(self.tree, tokens, self.authority)
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
-        """Yield ids that neither name nor ever named anything in the tree, and do not occur in `value`."""
+        """Yield ids that are not in `value`, are not in use in the tree, and never were."""
         return next_item_id((self.index.last_item_id, *(anchor for anchor, _ in walk_anchors(value))))
 
 
 def propose(op: Op, tokens: Tokens, planner: OpPlanner) -> Patch:
-    """Return the patch of an op whose target was located at `tokens`; RefusedError if a rule forbids it."""
+    """Return the JSON Patch of `op`, whose target is at `tokens`. Raises RefusedError if a rule forbids the change."""
     spot = planner.spot(tokens)
     if op.verb is Verb.DELETE:
         return _propose_delete(spot)
@@ -161,10 +162,13 @@ def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
 
 
 def calculate_number(verb: Verb, left: int | float, right: int | float) -> int | float:
-    """Return the result of an arithmetic verb; RefusedError for a division by zero or a number beyond range.
+    """Return the result of the arithmetic `verb` on `left` and `right`.
 
-    Whole numbers stay whole, as does a division without remainder; other numbers are calculated in decimal, so that 0.1
-    plus 0.2 is 0.3 in the prompt.
+    Whole numbers give a whole number, except in a division with a remainder. Other numbers are calculated in decimal,
+    so that 0.1 plus 0.2 is 0.3 in the prompt.
+
+    Raises:
+        RefusedError: for a division by zero, or a result beyond the range of numbers.
     """
     if right == 0 and verb is Verb.DIV:
         raise RefusedError(Refusal.DIVISION_BY_ZERO, "nothing can be divided by zero")

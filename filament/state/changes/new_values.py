@@ -1,7 +1,8 @@
-"""Computes the value of a place after a change: over an old value, or as a new entity shaped by its template.
+"""Computes the value that a place has after a change: over an old value, or as a new thing with the fields of its
+template.
 
-Pure. Nothing is changed here: values are returned as they will be in the tree, or RefusedError states why they are not
-allowed.
+Nothing is changed here. The functions return a value as it will be in the tree, or raise RefusedError with the reason
+why it is not allowed.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ from filament.state.verdicts import Legal, Note, Refusal, RefusedError, Remark, 
 
 
 def replace_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return the value of a place once `new` is set where `old` was; RefusedError if a rule forbids it.
+    """Return the value of a place after `new` was set in place of `old`.
 
-    `rules` are those of the mapping that has `field`; with `entry`, the place is an entry of the list there. A VWD gets
-    the description that belongs to its new value. A mapping stays a mapping and keeps its id, `_anchor` and `$meta`;
-    each of its fields is replaced in turn, so that setting the whole mapping cannot bypass a field's rule. A list stays
-    a list.
+    `rules` are those of the mapping that has `field`. With `entry`, the place is an entry of the list in `field`.
+
+    - A VWD (value with description) gets the description that belongs to its new value.
+    - A mapping stays a mapping and keeps its `id`, `_anchor` and `$meta`. Each of its fields is replaced separately,
+      so that setting the whole mapping cannot bypass the rule of a field.
+    - A list stays a list.
+
+    Raises:
+        RefusedError: if a rule forbids the change.
     """
     if isinstance(old, Mapping):
         return _replace_mapping(rules.rules_below(field, old, entry=entry), field, old, new, notes)
@@ -95,12 +101,14 @@ def _replace_list(rules: Rules, field: str, old: Any, new: Any, notes: list[Note
 
 
 def build_value(rules: Rules, field: str, value: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return a new value as it will be in `field`, or as an `entry` of the list there; RefusedError if a rule forbids
-    it.
+    """Return a new value as it will be in `field` or, with `entry`, in the list in `field`.
 
-    A mapping follows its template: fields that were not given are filled in, in the template's order; the others
-    follow, if it may be extended. Types, limits and necessary fields are checked; values with a table get their
-    description.
+    A mapping follows its template: fields that are missing are filled in, in the template's order. Fields that the
+    template does not have come after them, if the mapping may be extended. Types, limits and necessary fields are
+    checked. A value with a table of descriptions gets its description.
+
+    Raises:
+        RefusedError: if a rule forbids the value.
     """
     if isinstance(value, Mapping):
         return _build_mapping(rules, field, value, notes, entry=entry)
@@ -163,12 +171,15 @@ def _fill_field(rules: Rules, field: str, default: Any, given: Any, notes: list[
 
 
 def plain_of(value: Any) -> Any:
-    """Return a value without its description."""
+    """Return `value` without its description, if it has one."""
     return value[0] if is_pair(value) else value
 
 
 def assign_new_ids(value: Any, fresh: Iterator[str], *, in_container: bool = False) -> Any:
-    """Return a new value in which every thing in a container has an id; `in_container`: it is one, or a list of them."""
+    """Return the new `value` with an id for each thing in a container.
+
+    `in_container` states that `value` is itself a thing in a container, or a list of such things.
+    """
     if in_container and isinstance(value, list | tuple):
         return [assign_new_ids(item, fresh, in_container=True) if isinstance(item, Mapping) else item for item in value]
     if in_container and isinstance(value, Mapping) and ID not in value:

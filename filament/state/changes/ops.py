@@ -1,4 +1,4 @@
-"""The typed op and its two spellings. This module reads no state tree."""
+"""Defines the typed op (one change of a state) and reads its two spellings. This module reads no state tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_CHARS = 160
 
 
 class Verb(StrEnum):
-    """Action of an op. INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
+    """Action of an op. INSERT is the `add` of JSON Patch, which sets a field or inserts an entry into a list."""
 
     SET = "SET"
     ADD = "ADD"
@@ -43,14 +43,14 @@ class Op:
 
     verb: Verb
     target: str
-    """A flat path (`item_sword_01.count`, `hero.health`) or a JSON Pointer (`/hero/health`)."""
+    """Flat path (`item_sword_01.count`, `hero.health`) or JSON Pointer (`/hero/health`)."""
     value: Any = None
-    """JSON; for POP the entry to take (None: the last one), for DELETE None."""
+    """JSON value. For POP the entry to take, None for the last one; for DELETE always None."""
     number: int = 0
-    """Place in the reply, 0-based; errors name the op by it."""
+    """0-based place in the reply. Errors name the op by this number."""
 
     def __str__(self) -> str:
-        """Return the op as a list of JSON, shortened if it is long."""
+        """Return the op as a JSON list, shortened if it is long."""
         parts = [self.verb.value, self.target]
         if self.verb is not Verb.DELETE and not (self.verb is Verb.POP and self.value is None):
             parts.append(self.value)
@@ -58,15 +58,16 @@ class Op:
 
 
 def parse_op(raw: Any, number: int = 0) -> Op:
-    """Return the op of one spelling; `number` is its place in the list it came from.
+    """Return the op that `raw` spells; `number` is its place in the list of ops.
 
     - `["SET", "item_sword_01.count", 0]`: any of the verbs, in any case;
-    - `{"op": "add|replace|remove", "path": "/a/b" or "a.b", "value": …}`: a JSON Patch object, or a verb in capitals;
+    - `{"op": "add|replace|remove", "path": "/a/b" or "a.b", "value": …}`: a JSON Patch object; a verb in place of
+      `add` is legal too;
     - `add` to a path that ends in `/-` is a PUSH.
 
     Raises:
         OpError: for any other shape, and for a value that is not JSON data, is nested deeper than 32, has a number
-            beyond 64 bits, or writes `$meta`.
+        beyond 64 bits, or writes `$meta`.
     """
     try:
         return _parse_op(raw, number)
@@ -110,7 +111,10 @@ def _read_verb(word: Any) -> Verb:
 
 
 def copy_json_value(value: Any, depth: int = 0) -> Any:
-    """Return a copy of a value made of dict, list, str, int, float, bool and None only; ValueError if it is not JSON."""
+    """Return a copy of `value` that is made only of dict, list, str, int, float, bool and None.
+
+    Raises ValueError if `value` is not JSON, is nested too deep, or writes `$meta`.
+    """
     if depth > MAX_VALUE_DEPTH:
         raise ValueError(f"the value is nested deeper than {MAX_VALUE_DEPTH} levels")
     if value is None or isinstance(value, bool):
@@ -131,7 +135,7 @@ def copy_json_value(value: Any, depth: int = 0) -> Any:
 
 
 def check_json_number(value: int | float) -> int | float:
-    """Return a number unchanged; ValueError if it is not finite or is a whole number beyond 64 bits."""
+    """Return the number unchanged. Raises ValueError if it is not finite, or is a whole number beyond 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("the number is not finite")
     if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
@@ -140,7 +144,7 @@ def check_json_number(value: int | float) -> int | float:
 
 
 def raw_text(raw: Any) -> str:
-    """Return an op, in any shape, as one short line for a message."""
+    """Return an op of any shape as one short line, for a message."""
     try:
         shown = json.dumps(raw, ensure_ascii=False, default=repr)
     except (ValueError, TypeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Applies JSON Patch objects (RFC 6902: add, replace, remove) to a tree, without checking rules.
+"""Applies JSON Patch objects (RFC 6902: add, replace, remove) to a tree, without checking any rules.
 
-A stored op log is replayed in this way: an op that was allowed when it was written is not checked again. Pure: only the
-mappings and lists on the path to a change are copied, each once however many changes follow.
+A stored log of changes is replayed in this way, because a change that was allowed when it was written is not checked
+again. Only the mappings and lists on the path to a change are copied, each of them once, however many changes follow.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ _VERBS = ("add", "replace", "remove")
 
 
 def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
-    """Return the tree after the patch; the given tree and the values in the patch are not changed.
+    """Return `tree` after all ops of `patch`. Neither `tree` nor the values in `patch` are changed.
 
-    OpError, with the place of the op in the patch, if an op is not add, replace or remove, or if its path does not
-    exist.
+    Raises:
+        OpError: if an op is not add, replace or remove, or its path does not exist; the error has the op's place in
+            `patch`.
     """
     changing = ChangingTree(tree)
     for index, op in enumerate(patch):
@@ -32,11 +33,11 @@ def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
 
 
 class ChangingTree:
-    """A tree to which ops are applied one after the other; `tree` is the result so far.
+    """A tree to which patch ops are applied one after the other; `tree` is the result so far.
 
-    Neither the original tree nor a value that came with an op is ever changed: a part that they share with `tree` is
-    copied before its first change, and only copies made here are changed in place. So the cost of an op depends on the
-    depth of its path, not on the size of the tree.
+    Neither the original tree nor a value from an op is ever changed. A part that they share with `tree` is copied
+    before its first change, and only copies made here are changed in place. So the cost of an op depends on the depth
+    of its path, not on the size of the tree.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -44,7 +45,7 @@ class ChangingTree:
         self._copies: dict[int, Any] = {}
 
     def play(self, op: PatchOp) -> None:
-        """Apply one op; ValueError states its fault, and then nothing has changed."""
+        """Apply one op. Raises ValueError, with the fault, if the op cannot be applied; the tree is then unchanged."""
         verb, tokens = op.get("op"), split_pointer(str(op.get("path", "")))
         if verb not in _VERBS:
             raise ValueError(f"{verb!r} is not supported here. Use add, replace or remove")

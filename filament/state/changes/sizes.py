@@ -1,7 +1,7 @@
-"""Limits on the size of a reply's ops, of their values and of the state. Pure.
+"""Limits the number of ops in a reply, the size of their values, and the size of the state.
 
-The state is measured once, by writing it as JSON; its size is then updated with every change. So an op costs only what
-it adds and removes, never the whole state again.
+The state is measured once, by writing it as JSON. Its size is then updated with every change, so an op costs only
+what it adds and removes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from filament.state.pointer import Tokens, look_up, split_pointer
 from filament.state.verdicts import Refusal, RefusedError
 
 SMALL_VALUE_CHARS = 100
-"""Size up to which a value may replace a number, text or flag in a state that is already too large."""
+"""Maximum size of a value that may replace a number, text or flag in a state that is already too large."""
 _SHRINKING = frozenset((Verb.DELETE, Verb.POP))
 _STORING = frozenset((Verb.SET, Verb.INSERT, Verb.PUSH))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpLimits:
-    """Limits on what one reply may do to a state, in characters of JSON text (`json_chars`); None: unlimited."""
+    """Limits on the changes that one reply may make to a state. Sizes are in characters of JSON (`json_chars`); None:
+    no limit.
+    """
 
     reply_ops: int | None = None
-    """Number of ops that are judged."""
+    """Maximum number of ops that are judged."""
     op_value_chars: int | None = None
-    """Size of the value of one op."""
+    """Maximum size of the value of one op."""
     state_chars: int | None = None
-    """Size of the whole state. An op that exceeds it is refused, unless it removes (DELETE, POP), calculates, or puts a
-    value of at most 100 characters in the place of a number, text or flag: a state that is already too large can be
-    used and made smaller.
+    """Maximum size of the whole state. An op that would exceed it is refused.
+
+    Three kinds of ops are never refused, so that a state that is already too large can be used and made smaller:
+    DELETE and POP, calculations, and a value of at most 100 characters that replaces a number, text or flag.
     """
 
 
@@ -42,7 +45,7 @@ NO_LIMITS = OpLimits()
 
 
 def json_chars(value: Any) -> int:
-    """Return how many characters a value takes as JSON text without blanks; characters beyond ASCII are not escaped."""
+    """Return the number of characters of `value` as JSON without blanks. Characters beyond ASCII count as one."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain))
 
 
@@ -51,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def change_chars(tree: Any, change: Mapping[str, Any]) -> int:
-    """Return by how many characters one JSON Patch op changes the size of a tree that it has not been applied to yet."""
+    """Return how many characters `change`, one JSON Patch op, adds to the size of `tree`. Call this before applying the op."""
     tokens = split_pointer(change["path"])
     new = json_chars(change["value"]) if "value" in change else 0
     if not tokens:
@@ -66,7 +69,7 @@ def change_chars(tree: Any, change: Mapping[str, Any]) -> int:
 
 
 def check_value_size(op: Op, limits: OpLimits) -> None:
-    """Raise RefusedError for an op whose value is larger than the limit."""
+    """Raise RefusedError if the value of `op` is larger than the limit."""
     if limits.op_value_chars is None:
         return
     size = json_chars(op.value)
@@ -79,8 +82,9 @@ def check_value_size(op: Op, limits: OpLimits) -> None:
 
 
 def check_state_size(op: Op, changes: Sequence[Mapping[str, Any]], tree: Any, chars: int, limits: OpLimits) -> None:
-    """Raise RefusedError for changes after which the state is too large; `chars` is the size of `tree`, the state
-    before them.
+    """Raise RefusedError if the state would be too large after `changes`.
+
+    `tree` is the state before the changes, and `chars` is its size.
     """
     if limits.state_chars is None:
         return
@@ -107,8 +111,9 @@ def _is_small_change(change: Mapping[str, Any], tree: Any) -> bool:
 
 
 def check_depth(op: Op, tokens: Tokens, tree: Any) -> None:
-    """Raise RefusedError for a value at `tokens` that would be nested deeper than a prompt can show, and deeper than
-    the old one.
+    """Raise RefusedError if the value of `op` at `tokens` would be nested deeper than a prompt can show.
+
+    A value that is not nested deeper than the old value is always allowed.
     """
     if op.verb not in _STORING:
         return
@@ -123,7 +128,7 @@ def check_depth(op: Op, tokens: Tokens, tree: Any) -> None:
 
 
 def depth_of(value: Any) -> int:
-    """Return how many levels of mappings and lists a value has: 0 for a scalar, 1 for a list of scalars."""
+    """Return how many levels of mappings and lists `value` has: 0 for a scalar, 1 for a list of scalars."""
     deepest, stack = 0, [(value, 0)]
     while stack:
         node, depth = stack.pop()
