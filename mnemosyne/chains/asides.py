@@ -1,6 +1,6 @@
-"""Remarks outside of the story (`(OOC: …)`, `((…))`, `【场外：…】`), and the exchanges that consist of them. Pure.
+"""Recognises remarks outside of the story (`(OOC: …)`, `((…))`, `【场外：…】`) and drops exchanges that consist of them.
 
-All functions are linear in the length of the text.
+The time of each function is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _WHOLE = re.compile(rf"(?:\(\(|（（|[\[(【（〔]\s*(?:{_LATIN}|{_CHINESE}))[^\n]*[\])】）〕]", re.IGNORECASE)
-"""One line in a bracket, with other brackets inside."""
+"""A whole line in a bracket, with other brackets inside it."""
 _FIRST_SIGNS = frozenset("([（【〔/场戏出下题")
 _FIRST_LETTERS = frozenset({"ooc", "o.o", "out"})
 _SAYS_SOMETHING = re.compile(r"[^\W_]")
@@ -46,12 +46,12 @@ _AnyMessage = TypeVar("_AnyMessage", Message, WindowMessage)
 
 
 def remove_asides(text: str) -> str:
-    """Return a text without the words outside of the story that are marked as such."""
+    """Return `text` without the remarks that are marked as being outside of the story."""
     return _BRACKETED.sub(" ", _LINE.sub(" ", text))
 
 
 def is_aside(text: str) -> bool:
-    """Return whether all of a text is marked as words outside of the story."""
+    """Return whether all of `text` is marked as being outside of the story."""
     text = text.strip()
     if text[:1] not in _FIRST_SIGNS and text[:3].casefold() not in _FIRST_LETTERS:
         return False
@@ -60,8 +60,10 @@ def is_aside(text: str) -> bool:
 
 
 def drop_asides(messages: Sequence[_AnyMessage]) -> tuple[_AnyMessage, ...]:
-    """Return messages of whole turns without talk outside of the story: remarks of users that consist only of it, and
-    the replies to them that do too or agree in a few words.
+    """Return the messages of whole turns without exchanges outside of the story.
+
+    In a turn in which each message of the user is only such a remark, these messages are dropped. A reply in this
+    turn is dropped if it is only such a remark too, or only agrees in a few words.
     """
     told: list[_AnyMessage] = []
     for _, group in groupby(messages, key=_turn_of):

@@ -1,7 +1,9 @@
-"""Decides who may know messages and memories: text made from guarded texts has their guard. Pure.
+"""Decides which viewers may know a message or a memory. A text that was made from restricted texts has their
+restrictions.
 
-If a prompt showed texts for certain viewers, only those viewers may know its turn, and every memory and summary made of
-it: a model may repeat what it was shown. The viewers are kept in a field of the message, the summary and the memory.
+If a prompt showed texts that only certain viewers may know, then only those viewers may know the turn, and every
+memory and summary of the turn, because a model may repeat what it was shown. The viewers are stored in a field of the
+message, the summary and the memory.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from mnemosyne.schema.memory import read_audience as read_audience
 from mnemosyne.schema.session import Message
 
 Audience = tuple[str, ...]
-"""Viewers who may know a text, in alphabetical order; empty means everyone."""
+"""Viewers who may know a text, in alphabetical order. An empty tuple means everyone."""
 
 
 def audience_of_entry(entry: MemoryEntry) -> Audience:
-    """Return the viewers who may know an entry: those named by its author, and those of the turns that it is made
-    of.
+    """Return the viewers who may know `entry`.
+
+    These are the viewers that both the entry's author and the turns from which the entry was made allow.
     """
     if VIEWERS not in entry.metadata and not entry.viewers:
         return ()
@@ -30,19 +33,20 @@ def audience_of_entry(entry: MemoryEntry) -> Audience:
 
 
 def audience_of_messages(messages: Iterable[Message]) -> Audience:
-    """Return the viewers who may know all of these messages."""
+    """Return the viewers who may know all of `messages`."""
     return join_audiences(read_audience(message.extra) for message in messages)
 
 
 def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages of a turn from which memories may be derived: some viewer may know them, and they are not
-    talk outside of the story.
+    """Return the messages of a turn from which memories may be made.
+
+    Messages that nobody may know and remarks outside of the story are left out.
     """
     return drop_asides([message for message in messages if read_audience(message.extra) != NOBODY])
 
 
 def join_audiences(audiences: Iterable[Audience]) -> Audience:
-    """Return the viewers who may know all of several things."""
+    """Return the viewers who are in all of `audiences`."""
     joined: set[str] | None = None
     for audience in audiences:
         if audience:
@@ -53,10 +57,10 @@ def join_audiences(audiences: Iterable[Audience]) -> Audience:
 
 
 def may_read(audience: Audience, viewer: str | None) -> bool:
-    """Return whether a viewer is in an audience."""
+    """Return whether `viewer` is in `audience`."""
     return not audience or viewer in audience
 
 
 def audience_field(audience: Audience) -> dict[str, Any]:
-    """Return the field that keeps an audience; nothing for everyone."""
+    """Return the field that stores `audience`; an empty dict if everyone may know the text."""
     return {VIEWERS: list(audience)} if audience else {}

@@ -1,8 +1,9 @@
-"""Event chain: ended quests, the changes that a turn made to quests, and the distance of each quest from the focus.
+"""Reads the quests in a state for recall: ended quests, changes of a quest's status, and the distance of each quest
+from the focus.
 
-Quests are part of the state, but recall treats ended quests as memories; this module turns them into entries. Pure; it
-reads any tree, even a broken one, and leaves out values that do not look like a quest. It must not import stores or
-indexes.
+Quests are part of the state, but recall treats ended quests as memories, so this module turns them into memory
+entries. Any tree can be read, even a broken one; values that do not look like a quest are left out. The module must
+not import stores or indexes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ _LINKS = ("requires", "leads_to", "parent")
 
 
 def closed_quests(state: Mapping[str, Any], session_id: str) -> tuple[MemoryEntry, ...]:
-    """Return the completed and failed quests of a state as candidates of the event chain, in the state's order.
+    """Return the completed and failed quests of `state` as entries of the event chain, in the order of the state.
 
-    `entry_id` is the quest's id, kind `quest`, the status is a tag, the text is title, description and outcome. They
-    are derived from the state of a branch, so they follow the branch and are in no store and no index.
+    An entry has the quest's id, the kind `quest`, the status as a tag, and the title, description and outcome as its
+    text. These entries are computed from the state of a branch, so they follow the branch and are in no store and no
+    index.
     """
     return tuple(
         _quest_entry(quest_id, quest, session_id)
@@ -53,9 +55,10 @@ def _quest_entry(quest_id: str, quest: Mapping[str, Any], session_id: str) -> Me
 def quest_events(
     before: Mapping[str, Any], after: Mapping[str, Any], record: TurnRecord, at: datetime | None
 ) -> tuple[MemoryEntry, ...]:
-    """Return one event for each quest whose status a turn changed, in the order of the state after it.
+    """Return one event for each quest whose status differs between the states `before` and `after` a turn.
 
-    Events are facts: kind `quest_update`, id `<turn>.quest.<quest id>`, at the place of `record`.
+    The events are in the order of `after`. An event has the kind `quest_update` and the id `<turn>.quest.<quest id>`.
+    It is placed at the turn of `record` and has the time `at`.
     """
     statuses = {quest_id: _read_text(quest.get("status")) for quest_id, quest in _iterate_quests(before)}
     return tuple(
@@ -91,11 +94,12 @@ def _update_entry(
 
 
 def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dict[str, int]:
-    """Return the number of links from the focused quest (0 for itself) to each quest that can be reached, nearest
-    first.
+    """Return the number of links between the quest `focus_quest_id` and each quest that can be reached from it,
+    nearest first.
 
-    Links are `requires`, `leads_to` and `parent`, followed in both directions; quests at the same distance keep the
-    state's order. Without a focus, or with one that is not in the state, the result is empty.
+    The focused quest has the distance 0. Links are `requires`, `leads_to` and `parent`, followed in both directions.
+    Quests at the same distance keep the order of the state. The result is empty if there is no focus, or if the state
+    does not have the focused quest.
     """
     quests = dict(_iterate_quests(state))
     if focus_quest_id not in quests:

@@ -1,4 +1,4 @@
-"""Facts about a user with validity in time: settles which one replaces another, and which hold at a time. Pure."""
+"""Settles which fact about a user replaces which other fact, and finds the facts that hold at a time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
-    """Return facts in the order in which they began, each ended by the next one of its kind and topic.
+    """Return `facts` in the order in which they began, each ended by the next fact of the same kind and topic.
 
-    If two begin at the same time, the one that was recorded later holds; the other never did.
+    If two begin at the same time, the one that was recorded later holds, and the earlier one never held. A fact
+    without a topic is not ended by another fact.
     """
     by_topic: dict[tuple[FactKind, str], list[UserFact]] = {}
     settled: list[UserFact] = []
@@ -30,22 +31,22 @@ def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
 
 
 def facts_at(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
-    """Return the settled facts that hold at a time, in their order."""
+    """Return the facts that hold at the time `at`, in their order. The facts must be settled."""
     return tuple(fact for fact in facts if begin_of(fact) <= at and (fact.valid_to is None or at < fact.valid_to))
 
 
 def former_facts(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
-    """Return the settled facts that held before a time and no longer hold, in their order."""
+    """Return the facts that held before the time `at` and no longer hold, in their order. The facts must be settled."""
     return tuple(fact for fact in facts if fact.valid_to is not None and begin_of(fact) < fact.valid_to <= at)
 
 
 def begin_of(fact: UserFact) -> datetime:
-    """Return when a fact began to hold."""
+    """Return the time at which `fact` began to hold."""
     return fact.valid_from or fact.recorded_at or _EARLIEST
 
 
 def fold_topic(topic: str) -> str:
-    """Return a topic in the form for comparison: without blanks at its ends and without case."""
+    """Return `topic` in the form in which topics are compared: without extra blanks and without case."""
     return " ".join(topic.split()).casefold()
 
 

@@ -1,9 +1,8 @@
-"""Applies JSON Patch to plain trees: a store replays an op log with it.
+"""Applies JSON Patch to plain trees, so that a store can rebuild a past state from its op log (the recorded changes).
 
-A store rebuilds any past state from resolved ops without knowing anchors, flat paths or `$meta` rules: those were
-resolved when the op was first applied. The patch is applied by `filament.state.changes.patch`, the only place that does
-so, because the rebuilt state must equal the one that the turn saw, down to the order of keys. This module adds the
-errors of mnemosyne. Besides `chains.state` and `world`, no other module of mnemosyne imports filament.
+The log contains resolved ops, so a store needs to know nothing of anchors, flat paths or `$meta` rules. The patch is
+applied by `filament.state.changes.patch` only, because the rebuilt state must equal the state that the turn saw, down
+to the order of keys. This module adds the errors of mnemosyne.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ from mnemosyne.core.errors import StateOpError
 
 
 def replay_ops(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return `tree` after the ops, in order (RFC 6902: `add`, `replace` and `remove`); `tree` is not changed.
+    """Return `tree` after `ops`, in order (RFC 6902: `add`, `replace` and `remove`). `tree` is not changed.
 
-    Only the path to a change is copied; everything else is shared. StateOpError names the first op that does not fit,
-    or states that the result is not a mapping.
+    Only the mappings and lists on the path to a change are copied; everything else is shared.
+
+    Raises:
+        StateOpError: for the first op that cannot be applied, and if the result is not a mapping.
     """
     try:
         root = filament.state.changes.patch.apply_patch(dict(tree), ops)

@@ -1,7 +1,7 @@
-"""Lore chain: who may know an entry, whether its conditions hold, and which entries are in every prompt.
+"""Decides which lore entries a viewer may know in a state, and selects entries by category.
 
-Only this module decides who may know an entry, and it does so before recall: a hidden entry is never ranked, never
-shown to a selector and never has to be removed afterwards. It must not import stores or indexes.
+Only this module decides who may know an entry, and it decides before recall. So a hidden entry is never ranked, never
+shown to a selector, and never has to be removed afterwards. The module must not import stores or indexes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def hidden_entries(
     state: Mapping[str, Any] | StateView,
     head: SessionHead | None = None,
 ) -> frozenset[str]:
-    """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
+    """Return the ids of the entries that `viewer` may not know, or whose conditions fail in `state`.
 
-    `gated` are the entries with viewers or conditions (`Store.gated_entries`). Without a viewer (None) every entry that
-    names viewers is hidden. So are the entries that others take from recall (`takes_from_recall`): edits of memory, and
-    texts that a turn on the path to `head` has kept.
+    `gated` are the entries with viewers or conditions (`Store.gated_entries`). If `viewer` is None, every entry that
+    names viewers is hidden. An entry that another one takes from recall (`takes_from_recall`) is hidden too: a memory
+    that was edited, or a text that a turn on the path to `head` (the end of a branch) keeps.
     """
     view = state if isinstance(state, StateView) else view_state(state)
     known = tuple(gated)
@@ -42,21 +42,21 @@ def _is_on_path(entry: MemoryEntry, head: SessionHead) -> bool:
 
 
 def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:
-    """Return whether `viewer` may know `entry` in this state."""
+    """Return whether `viewer` may know `entry` in the state of `view`."""
     if not may_read(audience_of_entry(entry), viewer):
         return False
     return not entry.when or all(view.holds(condition) for condition in entry.when)
 
 
 def gated_entries(lore: Iterable[MemoryEntry]) -> tuple[MemoryEntry, ...]:
-    """Return the entries that have viewers or conditions, in order."""
+    """Return the entries of `lore` that have viewers or conditions, in order."""
     return tuple(entry for entry in lore if entry.viewers or entry.when)
 
 
 def entries_by_category(
     lore: Iterable[MemoryEntry], category: LoreCategory, hidden: frozenset[str] = frozenset()
 ) -> tuple[MemoryEntry, ...]:
-    """Return the entries of a category that are not hidden: highest priority first, ties by id."""
+    """Return the entries of `category` that are not in `hidden`: highest priority first, equal priorities ordered by id."""
     wanted = category.value
     chosen = (entry for entry in lore if entry.kind == wanted and entry.entry_id not in hidden)
     return tuple(sorted(chosen, key=lambda entry: (-entry.priority, entry.entry_id)))

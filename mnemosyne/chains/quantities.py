@@ -1,8 +1,8 @@
-"""Numbers in the inputs of actions: their spelling, their value, and integer arithmetic with them. Pure.
+"""Reads numbers in the inputs of actions, and calculates with whole numbers.
 
-`{n}` in a pattern is the placeholder of a number in digits, in Chinese numerals (三, 两, 十二) or in English words (a, two,
-twenty-one). `"{n * 3}"` as the value of an op or guard is calculated from the numbers of the action and whole numbers
-of the state.
+In a pattern, `{n}` stands for a number in digits, in Chinese numerals (三, 两, 十二) or in English words (a, two,
+twenty-one). A value such as `"{n * 3}"` in an op or a guard is calculated from the numbers of the action and from
+whole numbers of the state.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ NUMBER = (
     rf"[0-9]{{1,9}}|[{''.join(_DIGITS)}{''.join(_UNITS)}]{{1,12}}"
     rf"|(?:{_TENS_WORD})(?:[- ](?:{_UNDER_TEN}))?|{_OTHERS}"
 )
-"""The regular expression of a number; case is ignored where it is used."""
+"""Regular expression of a number. Users of it ignore case."""
 
 _TOKEN = re.compile(r"\s*(//|[-+*%()]|[0-9]{1,15}|[^\W\d][\w.\-]*(?<![.\-]))")
 _MOST = 10**12
 _NUMBER_CHARS = 200
-"""Maximum length of a number that is read: the length of the inputs that actions read."""
+"""Maximum length of a text that is read as a number, the same as the maximum length of an action's input."""
 _STEPS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "//": floordiv, "%": mod}
 
 ReadName = Callable[[str], int]
-"""Returns the whole number of a name in an expression; ValueError for an unknown one."""
+"""Function that returns the whole number that a name in an expression has. It raises ValueError for an unknown name."""
 
 
 def expand_pattern(pattern: str, names: Iterable[str]) -> str:
-    """Return a pattern in which each `{name}` of these names is a group of that name for a number."""
+    """Return `pattern` with each `{name}`, for each of `names`, replaced by a named group that matches a number."""
     for name in names:
         pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{NUMBER})")
     return pattern
 
 
 def collapse_pattern(pattern: str, names: Iterable[str]) -> str:
-    """Return the original pattern of an `expand_pattern`."""
+    """Return the pattern from which `expand_pattern` made `pattern`."""
     for name in names:
         pattern = pattern.replace(f"(?P<{name}>{NUMBER})", f"{{{name}}}")
     return pattern
 
 
 def read_number(text: str) -> int | None:
-    """Return the whole number that a text is: digits, Chinese numerals or English words; None for anything else."""
+    """Return the whole number that `text` is, in digits, Chinese numerals or English words; None for anything else."""
     if len(text) > _NUMBER_CHARS:
         return None
     given = " ".join(normal_form("NFKC", text).casefold().split())
@@ -100,14 +100,16 @@ def _read_chinese(text: str) -> int | None:
 
 
 def is_expression(value: object) -> bool:
-    """Return whether a value of an action is to be calculated: a text in braces."""
+    """Return whether `value`, from an action, is an expression to calculate: a text in braces."""
     return isinstance(value, str) and value.startswith("{") and value.endswith("}")
 
 
 def calculate(expression: str, read_name: ReadName) -> int:
     """Return the value of an expression in braces: whole numbers, names, `+ - * // %` and brackets.
 
-    ValueError, with a reason, for an expression that cannot be read, an unknown name, or a division by zero.
+    Raises:
+        ValueError: if the expression cannot be read, a name is unknown, a divisor is zero, or the result is too
+            large.
     """
     tokens = _split(expression[1:-1])
     value, rest = _sum(tokens, read_name, 0)

@@ -1,8 +1,8 @@
 """Builds the start of a session: a world's prologue as finished turns, with their summaries, events and macro
 narratives.
 
-A session that starts from a pack looks as if its prologue had been played. Pure; it must not import stores, importers
-or the reader of packs.
+A macro narrative is one text that summarises several turns. A session that starts from a world pack looks as if its
+prologue had been played. The module must not import stores, importers or the reader of packs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ def session_start(
 ) -> SessionStart:
     """Return a new session of `world`.
 
-    The prologue becomes turns `p001`.. at depths 1.. of branch `main`, with messages `p001.u` and `p001.a`; a summary
-    becomes narrative entry `p001.summary`, a macro narrative is placed at its last turn, an event at its own. `at` is
-    the time of the start; the turns of the prologue have no time. `extra` is metadata of its document.
+    Prologue turns get the ids `p001`, `p002`, … at depths 1, 2, … of branch `main`, with the messages `p001.u` and
+    `p001.a`. A summary becomes the narrative entry `p001.summary`. An event is placed at its turn, a macro narrative
+    at its last turn. `at` is the time at which the session starts; the turns of the prologue have no time. `extra` is
+    metadata of the session document.
     """
     return SessionStart(
         session_id=session_id,

@@ -1,7 +1,8 @@
-"""State chain: applies a turn's ops to the tree and tests story conditions on it.
+"""Applies a turn's ops (changes of the state) to the state tree, and tests story conditions on the tree.
 
-Flat paths, anchors and values with a description mean the same in conditions and actions as in a reply, because
-filament's rules read all of them. Stores call this module to apply ops; it must not import a store.
+Flat paths, anchors and values with a description mean the same in conditions and actions as in a model's reply,
+because the rules of `filament` read all of them. Stores call this module to apply ops; the module must not import a
+store.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def judge_reply_ops(
     limits: OpLimits = NO_LIMITS,
     authority: Authority = Authority.MODEL,
 ) -> JudgedOps:
-    """Judge the ops of a reply and return a verdict on each, with the state after them; `state` is not changed.
+    """Return the verdict on each op of a reply, and the state after the ops. `state` is not changed.
 
-    All or nothing: if one is refused, none takes effect. Never raises for an op.
+    Either all ops are applied or none: if one is refused, none takes effect. No op makes this function raise.
 
     Args:
         ops: Typed ops, or ops in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`).
-        anchors: The anchors that the prompt of the turn showed.
-        lost: Verdicts on ops that could not be read.
-        limits: Bounds on the ops, their values and the state.
+        anchors: The anchors that the prompt of the turn showed, mapped to their JSON Pointers.
+        lost: Verdicts on ops of the reply that could not be read.
+        limits: Limits on the ops, their values and the state.
         authority: Giver of the ops.
     """
     return judge_ops(state, ops, anchors, lost=lost, limits=limits, authority=authority)
@@ -66,10 +67,11 @@ def apply_reply_ops(
     limits: OpLimits = NO_LIMITS,
     authority: Authority = Authority.MODEL,
 ) -> AppliedOps:
-    """Return the tree after the ops and the JSON Patch that leads to it; like `judge_reply_ops`, but any refusal is an
-    error.
+    """Return the tree after the ops, and the JSON Patch that leads to the tree. The arguments are those of
+    `judge_reply_ops`.
 
-    StateOpError for the first op that is refused, with its place, reason and code.
+    Raises:
+        StateOpError: for the first op that is refused, with its place, reason and code.
     """
     judged = judge_reply_ops(state, ops, anchors, limits=limits, authority=authority)
     if (bad := judged.refused) is not None:
@@ -78,24 +80,29 @@ def apply_reply_ops(
 
 
 def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_chars: int | None = None) -> AppliedOps:
-    """Return the tree after the ops of a numerical action, which are the author's; like `apply_reply_ops`, but without
-    anchors of a prompt.
+    """Return the tree after the ops of an author's action, and the JSON Patch that leads to the tree.
 
-    `state_chars` bounds the state after each op (None: no limit); the ops and their values have no limit.
-    StateOpError as for `apply_reply_ops`.
+    The ops have the authority of the author, and no anchors of a prompt. `state_chars` limits the size of the state
+    after each op (None: no limit). The ops and their values have no limit.
+
+    Raises:
+        StateOpError: for the first op that is refused.
     """
     return apply_reply_ops(state, ops, limits=OpLimits(state_chars=state_chars), authority=Authority.AUTHOR)
 
 
 class StateView:
-    """A state tree and what depends only on it, each found once, when it is first needed; created by `view_state`."""
+    """A state tree with the results that depend only on the tree, each computed when it is first needed.
+
+    Create it with `view_state`.
+    """
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         self.tree = tree
 
     @cached_property
     def anchored(self) -> Mapping[str, Any]:
-        """Return the tree in which every thing has an id (`filament.with_anchors`)."""
+        """Return the tree with an id in every thing (`filament.with_anchors`)."""
         anchored: Mapping[str, Any] = with_anchors(self.tree)
         return anchored
 
@@ -107,15 +114,17 @@ class StateView:
 
     @cached_property
     def anchors(self) -> Mapping[str, str]:
-        """Return the JSON Pointer of each anchor in `shown`, in reading order; the pointers lead through the complete tree.
-        AnchorError if two things have the same anchor.
+        """Return the JSON Pointer of each anchor in `shown`, in reading order. The pointers belong to the complete
+        tree.
+
+        Raises AnchorError if two things have the same anchor.
         """
         anchors = collect_anchors(self.anchored)
         return anchors if self.shown is self.anchored else {name: anchors[name] for name in collect_anchors(self.shown)}
 
     @cached_property
     def index(self) -> AnchorIndex:
-        """Return the anchors of the tree."""
+        """Return the index of the tree's anchors."""
         return AnchorIndex(self.tree)
 
     @cached_property
@@ -138,8 +147,9 @@ class StateView:
         return _NO_ANCHORS
 
     def read(self, path: str) -> tuple[bool, Any]:
-        """Return (True, value) of a flat path, or (False, None) when nothing is there; for a VWD, the value without its
-        description.
+        """Return (True, value) for the value at a flat `path`, or (False, None) if there is none.
+
+        For a value with a description, the result is the value without the description.
         """
         try:
             spot = spot_at(self.tree, locate(path, self._index_for(path), self.tree, may_create=False))
@@ -152,8 +162,9 @@ class StateView:
         return True, spot.old[0] if spot.described else spot.old
 
     def describe(self, path: str) -> str:
-        """Return `name: value (description)` of a single value, `name` being the last part of its flat path; empty if
-        there is nothing, or more than one value.
+        """Return `name: value (description)` for the value at a flat `path`; `name` is the last part of the path.
+
+        The result is '' if nothing is there, or if a mapping or list is there.
         """
         try:
             spot = spot_at(self.tree, locate(path, self._index_for(path), self.tree, may_create=False))
@@ -165,12 +176,12 @@ class StateView:
         return f"{path.rpartition('.')[2]}: {value}{f' ({text})' if text else ''}"
 
     def holds(self, condition: Condition) -> bool:
-        """Return whether a condition is true here; a condition whose path does not exist is false."""
+        """Return whether `condition` is true in this state. A condition whose path does not exist is false."""
         found, value = self.read(condition.path)
         return found and compare(value, condition.op, condition.value)
 
     def find(self, anchor: str) -> Mapping[str, Any] | None:
-        """Return the mapping with this `id` or `_anchor`, or None (also when two have it)."""
+        """Return the mapping whose `id` or `_anchor` is `anchor`; None if there is none, or if two mappings have it."""
         if anchor in self.index.ambiguous or anchor not in self.index.places:
             return None
         node = look_up(self.tree, self.index.places[anchor])[1]
@@ -178,7 +189,10 @@ class StateView:
 
 
 def view_state(state: Mapping[str, Any]) -> StateView:
-    """Return the view of a state, which must not be changed any more; the views of the states used last are kept."""
+    """Return the view of `state`; the views of the states used last are cached.
+
+    `state` must not be changed afterwards.
+    """
     with _lock:
         view = _views.pop(id(state), None)
         # An id is used again once its object is gone.
@@ -191,32 +205,32 @@ def view_state(state: Mapping[str, Any]) -> StateView:
 
 
 def forget_views() -> None:
-    """Forget the views of all states, for an erasure."""
+    """Forget the cached views of all states. An erasure calls this."""
     with _lock:
         _views.clear()
 
 
 def read_value(state: Mapping[str, Any] | StateView, path: str) -> tuple[bool, Any]:
-    """Return (True, value) of a flat path, or (False, None); see `StateView.read`."""
+    """Return (True, value) for the value at a flat `path`, or (False, None) if there is none; see `StateView.read`."""
     return _view_of(state).read(path)
 
 
 def condition_holds(condition: Condition, state: Mapping[str, Any] | StateView) -> bool:
-    """Return whether a condition is true on a state; see `StateView.holds`."""
+    """Return whether `condition` is true in `state`; see `StateView.holds`."""
     return _view_of(state).holds(condition)
 
 
 def find_anchor(state: Mapping[str, Any] | StateView, anchor: str) -> Mapping[str, Any] | None:
-    """Return the mapping with this `id` or `_anchor`, or None; see `StateView.find`."""
+    """Return the mapping whose `id` or `_anchor` is `anchor`, or None; see `StateView.find`."""
     return _view_of(state).find(anchor)
 
 
 def compare(value: Any, op: Comparison, wanted: Any) -> bool:
-    """Return whether a value of a state passes a comparison with the value of a condition.
+    """Return whether `value`, from a state, passes the comparison `op` with `wanted`, the value of a condition.
 
     Kinds do not mix: true does not equal 1, "5" does not equal 5, and only two numbers or two texts have an order.
-    `in`: the value is one of a list (or part of a text). `contains`: the value is a list, text, mapping or container
-    that has `wanted` as an element, a part, a field or the id of an entry.
+    `in` is true if `value` is an element of the list `wanted`, or a part of the text `wanted`. `contains` is true if
+    `wanted` is an element of the list `value`, a part of the text, a field of the mapping, or the id of an entry.
     """
     if op is Comparison.EQ:
         return _is_same(value, wanted)

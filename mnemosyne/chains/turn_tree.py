@@ -1,7 +1,8 @@
-"""Rules of the turn tree, the same for every store.
+"""Rules of the turn tree (the turns of a session with their branches) that every store uses.
 
-They decide the place of a turn, whether two turns are the same, and the record of an imported turn. Pure: the module
-imports the schema and the codec, never a store.
+They decide at which place a turn or an entry is stored, whether two turns are the same, and how an imported turn is
+recorded. A head is the end of a branch. Its lineage is the list of branches, each up to a depth, that form the path
+from the first turn to the head. The module imports the schema and the codec, never a store.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ MAIN_BRANCH = "main"
 BASE_BRANCH = ""
 """Branch name under which the state before the first turn is stored."""
 SNAPSHOT_EVERY = 50
-"""Number of state-changing turns between two snapshots: rebuilding a past state replays fewer per branch."""
+"""Number of turns that change the state between two snapshots, so that a past state is rebuilt from fewer turns."""
 
 Ops = tuple[Mapping[str, Any], ...]
 
 
 def check_version(session_id: str, found: int, expected: int | None) -> None:
-    """Raise VersionConflictError when a version is expected and another is found."""
+    """Raise VersionConflictError if a version is `expected` and the session has the version `found`, a different one."""
     if expected is not None and found != expected:
         raise VersionConflictError(session_id, expected, found)
 
@@ -36,8 +37,10 @@ def check_version(session_id: str, found: int, expected: int | None) -> None:
 def check_adoption(
     session_id: str, present: str, world_id: str, instead_of: Collection[str], *, has_changed: bool
 ) -> None:
-    """Raise WorldNotAdoptedError unless a session of world `present` may continue in another; `has_changed`: its state
-    has changed since its start.
+    """Raise WorldNotAdoptedError unless a session of the world `present` may continue in the world `world_id`.
+
+    That is allowed if `instead_of` contains `present` and the state of the session has not changed since its start.
+    `has_changed` states that it has.
     """
     if present not in instead_of:
         raise WorldNotAdoptedError(session_id, world_id, f"it is in world {present!r}")
@@ -46,7 +49,7 @@ def check_adoption(
 
 
 def check_place(head: SessionHead, record: TurnRecord) -> None:
-    """Raise ValueError unless a turn follows the head."""
+    """Raise ValueError unless the turn of `record` follows `head` directly."""
     if (record.parent_id, record.depth) != (head.turn_id, head.depth + 1):
         raise ValueError(
             f"Turn {record.turn_id!r} claims to follow {record.parent_id!r} at depth {record.depth}, but the head of branch "
@@ -55,8 +58,9 @@ def check_place(head: SessionHead, record: TurnRecord) -> None:
 
 
 def is_on_path(head: SessionHead, branch_id: str, depth: int, status: str) -> bool:
-    """Return whether a turn is on the path to a head, or waits for its reply after it; an abandoned turn is on no
-    path.
+    """Return whether a turn is on the path to `head`, or waits for its reply right after `head`.
+
+    The turn is given by its branch, its depth and its status. An abandoned turn is on no path.
     """
     if status == TurnStatus.COMMITTED:
         return any(span.branch_id == branch_id and depth <= span.upto_depth for span in head.lineage)
@@ -64,21 +68,24 @@ def is_on_path(head: SessionHead, branch_id: str, depth: int, status: str) -> bo
 
 
 def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Return whether two records are the same, apart from the time of writing; a damaged stored record never is."""
+    """Return whether two records are the same, apart from the time of writing and the ops.
+
+    A damaged stored record is never the same.
+    """
     if has_lost(stored):
         return False
     return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
 
 
 def place_at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
-    """Return an entry placed at a turn."""
+    """Return `entry` with the turn, branch and depth of `record`."""
     return replace(entry, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
 
 
 def build_imported_record(
     turn: ImportedTurn, head: SessionHead, parent_id: str | None, depth: int, at: datetime | None
 ) -> TurnRecord:
-    """Return a finished turn as a committed record on the branch of `head`."""
+    """Return the finished turn `turn` as a committed record on the branch of `head`."""
     return TurnRecord(
         turn_id=turn.turn_id,
         session_id=head.session_id,
@@ -93,7 +100,11 @@ def build_imported_record(
 
 
 def check_entry(session_id: str, entry: MemoryEntry) -> None:
-    """Raise ValueError unless an entry may be written to a session."""
+    """Raise ValueError unless `entry` may be written to the session `session_id`.
+
+    The entry must have the session's scope. Entries of the history chain are refused, because the store makes them
+    from the messages of turns.
+    """
     scope = session_scope(session_id)
     if entry.scope != scope:
         raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {scope!r}.")
@@ -104,15 +115,16 @@ def check_entry(session_id: str, entry: MemoryEntry) -> None:
 
 
 def turn_of(entry: MemoryEntry) -> str:
-    """Return the turn id of an entry made after a commit; ValueError if it names none."""
+    """Return the turn id of an entry that was made after a commit. Raises ValueError if the entry has no turn id."""
     if entry.turn_id is None:
         raise ValueError(f"Entry {entry.entry_id!r} names no turn; set turn_id to the turn that it was made from.")
     return entry.turn_id
 
 
 def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | None:
-    """Return a passage of a document of the session, placed before the first turn, which is on the path of every
-    branch; None for any other entry, and for one that names a turn.
+    """Return `entry`, a passage of a document of the session, placed before the first turn.
+
+    That place is on the path of every branch. The result is None for any other entry, and for an entry with a turn.
     """
     if entry.turn_id is not None or document_of(entry) is None:
         return None
@@ -120,8 +132,10 @@ def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | No
 
 
 def place_on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
-    """Return an entry without a turn, placed at its depth on the path to the head, or at the head; ValueError for a
-    greater depth.
+    """Return `entry`, which has no turn, placed at its depth on the path to `head`. Without a depth it is placed at
+    `head`.
+
+    Raises ValueError if its depth is greater than the length of the path.
     """
     if entry.depth is None:
         return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
@@ -136,7 +150,10 @@ def place_on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
 
 
 def lore_by_id(world_id: str, lore: Sequence[MemoryEntry]) -> dict[str, MemoryEntry]:
-    """Return a world's lore by id; ValueError for an id that occurs twice or an entry of another scope."""
+    """Return a mapping from id to entry for the lore of a world.
+
+    Raises ValueError if an id occurs twice, or an entry has another scope.
+    """
     scope = world_scope(world_id)
     wanted: dict[str, MemoryEntry] = {}
     for entry in lore:

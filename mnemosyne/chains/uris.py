@@ -1,8 +1,8 @@
-"""Addresses of entries, turns and evidence: `mnemosyne://<scope>/<chain>/<entry>`, `mnemosyne://<session>/turn/<turn>`
-and `mnemosyne://<session>/evidence/<evidence>`.
+"""Writes and reads the addresses of memory entries, turns and evidence, and finds the object of an address.
 
-Evidence has addresses, and a `source_uri` must lead back to its source. One module writes and reads them, so that the
-two agree. It knows the Store only by its protocol.
+A scope is one session or one world. The forms are `mnemosyne://<scope>/<chain>/<entry>`,
+`mnemosyne://<session>/turn/<turn>` and `mnemosyne://<session>/evidence/<evidence>`. One module both writes and reads
+them, so that a `source_uri` always leads back to its source. The Store is known here only by its protocol.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOTHING = "nothing has this name; it may have been erased"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryAddress:
-    """One entry of memory."""
+    """Address of one memory entry."""
 
     scope: str
     chain: Chain
@@ -39,7 +39,7 @@ class EntryAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnAddress:
-    """One turn of a session."""
+    """Address of one turn of a session."""
 
     session_id: str
     turn_id: str
@@ -47,7 +47,7 @@ class TurnAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceAddress:
-    """One evidence item of a session, such as a tool result."""
+    """Address of one evidence item of a session, such as a tool result."""
 
     session_id: str
     evidence_id: str
@@ -57,12 +57,12 @@ Address = EntryAddress | TurnAddress | EvidenceAddress
 
 
 def entry_uri(entry: MemoryEntry | Candidate) -> str:
-    """Return the address of an entry, or of a candidate's entry."""
+    """Return the address of a memory entry, or of the entry of a candidate."""
     return format_entry_uri(entry.scope, entry.chain, entry.entry_id)
 
 
 def format_entry_uri(scope: str, chain: Chain, entry_id: str) -> str:
-    """Return the address of an entry by its place."""
+    """Return the address of the entry `entry_id` in a scope and a chain."""
     # A prompt has a hundred addresses, most of them of plain names; this is the result of `format_uri` for those.
     name = f"{scope}/{chain}/{entry_id}"
     if name.count("/") == 2 and _PLAIN_NAME.fullmatch(name):
@@ -81,7 +81,7 @@ def evidence_uri(session_id: str, evidence_id: str) -> str:
 
 
 def format_uri(address: Address) -> str:
-    """Return an address as text; `parse_uri(format_uri(a)) == a`."""
+    """Return an address as text, so that `parse_uri(format_uri(a)) == a`."""
     match address:
         case TurnAddress(session_id=session_id, turn_id=turn_id):
             parts = (session_scope(session_id), _TURN, turn_id)
@@ -98,7 +98,7 @@ def _escape(part: str) -> str:
 
 
 def parse_uri(uri: str) -> Address:
-    """Return the parts of an address; UriError for any other text."""
+    """Return the parts of the address `uri`. Raises UriError for any other text."""
     if not uri.startswith(SCHEME):
         raise UriError(uri, f"it does not begin with {SCHEME}")
     parts = uri.removeprefix(SCHEME).split("/")
@@ -121,15 +121,15 @@ def parse_uri(uri: str) -> Address:
 
 
 async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord | Evidence:
-    """Return the entry, turn or evidence of an address.
+    """Return the entry, turn or evidence that has the address `uri`.
 
-    An ended quest is in no store: it is derived from the state of its session's active branch, else of any other
-    branch.
+    An ended quest is in no store. It is computed from the state of its session's active branch or, if it is not
+    there, of any other branch.
 
     Raises:
-        UriError: if the address is malformed or its entry or evidence does not exist.
-        SessionNotFoundError: if its session does not exist.
-        TurnNotFoundError: if its turn does not exist.
+        UriError: if the address is malformed, or its entry or evidence does not exist.
+        SessionNotFoundError: if the session of the address does not exist.
+        TurnNotFoundError: if the turn of the address does not exist.
     """
     address = parse_uri(uri)
     if isinstance(address, TurnAddress):

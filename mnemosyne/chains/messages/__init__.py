@@ -1,1 +1,1 @@
-"""Messages of a conversation: their ids, and their contents in addition to text."""
+"""Messages of a conversation: their ids, the digests that identify them, and their contents in addition to text."""

@@ -1,8 +1,8 @@
-"""Digests that identify a conversation: of each reply, and of each message of the user, a short one together with its
-reply. Pure.
+"""Computes digests by which a conversation is recognised from the messages that a client sends again.
 
-They are made only of the words, so that the changes that chat clients make to a text (spaces, emphasis, quotation
-marks, markup, thoughts left out) do not change them.
+Each reply has a digest. So has each message of the user; a short one is digested together with its reply. Only the
+words count, because chat clients change the rest of a text: spaces, emphasis, quotation marks, markup, and thoughts
+that they leave out.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from mnemosyne.schema.session import Message, Role
 
 MOST_CHARS = 4_000
-"""Characters of a text that count for a digest."""
+"""Number of characters at the beginning of a text that count for its digest."""
 
 MOST_SESSIONS = 50
-"""Maximum number of sessions found by one digest; many contain a common phrase."""
+"""Maximum number of sessions to find by one digest, because a common phrase occurs in many sessions."""
 
 LONG_BYTES = 24
-"""A user message of so many bytes (UTF-8) identifies a conversation without the reply, which clients may edit."""
+"""Length in bytes (UTF-8) from which a user message identifies a conversation without its reply, which clients may edit."""
 
 _MARKS = str.maketrans("", "", "*_~`\"'“”‘’„«»「」『』")
 _WORD = re.compile(r"\w+")
@@ -30,7 +30,7 @@ _NAME = re.compile(r"\A[^\n:：]{1,60}[:：]\s*(?=\S)")
 
 
 def shown_text(text: str) -> str:
-    """Return a text without its elements of thoughts and state changes, and without other tags."""
+    """Return `text` without the elements of thoughts and state changes, and without other tags."""
     if "<" not in text:
         return text
     lowered, kept, at, unclosed = text.lower(), list[str](), 0, set[str]()
@@ -50,18 +50,19 @@ def shown_text(text: str) -> str:
 
 
 def loose_words(text: str) -> str:
-    """Return the words of a shown text in lower case, a space between two; a text without words is returned without its margins."""
+    """Return the words of `text` in lower case, with one space between them. A text without words is only stripped."""
     return " ".join(_WORD.findall(text.translate(_MARKS).lower())) or text.strip()
 
 
 def without_name(text: str) -> str:
-    """Return a text without a leading name of its speaker."""
+    """Return `text` without the name of its speaker at the beginning."""
     return _NAME.sub("", text.lstrip(), count=1)
 
 
 def exchange_digests(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
-    """Yield the place and the digest of answered messages of a turn: of each reply, and of each user message, a short
-    one together with its reply.
+    """Yield (place, digest) for each reply in `messages`, the messages of a turn, and for the user message before it.
+
+    A user message that is too short to identify a conversation is digested together with its reply.
     """
     places = [at for at, each in enumerate(messages) if each.role in (Role.USER, Role.ASSISTANT)]
     for before, at in zip([None, *places], places, strict=False):
@@ -79,5 +80,5 @@ def _words_of(message: Message) -> str:
 
 
 def digest_of(texts: Iterable[str]) -> str:
-    """Return the digest of texts."""
+    """Return one digest of all `texts`."""
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Ids of the messages of a turn, and the entries of the history chain made from them.
+"""Gives ids to the messages of a turn, and makes entries of the history chain (recall of past messages) from them.
 
-Every store uses these functions, so a message has the same id and the same entry in every store. Pure; it imports the
-schema and nothing of storage.
+Every store uses these functions, so a message has the same id and the same entry in every store. The module imports
+the schema and no storage.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _SPOKEN = (Role.USER, Role.ASSISTANT)
 
 
 def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages of a turn, with an id for each that has none: `<turn>.u` and `<turn>.a` for the first user
-    and assistant message, else `<turn>.m<n>`.
+    """Return the messages of turn `turn_id`, with an id for each message that has none.
+
+    The ids are `<turn>.u` and `<turn>.a` for the first message of the user and of the assistant, else `<turn>.m<n>`.
     """
     taken = {message.message_id for message in messages}
     done: list[Message] = []
@@ -33,10 +34,11 @@ def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 
 def assign_free_ids(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
-    """Return the messages of a turn that is being committed, each with an id that no other message of the session has.
+    """Return the messages of a turn that is being committed, each with an id that no other message of the session
+    has.
 
-    A used id (a retry of the same input) is replaced by one made from the turn's id. `is_used` looks it up in the
-    session.
+    `is_used` states whether an id is used in the session. A used id, for example after a retry of the same input, is
+    replaced by one made from `turn_id`.
     """
     taken: set[str] = set()
     done: list[Message] = []
@@ -63,8 +65,10 @@ def _own_ids(turn_id: str, place: int, taken: set[str]) -> Iterator[str]:
 
 
 def is_recalled(message: Message, kind: TurnKind) -> bool:
-    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns that
-    somebody may know.
+    """Return whether `message`, of a turn of `kind`, may be recalled.
+
+    Only user and assistant messages of narrative turns are recalled, if they are not empty and some viewer may know
+    them.
     """
     if kind is not TurnKind.NARRATIVE or message.role not in _SPOKEN or read_audience(message.extra) == NOBODY:
         return False
@@ -72,7 +76,7 @@ def is_recalled(message: Message, kind: TurnKind) -> bool:
 
 
 def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message: Message) -> MemoryEntry:
-    """Return a message as an entry of the history chain; its title is the speaker."""
+    """Return `message` as an entry of the history chain. The title is the speaker."""
     speaker = message.author.id if message.author is not None and message.author.id else message.role.value
     return MemoryEntry(
         entry_id=message.message_id,
@@ -92,6 +96,6 @@ def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message:
 
 
 def session_of(scope: str) -> str | None:
-    """Return the session id of a scope, or None for a world's scope."""
+    """Return the session id of a session's `scope`; None for the scope of a world."""
     start = session_scope("")
     return scope[len(start) :] if scope.startswith(start) else None

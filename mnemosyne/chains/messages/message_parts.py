@@ -1,9 +1,12 @@
-"""Contents of a message in addition to its text: parts that are not text (images, audio, files), and a model's tool
-calls. Pure.
+"""Reads and makes the contents of a message in addition to its text: images, audio and files, and a model's tool
+calls.
 
-They are kept in `Message.extra` in the form of chat APIs, so every store and document keeps them: `parts` is the list
-of content parts if one of them is not text, `tool_calls` are the calls of an assistant message, `tool_call_id` names
-the call that a tool message answers, `user_id` the person who wrote a message that names no author.
+They are in `Message.extra` in the form of chat APIs, so every store and document contains them:
+
+- `parts`: the list of content parts, if one of them is not text.
+- `tool_calls`: the calls of an assistant message.
+- `tool_call_id`: the id of the call that a tool message answers.
+- `user_id`: the person who wrote a message that names no author.
 """
 
 from __future__ import annotations
@@ -27,25 +30,25 @@ _ROLES = {"developer": Role.SYSTEM, "function": Role.TOOL, "human": Role.USER, "
 
 
 def read_parts(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """Return the content parts of a message if at least one is not text, in their order; else nothing."""
+    """Return the content parts of `message` in their order if one of them is not text; else an empty tuple."""
     return _mappings(message.extra[PARTS]) if PARTS in message.extra else ()
 
 
 def read_tool_calls(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """Return the tool calls of a message that have an id, in the form of the OpenAI API."""
+    """Return the tool calls of `message` that have an id, in the form of the OpenAI API."""
     if TOOL_CALLS not in message.extra:
         return ()
     return tuple(call for call in _mappings(message.extra[TOOL_CALLS]) if isinstance(call.get("id"), str))
 
 
 def read_tool_call_id(message: Message) -> str | None:
-    """Return the id of the tool call that a message answers, or None."""
+    """Return the id of the tool call that `message` answers, or None."""
     told = message.extra.get(TOOL_CALL_ID)
     return told if isinstance(told, str) and told else None
 
 
 def read_user(message: Message) -> str:
-    """Return the id of the user who wrote a message: its author, else a person who is not shown by name; '' for none."""
+    """Return the id of the user who wrote `message`: its author or, without an author, the `user_id`; '' if there is none."""
     if message.author is not None:
         return message.author.id if message.author.kind is AuthorKind.USER else ""
     told = message.extra.get(USER_ID)
@@ -58,12 +61,13 @@ def is_text_part(part: Mapping[str, Any]) -> bool:
 
 
 def message_from_chat(plain: Mapping[str, Any]) -> Message:
-    """Return the message of a chat API's dict: `role`, `content` (a text, or a list of parts), `name`, `tool_calls`,
-    `tool_call_id`.
+    """Return the message that a chat API writes as the dict `plain`.
+
+    The fields are `role`, `content` (a text, or a list of parts), `name`, `tool_calls` and `tool_call_id`.
 
     Raises:
-        ValueError: for an unknown role, a content of another kind, and values that JSON cannot express; it states the
-            fault.
+        ValueError: for an unknown role, a content of another kind, or a value that JSON cannot express; the message
+        states the fault.
     """
     told = plain.get("role")
     try:
