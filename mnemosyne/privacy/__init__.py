@@ -1,1 +1,1 @@
-"""Redaction before storage, and erasure with its proof."""
+"""Redacts personal data before it is stored, erases stored data, and proves an erasure by a search."""

@@ -1,8 +1,10 @@
-"""Erases everywhere (store, index, originals, caches) and proves it by a search.
+"""Erases a user, a session or evidence everywhere (store, index, originals, caches), and proves the erasure by a
+search.
 
-A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps the
-originals of redacted texts, and a retriever caches embedded texts. The module knows all of them by protocol.
-Rebuildable data is dropped first and once more at the end, so that a second call finishes an interrupted erasure.
+A store can clean only itself. But an index keeps words of a message in the rows of its neighbours, a vault keeps the
+originals of redacted texts, and a retriever caches embedded texts. This module knows all of these by their protocols.
+Data that can be rebuilt is dropped first and once more at the end, so that a second call finishes an interrupted
+erasure.
 """
 
 from __future__ import annotations
@@ -33,17 +35,17 @@ from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome, ErasurePre
 from mnemosyne.schema.memory import session_scope
 
 TEXT_CACHES: list[Callable[[], None]] = []
-"""Functions that empty the caches of texts of packages above this one; every erasure calls them."""
+"""Functions that empty the text caches of the packages above this one. Every erasure calls them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLocations:
-    """All places that keep a memory."""
+    """All places that contain parts of a memory."""
 
     store: Store
     index: Index | None = None
     rebuild: Callable[[str], Awaitable[object]] | None = None
-    """Rebuilds a scope of the index from the store (None: it is only dropped)."""
+    """Rebuilds one scope (one session or one world) of the index from the store. If None, the scope is only dropped."""
     vault: OriginalVault | None = None
     folders: tuple[Path, ...] = ()
     """Folders whose files are searched for erased texts."""
@@ -58,43 +60,46 @@ class ErasurePlan:
     kind: str
     """`user`, `session` or `evidence`."""
     whole: tuple[str, ...] = ()
-    """Sessions to be deleted entirely."""
+    """Sessions that are deleted entirely."""
     touched: tuple[str, ...] = ()
-    """Other sessions in which something is erased."""
+    """Other sessions, in which only something is erased."""
     messages: int = 0
-    """Number of messages to be erased; `evidences` likewise."""
+    """Number of messages to erase."""
     evidences: int = 0
     originals: int = 0
-    """Number of originals in the vault to be deleted or changed."""
+    """Number of originals in the vault to delete or change."""
     places: tuple[str, ...] = ()
     """Rows of the store that contain one of the texts."""
     texts: tuple[str, ...] = ()
-    """Texts to be erased; only for the caller, they must not be stored."""
+    """Texts to erase. They are only for the caller and must not be stored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureReport:
-    """Report and proof of an erasure."""
+    """Report of an erasure, with its proof."""
 
     plan: ErasurePlan
     outcome: ErasureOutcome
     originals: int = 0
     scopes: tuple[str, ...] = ()
-    """Scopes that were dropped from the index."""
+    """Scopes (one session or one world each) that were dropped from the index."""
     faults: tuple[str, ...] = ()
     """One sentence for each scope that could not be dropped."""
     proof: Proof = field(default_factory=Proof)
     not_covered: tuple[str, ...] = ()
-    """One sentence for each text that the erasure leaves by its rule; empty if nothing was erased."""
+    """One sentence for each kind of text that the erasure leaves by its rule; empty if it leaves nothing."""
 
     @property
     def done(self) -> bool:
-        """Return whether everything is gone, and proved to be."""
+        """Return whether everything was erased and the proof holds."""
         return self.proof.holds and not self.faults
 
 
 async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
-    """Return a preview of an erasure; nothing is changed. ValueError unless it names exactly one subject."""
+    """Return a preview of `erasure`. Nothing is changed.
+
+    Raises ValueError unless `erasure` names exactly one user, one session, or evidence of one session.
+    """
     kind, _ = subject_of(erasure)
     found = await place.store.preview_erasure(erasure)
     concerned = (*found.whole, *found.touched)
@@ -112,11 +117,14 @@ async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
 
 
 async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
-    """Erase everywhere, leave an audit record in the store, and search for what should be gone.
+    """Erase everywhere, write an audit record to the store, and search for what should be gone.
 
-    A second call finishes an erasure that was interrupted. ValueError unless the erasure names exactly one subject;
-    StoreError from the store. An index that cannot be cleaned is named in `faults`, and the proof shows what is left of
-    it.
+    A second call finishes an erasure that was interrupted. If the index cannot be cleaned, the report's `faults`
+    state it, and the proof shows what is left in the index.
+
+    Raises:
+        ValueError: unless `erasure` names exactly one user, one session, or evidence of one session.
+        StoreError: from the store.
     """
     kind, _ = subject_of(erasure)
     found = await place.store.preview_erasure(erasure)
@@ -209,8 +217,10 @@ async def _prove(
 
 
 async def prove(place: MemoryLocations, texts: Sequence[str], sessions: Collection[str] | None = None) -> Proof:
-    """Search for texts that should be gone: in the rows of these sessions (None: of all), and in files. A text that
-    another session has in its own right is not a fault in files, unless all sessions are searched.
+    """Search for `texts` that should be gone, and return the proof.
+
+    The search covers the rows of `sessions` (None: of all sessions) and the files. A text in a file is not a fault if
+    another session has the text in its own right. If all sessions are searched, it is a fault.
     """
     sought = searchable(texts)
     sample = evenly_limited(sought, MOST_CHARS)
@@ -291,9 +301,10 @@ def _vault_query(erasure: Erasure, found: ErasurePreview) -> dict[str, Sequence[
 
 
 def forms_on_disk(text: str) -> Iterator[bytes]:
-    """Yield the forms in which a text may be left in a file, as bytes.
+    """Yield the forms in which `text` may be left in a file, as bytes.
 
-    They are the unchanged text, XML-escaped, JSON-escaped, and the form of an index: a run of lower-case stemmed words.
+    These are the unchanged text, the XML-escaped and the JSON-escaped text, and the form of an index: a run of
+    stemmed words in lower case.
     """
     plain = text.strip()
     yield from (form.encode("utf-8", "surrogatepass") for form in written_forms(plain))

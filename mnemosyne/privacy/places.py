@@ -1,8 +1,9 @@
-"""Treatment of each stored value by an erasure, field by field: one list for scrubbing and for the proof.
+"""Lists how an erasure treats each stored value, field by field. Both the scrubbing and the proof use this list.
 
-It is made from the types themselves: a field that can contain text is scrubbed unless it is named here as an id, and a
-value of a kind that is not in CONTENTS cannot be stored in a table of text (the stores look it up by its name). So a
-new field is scrubbed from the day on which it is added. `jacquard.wiring.erasure_places` prints the whole list.
+To scrub means to cut the erased texts out. The list is made from the types themselves: a field that can contain text
+is scrubbed, unless this module names it as an id. A kind of value that is not in CONTENTS cannot be stored in a table
+of texts, because the stores look each kind up by its name. So a new field is scrubbed as soon as it exists.
+`jacquard.wiring.erasure_places` prints the whole list.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from mnemosyne.schema.session import Message, Ref
 
 
 class Treatment(StrEnum):
-    """Treatment of a place by an erasure."""
+    """Treatment of a stored value by an erasure."""
 
     SCRUBBED = "the erased texts are cut out of it"
     WORDS = "words taken from the erased texts are removed"
@@ -53,21 +54,22 @@ class Content:
 
     name: str
     counted: str
-    """Name under which an outcome counts it."""
+    """Name under which the outcome of an erasure counts this kind."""
     kind: type[Any] | None = None
-    """Its type; None: a JSON tree."""
+    """Type of the value; None for a JSON tree."""
     is_derived: bool = True
-    """Whether it was made from the conversation, so that even a short erased text is cut out of it; otherwise it is the
-    words of others or part of the story, in which a short text is their own.
+    """Whether the value was made from the conversation, so that even a short erased text is cut out.
+
+    If false, the value is the words of others or a part of the story, and a short text in it is their own.
     """
     is_dropped: bool = False
-    """Whether an erasure removes it whole."""
+    """Whether an erasure removes the whole value."""
     word_keys: frozenset[str] = frozenset()
-    """Keys of a tree with words taken from a message below them."""
+    """Keys of the tree below which there are words taken from a message."""
 
 
 WORD_KEYS = frozenset({"entities", "focus_keywords", "keywords", "queries", "rationale", "reasons"})
-"""Keys in plans, receipts and prefetched selections with words taken from the user's message below them."""
+"""Keys in plans, receipts and prefetched selections below which there are words taken from the user's message."""
 
 CONTENTS: Mapping[str, Content] = {
     each.name: each
@@ -94,7 +96,7 @@ CONTENTS: Mapping[str, Content] = {
         Content(name="state", counted="states", is_derived=False),
     )
 }
-"""All JSON values of a session, by name."""
+"""All kinds of JSON values of a session, by name."""
 
 OF_NO_SESSION: Mapping[str, tuple[Treatment, type[Any] | None]] = {
     "audit": (Treatment.KEPT, AuditRecord),
@@ -105,7 +107,10 @@ OF_NO_SESSION: Mapping[str, tuple[Treatment, type[Any] | None]] = {
     "archived_authors": (Treatment.KEPT, None),
     "archive": (Treatment.OPENED, None),
 }
-"""Stored values outside of sessions; the reason of an audit record is the caller's and is searched by the proof."""
+"""Stored values that belong to no session, by name, with their treatment and type.
+
+The reason in an audit record comes from the caller; the proof searches it.
+"""
 
 _IDS: Mapping[type[Any], frozenset[str]] = {
     Message: frozenset({"message_id"}),
@@ -133,7 +138,7 @@ _REFS = frozenset({"refs", "result_evidence_ids"})
 
 @lru_cache(maxsize=64)
 def treatments(kind: type[Any]) -> Mapping[str, Treatment]:
-    """Return the treatment of each field of a schema type by an erasure, in the order of its fields."""
+    """Return how an erasure treats each field of the schema type `kind`, in the order of the fields."""
     hints = get_type_hints(kind)
     return {each.name: _treatment(kind, each.name, hints[each.name]) for each in fields(kind)}
 
@@ -156,7 +161,7 @@ def _can_hold_text(hint: Any) -> bool:
 
 
 def types_in(hint: Any) -> tuple[Any, ...]:
-    """Return the types that a type hint names, its containers opened."""
+    """Return the types that the type `hint` names, those inside containers included."""
     if get_origin(hint) is None:
         return (hint,)
     return tuple(each for part in get_args(hint) if part is not ... for each in types_in(part))

@@ -1,10 +1,10 @@
-"""Presidio's recognisers as a `PiiDetector`: phone numbers of many countries, national numbers with their check digits.
+"""Uses Presidio's recognisers to find phone numbers of many countries, national numbers with check digits, and names.
 
 Only this file imports presidio_analyzer. The import takes seconds, because presidio imports spaCy (and torch if it is
-installed), and happens only if a configuration names it. Only recognisers based on patterns and check digits are used:
-the ones for e-mail and web addresses would fetch a list of domains at their first call. Names of persons are found by
-spaCy models that are installed already; none is ever downloaded (presidio's own engine would). Nothing here opens a
-connection.
+installed). So it happens only if a configuration names this detector. Only recognisers based on patterns and check
+digits are used, because those for e-mail and web addresses would fetch a list of domains at their first call. Names
+of persons are found by spaCy models that are already installed. No model is ever downloaded, which presidio's own
+engine would do. This module opens no connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from mnemosyne.core.errors import RedactionError
 from mnemosyne.schema.redaction import SensitiveSpan
 
 REGIONS = ("CN", "US", "GB")
-"""Numbers with a country code are found for every country; more regions would make more harmless numbers look like phones."""
+"""Countries whose national phone formats are recognised.
+
+Numbers with a country code are found for every country. More regions would make more harmless numbers look like
+phones.
+"""
 RECOGNISERS = (
     "CreditCardRecognizer",
     "CryptoRecognizer",
@@ -52,7 +56,7 @@ RECOGNISERS = (
     "ZaIdNumberRecognizer",
 )
 LEAST_SCORE = 0.4
-"""Presidio's score of a phone number without a keyword before it; a bare pattern without check digits scores less."""
+"""Presidio's score of a phone number without a keyword before it. A pattern without check digits scores less."""
 
 _PERSON_LABELS = ("PERSON", "PER")
 _PIECE_CHARS = 20_000
@@ -60,16 +64,19 @@ _SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 
 
 class PresidioDetector:
-    """A `PiiDetector`; its rules are named `pii_<what>`, as in `pii_phone_number` or `pii_in_aadhaar`.
+    """A `PiiDetector` (it finds personal data). Its rules are named `pii_<kind>`, as in `pii_phone_number` or
+    `pii_in_aadhaar`.
 
     Args:
-        recognisers: Names of classes in `presidio_analyzer.predefined_recognizers`; each must use patterns only.
+        recognisers: Names of classes in `presidio_analyzer.predefined_recognizers`; each must use only patterns.
         regions: Country codes whose national phone formats are recognised.
-        least_score: Lowest score of a find, 0..1.
+        least_score: Lowest score of a match that counts, 0..1.
         models: spaCy models, by package or folder, whose persons are found as `pii_person`.
 
     Raises:
-        RedactionError: for a model that is not installed or knows no entities.
+        RedactionError: if a recogniser does not exist or uses more than patterns, or a model is not installed or
+            finds
+        no entities.
     """
 
     name = "presidio"
@@ -88,7 +95,7 @@ class PresidioDetector:
         self._models = [_load_names_model(name) for name in models]
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
-        """Return the spans of personal data, in order; placeholders are skipped."""
+        """Return the spans of personal data in `text`, in order. Placeholders of redacted texts are skipped."""
         return await to_thread.run_sync(self._detect, text)
 
     def _detect(self, text: str) -> tuple[SensitiveSpan, ...]:
@@ -109,7 +116,7 @@ class PresidioDetector:
 
 
 def installed_models() -> tuple[str, ...]:
-    """Return the spaCy models that are installed, in alphabetical order."""
+    """Return the names of the installed spaCy models, in alphabetical order."""
     return tuple(sorted(get_installed_models()))
 
 

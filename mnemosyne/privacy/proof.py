@@ -1,12 +1,12 @@
-"""Proof of an erasure: a search for runs of the erased texts, by the rule that removed them (`privacy.runs`).
+"""Proves an erasure: searches store, vault and files for pieces of the erased texts.
 
-The search covers the rows and originals of the erased sessions, in every column, and then the files of store, index and
-vault, byte by byte, because deleted rows, a log or an old table of an index may still contain a text. A text in a file
-may also belong to another session in its own right; so only for finds in files, the rows of all other sessions are
-read, until each piece is explained.
+The search uses the rule that removed the texts (`privacy.runs`). First it reads the rows and originals of the erased
+sessions, in every column. Then it reads the files of store, index and vault byte by byte, because deleted rows, a log
+or an old table of an index may still contain a text. A text in a file may also belong to another session in its own
+right. So if something is found in files, the rows of all other sessions are read until each piece is explained.
 
-The cost is that of the erased texts, of one pass over the files at some nanoseconds per byte, and of as many rows of
-other sessions as are needed to explain the finds.
+The cost depends on the erased texts, on one pass over the files at some nanoseconds per byte, and on the number of
+rows of other sessions that are needed to explain the pieces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, StoredRow
 
 MOST_CHARS = 400_000
-"""Maximum number of characters of erased texts to search for in files; of more, an even sample of the texts."""
+"""Maximum number of characters of erased texts to search for in files. If there are more, an even sample is searched for."""
 
 _AUDIT_PLACES = ("audit/", "audits/")
 _CHUNK_BYTES = 16_777_216
@@ -40,23 +40,21 @@ class Proof:
     """Result of the search after an erasure."""
 
     texts: int = 0
-    """Number of texts searched for."""
+    """Number of texts that were searched for."""
     files: int = 0
-    """Number of files searched."""
+    """Number of files that were searched."""
     elsewhere: int = 0
     """Number of texts that are in files because other sessions have them in their own right, whole or in part."""
     places: tuple[str, ...] = ()
-    """Rows and originals of the erased sessions that still contain something; empty when all is gone."""
+    """Rows and originals of the erased sessions that still contain something; empty if all is gone."""
     found_files: tuple[str, ...] = ()
-    """Files that still contain something; empty when all is gone."""
+    """Files that still contain something; empty if all is gone."""
     mentions: tuple[str, ...] = ()
-    """Rows of these sessions that still contain a user's id as a word, because others wrote it; reported, but not a
-    fault.
-    """
+    """Rows of these sessions that still contain the user's id as a word, because others wrote it. This is not a fault."""
     too_short: int = 0
     """Number of texts that are not distinctive enough to be searched for."""
     unsearched: int = 0
-    """Number of texts beyond the limit of the search in files."""
+    """Number of texts that were not searched for in files, because the texts exceed the limit."""
 
     @property
     def holds(self) -> bool:
@@ -74,7 +72,9 @@ class _FileFinds:
 
 
 async def find_places(store: Store, matcher: TextMatcher, sessions: Collection[str] | None) -> tuple[str, ...]:
-    """Return the rows (of these sessions, or all) in which a text occurs, sorted; not those of world packs, which are the
+    """Return the rows of the store in which a text of `matcher` occurs, sorted.
+
+    Only rows of `sessions` count (None: of all sessions). Rows of world packs never count, because they are the
     author's.
     """
     found = set[str]()
@@ -90,7 +90,7 @@ async def find_places(store: Store, matcher: TextMatcher, sessions: Collection[s
 
 
 async def find_originals(vault: OriginalVault, matcher: TextMatcher, sessions: Collection[str]) -> tuple[str, ...]:
-    """Return the originals of these sessions in which a text occurs, sorted."""
+    """Return the originals of `sessions` in the vault in which a text of `matcher` occurs, sorted."""
     found = set[str]()
 
     def visit(row: StoredRow) -> bool:
@@ -104,7 +104,7 @@ async def find_originals(vault: OriginalVault, matcher: TextMatcher, sessions: C
 
 
 async def find_rows(store: Store, sessions: Collection[str]) -> tuple[str, ...]:
-    """Return all rows of sessions, sorted."""
+    """Return all rows of `sessions`, sorted."""
     found = set[str]()
 
     def visit(row: StoredRow) -> bool:
@@ -118,18 +118,18 @@ async def find_rows(store: Store, sessions: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSearch:
-    """Searches folders for texts, and looks up the finds in the other sessions of a store and a vault."""
+    """Searches folders for texts, and checks whether other sessions of the store and the vault have the found texts too."""
 
     store: Store
     vault: OriginalVault | None
     folders: Sequence[Path]
     texts: Sequence[str]
     without: Collection[str]
-    """Sessions that do not count, because they were erased."""
+    """Sessions that cannot explain a text in a file, because they were erased."""
     explain: bool = True
 
     async def run(self) -> Proof:
-        """Return the proof's part on files."""
+        """Return the part of the proof that is about files."""
         stems = {text: " ".join(words) for text in self.texts if len(words := word_tokens(text)) >= WORD_RUN}
         found = await to_thread.run_sync(_search_folders, self.folders, self.texts, tuple(stems.values()))
         if not found.pieces and not found.stems:

@@ -1,7 +1,7 @@
-"""Removes personal data and secrets from a text before it is stored.
+"""Removes personal data and secrets from a text before the text is stored.
 
-Every match becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError, and its caller must then withhold the
-text. It must not import a store.
+Every match of a rule becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError, and the caller must
+then not store the text. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 MAX_TEXT_CHARS = 4_000_000
 SECONDS_A_RULE = 2.0
 CHARS_A_SECOND = 500_000
-"""Number of characters that add a second to a rule's time: the slowest rules need a microsecond a character."""
+"""Number of characters for which a rule gets one second of time, because the slowest rules need a microsecond a character."""
 CUSTOM = "custom"
 FIELD = "field"
 SECRET = "secret"
 OWN = "own_"
-"""Prefix of the class of a host's dictionary in a placeholder: `[redacted:own_employee]`."""
+"""Prefix of the name of a host's own class of words in a placeholder: `[redacted:own_employee]`."""
 _PERSONAL = frozenset((PII, IDENTITY))
 _PASSES = 8
 _CLASS = re.compile(r"[a-z](?:[a-z_]{0,28}[a-z])?")
@@ -56,7 +56,7 @@ _CHINESE_DIGITS = str.maketrans(_WRITTEN_DIGITS, "0001234567891122334566789")
 _CHINESE_NUMBER = re.compile(
     rf"[{_WRITTEN_DIGITS}](?:(?:[ .·-]?[0-9{_WRITTEN_DIGITS}]){{7,}}|[{_WRITTEN_DIGITS}]{{4,}})"
 )
-"""Digits in Chinese, at least five in a row or eight in groups: no word and no date has so many."""
+"""Digits in Chinese, at least five in a row or eight in groups. No word and no date has that many."""
 _KNOWN = frozenset(f"[redacted:{name}]" for name in (*RULE_NAMES, CUSTOM, FIELD))
 _UNSEEN = dict.fromkeys(
     map(ord, "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\ufeff")
@@ -64,15 +64,19 @@ _UNSEEN = dict.fromkeys(
 
 
 class RegexRedactor:
-    """The built-in `Redactor`: shipped dictionaries, custom patterns, JSON fields, and an optional detector.
+    """The built-in `Redactor`. It uses shipped dictionaries, custom patterns and words, JSON fields, and an optional
+    detector.
 
     Full-width forms are read as plain ones, invisible characters are ignored, and escaped JSON strings are decoded.
 
     Args:
-        rules: Rules for calls without their own.
-        detector: Finds more than patterns can (see `privacy.presidio`); not asked if the rules of a call exclude
-            personal data (`pii`,
-        `identity`).
+        rules: Rules for calls that give no rules of their own.
+        detector: Finds more than patterns can (see `privacy.presidio`). It is not asked if the rules of a call
+            contain
+        neither of the dictionaries of personal data (`pii`, `identity`).
+
+    Raises:
+        RedactionError: if a rule cannot be used.
     """
 
     def __init__(self, rules: RedactionRules | None = None, *, detector: PiiDetector | None = None) -> None:
@@ -81,14 +85,16 @@ class RegexRedactor:
         check_rules(self.rules)
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Return the text without the finds of the rules (None: the redactor's own); RedactionError if the search
-        cannot be finished.
+        """Return `text` without the matches of `rules` (None: the redactor's own rules).
+
+        Raises RedactionError if the search cannot be finished.
         """
         return (await self.redact_all((text,), rules))[0]
 
     async def redact_all(self, texts: Sequence[str], rules: RedactionRules | None = None) -> list[RedactResult]:
-        """Return the result for each text, as `redact` does; all of them in one worker thread, because a switch to it costs more
-        than the search of a short text.
+        """Return the result for each text, as `redact` does.
+
+        One worker thread searches all texts, because switching to a thread costs more than searching a short text.
         """
         wanted = self.rules if rules is None else rules
         results = await to_thread.run_sync(_redact_all, texts, wanted, wanted is not self.rules)
@@ -132,7 +138,7 @@ def _remove_spans(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple
 
 
 def check_rules(rules: RedactionRules) -> None:
-    """Raise RedactionError for an unknown dictionary, or a pattern or path that cannot be used."""
+    """Raise RedactionError for an unknown dictionary, an illegal class name, or a word, pattern or path that cannot be used."""
     for name in rules.dictionaries:
         if name not in DICTIONARIES:
             known = ", ".join(DICTIONARIES)
@@ -164,12 +170,12 @@ def _make_word_table(words: tuple[tuple[str, tuple[str, ...]], ...]) -> WordTabl
 
 
 def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]:
-    """Return the text without the finds of the rules, and the names of rules that found something.
+    """Return (text, names): `text` without the matches of `rules`, and the names of the rules that matched.
 
-    The search is repeated until nothing more is found, so redacting the result again changes nothing.
+    The search is repeated until nothing more matches, so redacting the result again changes nothing.
 
     Raises:
-        RedactionError: for a rule that cannot be used, a text that is too long, and a search that cannot be finished.
+        RedactionError: if a rule cannot be used, the text is too long, or the search cannot be finished.
     """
     check_rules(rules)
     return _redact_checked(text, rules)
@@ -193,8 +199,9 @@ def _redact_checked(text: str, rules: RedactionRules) -> tuple[str, tuple[str, .
 
 
 def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the finds of the shipped rules in texts, each once; RedactionError for a search that cannot be
-    finished.
+    """Return the parts of `texts` that the shipped rules match, each once.
+
+    Raises RedactionError if the search cannot be finished.
     """
     rules, found = RedactionRules(), dict[str, None]()
     try:
@@ -207,8 +214,10 @@ def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_word_rules(redactor: Redactor) -> RedactionRules:
-    """Return the rules for the user's own words: they are kept unchanged, except for secrets and for finds of the
-    host's own patterns, words and fields.
+    """Return the rules for the user's own words. The words stay unchanged, with two exceptions that are still
+    removed.
+
+    The exceptions are secrets, and matches of the host's own patterns, words and fields.
     """
     rules = getattr(redactor, "rules", None)
     known = rules if isinstance(rules, RedactionRules) else RedactionRules()
@@ -220,8 +229,10 @@ async def redact_own_words(
 ) -> Sequence[RedactResult]:
     """Return the user's own words redacted by `own_word_rules`.
 
-    RedactionError for a text that cannot be searched, whatever the redactor raises; `pass_through` returns it
-    unchanged.
+    If a text cannot be searched, `pass_through` returns all texts unchanged instead of raising.
+
+    Raises:
+        RedactionError: if a text cannot be searched, whatever error the redactor raises.
     """
     try:
         return await redact_all(redactor, texts, own_word_rules(redactor))
@@ -232,7 +243,7 @@ async def redact_own_words(
 
 
 def to_redaction_error(error: Exception) -> RedactionError:
-    """Return the RedactionError for a user's text that a redactor could not search."""
+    """Return the RedactionError for a user's text that could not be searched because of `error`."""
     why = str(error) if isinstance(error, RedactionError) else f"The redactor failed ({type(error).__name__})."
     return RedactionError(
         f"The text could not be searched for secrets, so it was not stored. {why} Try again, or switch `redaction.enabled` off."
@@ -242,7 +253,7 @@ def to_redaction_error(error: Exception) -> RedactionError:
 async def redact_all(
     redactor: Redactor, texts: Sequence[str], rules: RedactionRules | None = None
 ) -> Sequence[RedactResult]:
-    """Return the result of a redactor for each text; RedactionError as for the redactor."""
+    """Return the result of `redactor` for each text. Raises RedactionError if the redactor does."""
     if isinstance(redactor, RegexRedactor):
         return await redactor.redact_all(texts, rules)
     return [await redactor.redact(text, rules) for text in texts]
@@ -251,10 +262,13 @@ async def redact_all(
 async def redact_tree(
     redactor: Redactor, tree: Any, rules: RedactionRules | None = None
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return a JSON tree with every text redacted, and the rules that found something, one name per field.
+    """Return (tree, names): a JSON tree with every text redacted, and one name of a rule for each field that had a
+    match.
 
-    The value of a field with a secret's name (`password`, `api_key`, `密码`) is always removed. Keys stay. RedactionError
-    as for the redactor.
+    The value of a field with a secret's name (`password`, `api_key`, `密码`) is always removed. Keys stay.
+
+    Raises:
+        RedactionError: if the redactor does.
     """
     size = size_of(tree)
     texts = tuple(await calculate(lambda: dict.fromkeys(_texts_of(tree)), size=size))
@@ -303,12 +317,12 @@ def _is_secret(key: str, value: Any) -> bool:
 
 
 def placeholder(rule: str) -> str:
-    """Return the placeholder for a find of a rule."""
+    """Return the placeholder that replaces a match of `rule`."""
     return f"[redacted:{rule}]"
 
 
 def result_of(text: str, applied: Sequence[str]) -> RedactResult:
-    """Return the result for a redacted text; its spans are those of the placeholders."""
+    """Return the result for `text`, which is redacted already. Its spans are those of the placeholders in the text."""
     return RedactResult(
         redacted_text=text,
         applied_rules=tuple(applied),

@@ -1,17 +1,18 @@
-"""Rule by which texts are found: an erasure removes its finds, and the proof after it must not find any. Pure.
+"""Finds given texts in strings, in JSON and in raw bytes. An erasure removes all that is found, and its proof
+searches again.
 
-A `TextMatcher` knows some texts and finds them in strings, in JSON and in raw bytes:
+Both use the same rule, so the proof must not find anything that the erasure has seen. The rule of a `TextMatcher`:
 
-- A text of RUN characters or more is found wherever RUN of its characters occur in a row (of Chinese and the like:
-  SHORT_RUN), so that a shortened preview, a wrapped line and a quotation are found too. A run with fewer than
-  RUN_WEIGHT letters and digits (a line of dashes, an indentation) belongs to nobody and does not count.
-- A shorter text is found as a whole: anywhere if it is distinctive (TELLING), otherwise as whole words.
-- A text of a weight below `least` is not sought.
-- Characters are compared as a reader sees them: escapes of JSON and XML, nested in any way, count as their character,
-  and white space of any kind and length as one blank.
+- A text of RUN characters or more is found wherever RUN consecutive characters of it occur (in Chinese and the like,
+  SHORT_RUN). So a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT
+  letters and digits, such as a line of dashes, does not count.
+- A shorter text is found only as a whole: anywhere if it is distinctive (TELLING), otherwise as whole words.
+- A text whose `weight` is below `least` is not searched for.
+- Characters are compared as a reader sees them. An escape of JSON or XML, also a nested one, counts as its character.
+  White space of any kind and length counts as one blank.
 
-Cost: the searched text is probed at a fixed stride against a set of short pieces of the texts, so that searching costs
-some nanoseconds per byte whatever the number of texts; only at a found piece is it compared in full.
+The cost is some nanoseconds per byte of the searched text, whatever the number of texts. The searched text is
+compared at a fixed stride with a set of short pieces of the texts, and compared in full only if a piece occurs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SMALL_GRAM_BYTES = 8
 _SMALL_STRIDE_BYTES = 5
 _MARGIN_BYTES = 128
 _SPECIAL = re.compile(r"[\\&\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  |''")
-"""A text without these characters is already as a reader sees it."""
+"""Characters that a reader may see differently. A text without them needs no conversion."""
 
 _WRITTEN = re.compile(
     r"""(?P<space>(?:\s|\\+[nrt]|\\*&(?:amp;)*\#(?:10|13|9);)+)
@@ -123,12 +124,12 @@ class Plain:
 
     text: str
     cuts: tuple[int, ...] = ()
-    """Places in `text` after which the two differ by another number of characters, ascending."""
+    """Places in `text` after which the offset to the written text changes, ascending."""
     shifts: tuple[int, ...] = ()
-    """Number of characters of difference after each cut."""
+    """Offset to the written text after each cut, in characters."""
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the place of a half-open span of `text` in the written text."""
+        """Return the place in the written text of the characters `begin` to `end` (half-open) of `text`."""
         return self._place(begin), self._place(end - 1, after=True)
 
     def _place(self, place: int, *, after: bool = False) -> int:
@@ -141,7 +142,7 @@ class Plain:
 
 
 def plain_form(text: str) -> Plain:
-    """Return a text with escapes of JSON and XML resolved, and each run of white space as one blank."""
+    """Return `text` with escapes of JSON and XML resolved, and with each run of white space as one blank."""
     if _SPECIAL.search(text) is None:
         return Plain(text=text)
     kept, cuts, shifts = list[str](), list[int](), list[int]()
@@ -175,9 +176,9 @@ def _char_of(hit: re.Match[str]) -> str:
 
 
 class TextMatcher:
-    """Finds texts by the rule of this module; texts lighter than `least` (see `weight`) are not sought.
+    """Finds texts by the rule of this module. Texts whose `weight` is below `least` are not searched for.
 
-    `names` are found as whole words, or as a whole string if they have fewer than four letters.
+    `names` are found as whole words. A name of fewer than four letters is found only if it is the whole string.
     """
 
     def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, least: int = TELLING) -> None:
@@ -200,7 +201,7 @@ class TextMatcher:
 
     @property
     def seeks_nothing(self) -> bool:
-        """Return whether there is nothing to find."""
+        """Return whether there is no text and no name to search for."""
         return not (self._bytes or self._small_bytes or self._tiny_bytes)
 
     def _add(self, text: str) -> None:
@@ -234,11 +235,11 @@ class TextMatcher:
             self._bytes.update(_pieces(written.encode("utf-8", "surrogatepass"), _GRAM_BYTES))
 
     def has_window(self, text: str) -> bool:
-        """Return whether this run (RUN or SHORT_RUN characters long, as a reader sees it) is one of the texts'."""
+        """Return whether `text` is a run of one of the texts. It must have RUN or SHORT_RUN characters, as a reader sees it."""
         return text in self._runs.windows or text in self._dense.windows
 
     def spans(self, text: str, *, names: bool = True) -> list[tuple[int, int]]:
-        """Return the half-open spans of the texts (and `names`), in order; touching spans are one."""
+        """Return the half-open spans of `text` that the texts (and `names`) cover, in order. Spans that touch are joined."""
         if names and text in self._names:
             return [(0, len(text))]
         plain = plain_form(text)
@@ -253,21 +254,22 @@ class TextMatcher:
         return merge_spans(found)
 
     def pieces_of(self, text: str) -> Iterator[str]:
-        """Yield the occurring parts of the texts in a string, as the longest pieces, as a reader sees them."""
+        """Yield the parts of `text` that belong to the texts, each as long as possible, as a reader sees them."""
         plain = plain_form(text).text
         yield from (plain[begin:end] for begin, end in self._spans(plain, names=True))
 
     def occurs(self, text: str) -> bool:
-        """Return whether one of the texts or names occurs."""
+        """Return whether one of the texts or names occurs in `text`."""
         return bool(self.spans(text))
 
     def occurs_in_tree(self, tree: Any) -> bool:
-        """Return whether one of the texts or names occurs in a value or a key of a JSON tree."""
+        """Return whether one of the texts or names occurs in a value or a key of the JSON `tree`."""
         return any(self.occurs(text) for text in strings_of(tree))
 
     def may_occur(self, data: bytes) -> bool:
-        """Return whether raw bytes may contain one of the texts: quickly. It may overlook a text with an escape or a
-        line break every few characters, if it is escaped more than twice or broken otherwise.
+        """Return quickly whether the raw bytes `data` may contain one of the texts.
+
+        The check may miss a text that has an escape or a line break every few characters.
         """
         return (
             self._has_piece(data)
@@ -283,8 +285,8 @@ class TextMatcher:
         return not self._bytes.isdisjoint(blocks) or data[whole : whole + _GRAM_BYTES] in self._bytes
 
     def pieces(self, data: bytes) -> Iterator[str]:
-        """Yield the occurring parts of the texts in raw bytes (a file), as the longest pieces, as a reader sees
-        them.
+        """Yield the parts of the raw bytes `data` (a file) that belong to the texts, each as long as possible, as a
+        reader sees them.
         """
         for begin, end in self._regions(data):
             text = data[max(0, begin - _MARGIN_BYTES) : end + _MARGIN_BYTES].decode("utf-8", "ignore")
@@ -305,7 +307,7 @@ class TextMatcher:
 
 
 def strings_of(tree: Any) -> Iterator[str]:
-    """Yield every string of a JSON tree, keys included."""
+    """Yield every string of the JSON `tree`, keys included."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, Mapping):
@@ -318,7 +320,7 @@ def strings_of(tree: Any) -> Iterator[str]:
 
 
 def merge_spans(found: Iterable[tuple[int, int]], gap: int = 0) -> list[tuple[int, int]]:
-    """Return spans in order, those that overlap or are at most `gap` apart joined."""
+    """Return spans in order. Spans that overlap or are at most `gap` apart are joined."""
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(found):
         if merged and begin <= merged[-1][1] + gap:
@@ -329,7 +331,7 @@ def merge_spans(found: Iterable[tuple[int, int]], gap: int = 0) -> list[tuple[in
 
 
 def windows_of(text: str) -> Iterator[str]:
-    """Yield the runs of a text by which it is found, of both lengths; nothing for a text that is too short to have one."""
+    """Yield the runs of `text` by which the text is found, of both lengths; nothing if the text is too short to have a run."""
     for size, least, weigh in ((RUN, RUN_WEIGHT, _weight_of), (SHORT_RUN, _DENSE, _is_cjk)):
         if len(text) < size or (size == SHORT_RUN and text.isascii()):
             continue
@@ -340,18 +342,20 @@ def windows_of(text: str) -> Iterator[str]:
 
 
 def weight(text: str) -> int:
-    """Return the weight of a text: the number of its letters and digits, each Chinese character counted as three."""
+    """Return the weight of `text`: the number of its letters and digits, each Chinese character counted as three."""
     return sum(map(_weight_of, text))
 
 
 def is_distinctive(text: str) -> bool:
-    """Return whether a text is distinctive enough to be searched for in the texts of others too."""
+    """Return whether `text` is distinctive enough to be searched for in the texts of others too."""
     return weight(text) >= TELLING
 
 
 def written_forms(text: str) -> tuple[str, ...]:
-    """Return the forms in which a text is written in prompts and files: unchanged, XML-escaped as content and as
-    attribute, and each of them JSON-escaped once and twice.
+    """Return the forms in which `text` is written in prompts and files.
+
+    The text is unchanged, XML-escaped as content, or XML-escaped as attribute; each of these is also JSON-escaped
+    once and twice.
     """
     forms = (text, escape(text), quoteattr(text)[1:-1])
     once = [form for each in forms for form in _json_forms(each)]
@@ -395,7 +399,7 @@ def _is_cjk(char: str) -> bool:
 
 
 def is_whole_word(text: str, place: int, size: int) -> bool:
-    """Return whether `text[place : place + size]` begins and ends at word boundaries; Chinese has none."""
+    """Return whether `text[place : place + size]` begins and ends at word boundaries. In Chinese, every place is a boundary."""
     end = place + size
     before = place > 0 and _is_word_character(text[place - 1]) and _is_word_character(text[place])
     after = end < len(text) and _is_word_character(text[end - 1]) and _is_word_character(text[end])
@@ -403,7 +407,7 @@ def is_whole_word(text: str, place: int, size: int) -> bool:
 
 
 def without_word(text: str, word: str, mark: str) -> str:
-    """Return a text with a mark in place of a word, wherever it occurs as one."""
+    """Return `text` with `mark` in place of `word`, wherever `word` occurs as a whole word."""
     kept, end = list[str](), 0
     place = text.find(word)
     while place >= 0:
@@ -419,7 +423,10 @@ def _is_word_character(char: str) -> bool:
 
 
 def evenly_limited(texts: Sequence[str], most_chars: int) -> list[str]:
-    """Return texts of at most `most_chars` together: all of them, or an even sample in which none is longer than a tenth."""
+    """Return texts that together have at most `most_chars` characters.
+
+    That is all of `texts` or, if they have more characters, an even sample of them; the last text may be shortened.
+    """
     if sum(map(len, texts)) <= most_chars:
         return list(texts)
     step, chosen, left = 1, list[str](), most_chars

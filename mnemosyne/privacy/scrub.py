@@ -1,11 +1,10 @@
-"""Removes given texts and names from the records that stay, so that an erasure leaves nothing.
+"""Removes given texts and names from the records that stay after an erasure. All stores use it, so they erase by the
+same rules.
 
-All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store. `runs` defines the finds
-of a text, `places` the fields to scrub; the proof of an erasure uses both as well.
-
-A name (an erased id) is removed as a whole word; a name of fewer than four letters, if it is the whole text. Texts of
-others (their messages, other evidence items) are searched by `Scrubber(..., thorough=False)`: a short text is their own
-there, and only distinctive texts are removed.
+`runs` defines which texts are found, and `places` lists the fields to scrub; the proof of an erasure uses both too. A
+name (an erased id) is removed as a whole word; a name of fewer than four letters only if it is the whole string. The
+texts of others (their messages, other evidence items) are scrubbed by `Scrubber(..., thorough=False)`: there a short
+text is their own, so only distinctive texts are removed. The module imports the schema, never a store.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ T = TypeVar("T")
 
 
 class Scrubber:
-    """Removes texts and names from strings, JSON trees and schema values, and counts the removals (`count`)."""
+    """Removes texts and names from strings, JSON trees and schema values. `count` is the number of removals."""
 
     def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, thorough: bool = True) -> None:
         self.count = 0
@@ -36,7 +35,9 @@ class Scrubber:
         self._said = "\n".join(texts).casefold()
 
     def text(self, text: str, *, names: bool = True) -> str:
-        """Return `text` with ERASED in place of everything that must be removed (of `names` too)."""
+        """Return `text` with ERASED in place of every part that must be removed; `names` states whether names are
+        removed too.
+        """
         spans = [] if self._matcher.seeks_nothing else self._matcher.spans(text, names=names)
         if not spans:
             return text
@@ -48,10 +49,10 @@ class Scrubber:
         return "".join((*kept, text[end:]))
 
     def tree(self, tree: Any, word_keys: frozenset[str] = frozenset(), *, own: bool = False) -> Any:
-        """Return a JSON tree with all its texts and keys scrubbed; unchanged parts are shared.
+        """Return the JSON `tree` with all its texts and keys scrubbed. Unchanged parts are shared with `tree`.
 
-        Below `word_keys` are words taken from a message: the words of the erased texts are removed, and all of them if
-        the message was erased (`own`).
+        Below the keys `word_keys` there are words taken from a message. Words of the erased texts are removed there.
+        If `own` states that the message itself was erased, all these words are removed.
         """
         if isinstance(tree, str):
             return tree if isinstance(tree, Enum) else self.text(tree)
@@ -89,8 +90,8 @@ class Scrubber:
         return bool(folded) and _has_word(self._said, folded) and not _has_word(beside.casefold(), folded)
 
     def value(self, value: T, *, own: bool = False) -> T:
-        """Return a schema value with its free texts scrubbed; its ids, enums and times stay, refs to erased evidence
-        are removed.
+        """Return a schema value with its free texts scrubbed. Ids, enums and times stay; references to erased
+        evidence are removed.
         """
         if not is_dataclass(value) or isinstance(value, type):
             return value
@@ -121,21 +122,23 @@ class Scrubber:
 
 
 def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[Ref, ...]:
-    """Return `refs` without those to these evidence ids; the same tuple if there are none."""
+    """Return `refs` without the references to `evidence_ids`. If there are none, `refs` itself is returned."""
     left = tuple(ref for ref in refs if ref.remote or ref.evidence_id not in evidence_ids)
     return refs if len(left) == len(refs) else left
 
 
 def erase_message(message: Message) -> Message:
-    """Return a message with only its role, id and time."""
+    """Return `message` with only its id, its role and its time; the content becomes ERASED."""
     return replace(message, content=ERASED, author=None, refs=(), extra=EMPTY)
 
 
 def subject_of(erasure: Erasure) -> tuple[str, str]:
-    """Return the kind (`user`, `session`, `evidence`) and the hash of an erasure's subject; ValueError unless it names
-    exactly one.
+    """Return (kind, hash) for the subject of `erasure`; `kind` is `user`, `session` or `evidence`.
 
     The hash is the SHA-256 (hex) of kind and ids, so that a person who knows the id can check whether it was erased.
+
+    Raises:
+        ValueError: unless `erasure` names exactly one user, one session, or evidence of one session.
     """
     if erasure.evidence_ids:
         if erasure.session_id is None or erasure.user_id is not None:

@@ -1,6 +1,7 @@
-"""Cleans the records of a session that an erasure leaves: one set of rules for all stores.
+"""Cleans the records of a session that stays after an erasure, and collects the preview of an erasure.
 
-Pure: it imports the schema and `scrub`, never a store. A store decides how its rows are read and written.
+All stores use these rules; each store decides how its rows are read and written. A source is a session, or one memory
+of a session, from which another session may have copies. The module imports the schema and `scrub`, never a store.
 """
 
 from __future__ import annotations
@@ -31,18 +32,16 @@ PARTS: Mapping[str, tuple[type[Any], str]] = {
     for each in map(CONTENTS.__getitem__, ("block", "task", "tool_call", "model_usage"))
     if each.kind is not None
 }
-"""The lists of a session document other than messages and evidence: type, and the name under which changes are counted."""
+"""Lists of a session document other than messages and evidence: their type, and the name under which changes are counted."""
 
 
 Source = tuple[str, str]
-"""A session and a memory of it ('': all of them), from which another session may have copies."""
+"""(session id, memory id) from which another session may have copies. An empty memory id means all memories."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopiedParts:
-    """Parts of a session from erased sources: their number, the ids of the evidence among them, and the texts to be
-    erased.
-    """
+    """Copies from erased sources in a session: their number, the ids of the copied evidence, and the texts to erase."""
 
     number: int = 0
     evidence_ids: frozenset[str] = frozenset()
@@ -50,8 +49,9 @@ class CopiedParts:
 
 
 def find_copies(parts: Iterable[Evidence | MemoryEntry], sources: Collection[Source]) -> CopiedParts:
-    """Return the copies from sources among evidence items and entries; the texts without those of the world's
-    author.
+    """Return the copies from `sources` among `parts` (evidence items and entries).
+
+    The texts to erase do not include those of the world's author.
     """
     copies = [each for each in parts if _is_copy(each.metadata, sources)]
     texts = (
@@ -71,21 +71,24 @@ def _is_copy(extra: Mapping[str, Any], sources: Collection[Source]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionScrubber:
-    """Cleans one session that stays. Each method returns the very value it was given if nothing changes."""
+    """Cleans one session that stays after an erasure.
+
+    If nothing changes, a method returns the very value that it was given.
+    """
 
     derived: Scrubber
-    """Cleans values made from the erased texts (receipts, prompts, summaries, …)."""
+    """Cleans values that were made from the erased texts (receipts, prompts, summaries, …)."""
     others: Scrubber
-    """Cleans the words of others and the story: a short text there is not evidence of the erased one."""
+    """Cleans the words of others and the story. A short text there does not count as an erased one."""
     turns: frozenset[str] = frozenset()
     """Turns in which the erased user spoke."""
     user_id: str | None = None
     evidence_ids: frozenset[str] = frozenset()
     sources: frozenset[Source] = frozenset()
-    """Sources of which the session may have copies."""
+    """Erased sources of which the session may have copies."""
 
     def clean(self, content: str, value: Any, turn_id: str = "") -> Any:
-        """Return a value of one of the CONTENTS after the erasure; `turn_id`: the turn that it belongs to, if any."""
+        """Return `value` after the erasure. `content` is its kind, a name in CONTENTS; `turn_id` is its turn, if it has one."""
         if content == "message":
             return self.message(value)
         if content == "draft":
@@ -104,11 +107,11 @@ class SessionScrubber:
         return scrubber.value(value)
 
     def is_theirs(self, message: Message) -> bool:
-        """Return whether the erased user is the author of a message."""
+        """Return whether the erased user is the author of `message`."""
         return self.user_id is not None and is_author(message, self.user_id)
 
     def message(self, message: Message) -> Message:
-        """Return a message after the erasure; a message of the erased user keeps only its role, id and time."""
+        """Return `message` after the erasure. A message of the erased user keeps only its id, its role and its time."""
         if self.is_theirs(message):
             return erase_message(message)
         kept = without_refs(message.refs, self.evidence_ids)
@@ -116,20 +119,23 @@ class SessionScrubber:
         return clean if kept is message.refs else replace(clean, refs=kept)
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return messages after the erasure."""
+        """Return each of `messages` after the erasure."""
         clean = tuple(self.message(message) for message in messages)
         return messages if all(new is old for new, old in zip(clean, messages, strict=True)) else clean
 
     def evidence(self, evidence: Evidence) -> Evidence:
-        """Return an evidence item that stays after the erasure."""
+        """Return an evidence item that stays, as it is after the erasure."""
         of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
-        # Return the sources that an erasure removes and that other sessions may have copies of: whole `sessions`, or
-        # evidence of one.
+        # Evidence that comes from a user may repeat even the short texts of the erased user.
         of_users = of_users or evidence.trust is Trust.USER or PROPOSED in evidence.metadata
         return (self.derived if of_users and self.user_id is not None else self.others).value(evidence)
 
     def rests_on_erased(self, part: Any) -> bool:
-        """Return the sessions that copied memories of a session, by its evidence."""
+        """Return whether `part` must be removed because it was made from erased data.
+
+        That is so for a copy from an erased source, for an entry of an erased document, and for a context block whose
+        evidence was all erased.
+        """
         if isinstance(part, MemoryEntry | Evidence) and self.sources and _is_copy(part.metadata, self.sources):
             return True
         if isinstance(part, MemoryEntry):
@@ -147,7 +153,11 @@ def scrubber_of_user(
     copies: CopiedParts = CopiedParts(),
     sources: Iterable[Source] = (),
 ) -> SessionScrubber:
-    """Preview of an erasure so far; a store adds each session that it may concern."""
+    """Return the scrubber of a session for the erasure of a user.
+
+    `texts` and `turns` are what the user wrote in the session and where. `copies` and `sources` are the session's
+    copies from erased sessions, and those sessions.
+    """
     texts = (*texts, *copies.texts)
     return SessionScrubber(
         derived=Scrubber(texts, (user_id,)),
@@ -162,7 +172,7 @@ def scrubber_of_user(
 def scrubber_of_evidence(
     evidence_ids: frozenset[str], texts: Iterable[str], sources: Iterable[Source] = ()
 ) -> SessionScrubber:
-    """Add a session with its owner, its messages on all branches (pending ones too) and its evidence."""
+    """Return the scrubber of a session for the erasure of evidence items with these `texts`."""
     texts = tuple(texts)
     return SessionScrubber(
         derived=Scrubber(texts, evidence_ids),
@@ -173,20 +183,24 @@ def scrubber_of_evidence(
 
 
 def erased_sources(erasure: Erasure, sessions: Iterable[str] = ()) -> frozenset[Source]:
-    """Return what an erasure takes from sessions that have copies: whole `sessions`, or evidence of one."""
+    """Return the sources that an erasure removes: the erased evidence of one session, or else all memories of `sessions`."""
     cited = {(str(erasure.session_id), each) for each in erasure.evidence_ids}
     return frozenset(cited or {(each, "") for each in sessions})
 
 
 def heirs_named(evidences: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return the sessions that took memories of a session along, by its evidence."""
+    """Return the sessions that took memories of a session along, as the metadata of its `evidences` states."""
     named = (each.metadata.get(CONTINUED_IN) for each in evidences)
     return tuple(dict.fromkeys(each for each in named if isinstance(each, str) and each))
 
 
 @dataclass(kw_only=True, slots=True)
 class PreviewTally:
-    """Add the copies of a session from those that were added before."""
+    """Collects the preview of an erasure. A store adds each session that the erasure may concern, then calls
+    `preview`.
+
+    Raises ValueError unless `erasure` names exactly one user, one session, or evidence of one session.
+    """
 
     erasure: Erasure
     whole: list[str] = field(default_factory=list)
@@ -202,7 +216,7 @@ class PreviewTally:
     def add(
         self, session_id: str, owner: str | None, messages: Sequence[Message], evidences: Sequence[Evidence]
     ) -> None:
-        """Return the preview."""
+        """Add a session with its owner, its messages on all branches (pending ones too) and its evidence."""
         erasure = self.erasure
         theirs = [each.content for each in messages if is_author(each, str(erasure.user_id))] if erasure.user_id else []
         if erasure.evidence_ids:
@@ -210,7 +224,7 @@ class PreviewTally:
             cited = [each.content for each in evidences if each.evidence_id in erasure.evidence_ids]
         elif erasure.user_id is None or owner == erasure.user_id:
             mine, said = True, [each.content for each in messages]
-            # What quotes a world's memory is not the session's own text.
+            # Evidence that quotes a world's memory is not the session's own text.
             cited = [
                 each.content
                 for each in evidences
@@ -219,8 +233,7 @@ class PreviewTally:
         else:
             mine, said, cited = False, theirs, []
         if mine and is_profile_session(session_id):
-            # Return the texts of a user among messages, each once, without blank ones, and their turns; None if no
-            # message is by the user. Each message comes with the id of its turn.
+            # The facts of a user's profile are also cut out of the sessions that stay.
             theirs += cited
         if not mine and not said and not cited:
             return
@@ -230,7 +243,7 @@ class PreviewTally:
         self.scrubbed.update(dict.fromkeys((*theirs, *(cited if not mine else ()))))
 
     def add_copies(self, session_id: str, copies: CopiedParts) -> None:
-        """Add what a session has from those that were added before."""
+        """Add the copies that a session has from the sessions that were added before."""
         if not copies.number:
             return
         if session_id not in self.touched:
@@ -240,7 +253,7 @@ class PreviewTally:
         self.scrubbed.update(dict.fromkeys(copies.texts))
 
     def preview(self) -> ErasurePreview:
-        """Return what was found."""
+        """Return the preview of the sessions that were added."""
         return ErasurePreview(
             whole=tuple(self.whole),
             touched=tuple(self.touched),
@@ -256,15 +269,18 @@ def _worth_naming(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_author(message: Message, user_id: str) -> bool:
-    """Return whether a user is the author of a message."""
+    """Return whether the user `user_id` is the author of `message`."""
     return bool(user_id) and read_user(message) == user_id
 
 
 def texts_written_by(
     user_id: str, messages: Iterable[tuple[str, Message]]
 ) -> tuple[tuple[str, ...], frozenset[str]] | None:
-    """Return what a user wrote among messages, each with the id of its turn: the texts, each once, without blank ones, and the
-    turns; None if no message is by the user.
+    """Return (texts, turns) for the user `user_id`: the texts of the user's messages, and the turns in which they
+    are.
+
+    `messages` are pairs of a turn id and a message. Each text is returned once, and blank or erased ones are left
+    out. The result is None if no message is by the user.
     """
     theirs = [(turn_id, message.content) for turn_id, message in messages if is_author(message, user_id)]
     texts = tuple(text for text in dict.fromkeys(text for _, text in theirs) if text.strip() and text != ERASED)

@@ -1,5 +1,7 @@
-"""The shipped rules of redaction: personal numbers, names and addresses that a text labels, secrets, addresses inside a
-network. Pure; patterns are separate from the checks that exclude harmless texts, so that each can be read by itself.
+"""The shipped rules of redaction: personal numbers, labelled names and addresses, secrets, and addresses inside a
+network.
+
+Patterns are separate from the checks that exclude harmless texts, so that each can be read separately.
 """
 
 from __future__ import annotations

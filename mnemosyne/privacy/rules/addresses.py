@@ -1,7 +1,7 @@
-"""Rules for postal addresses: labelled ones, and streets with their town. Pure.
+"""Rules that find postal addresses: those after a label, and streets with their town.
 
-A guide names the address of a museum or a hotel as often as letters name a person's. The words around it decide: it
-stays if they speak of a place that is open to all, and of nobody's home.
+A guide names the address of a museum or a hotel as often as letters name a person's address. The words around an
+address decide: it stays if they are about a place that is open to all, and not about anybody's home.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ _BESIDE_CHARS = 60
 
 
 def is_latin_address(text: str) -> bool:
-    """Return whether the text after a label of an address has a number and a name with a capital letter."""
+    """Return whether `text`, after a label of an address, has a number and a name with a capital letter."""
     return re.search(r"\d", text) is not None and re.search(r"[^\W\d_a-z][^\W\d_]{2}", text) is not None
 
 
 def is_private_place(text: str, begin: int, end: int) -> bool:
-    """Return whether the address at `text[begin:end]` may be a person's: not if the words around it speak of a place
-    that is open to all and nothing speaks of somebody who lives there.
+    """Return whether the address at `text[begin:end]` may be a person's.
+
+    It is not if the words around it are about a place that is open to all, and not about anybody's home.
     """
     before = text[max(0, begin - _BESIDE_CHARS) : begin].rpartition("\n")[2]
     after = text[end : end + _BESIDE_CHARS].partition("\n")[0]

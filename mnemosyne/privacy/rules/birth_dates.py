@@ -1,4 +1,4 @@
-"""Rules for dates of birth, by their label or their sentence. Pure."""
+"""Rules that find dates of birth, by a label or by the sentence around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Checks of matches: check digits, issuers, forms of dates. Each takes the text of a match. Pure."""
+"""Checks whether the match of a pattern is really personal data: check digits, issuers, dates, and the words around
+it.
+
+A check takes the text of the match, or the whole text and the place of the match.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from datetime import date
 
 
 def is_id_card(text: str) -> bool:
-    """Return whether a text is a Chinese identity number: 18 signs with their check sign, or the old 15 digits."""
+    """Return whether `text` is a Chinese identity number: 18 characters with their check character, or the old 15 digits."""
     digits = re.sub(r"[^0-9X]", "", text.upper())
     if digits[:2] not in _PROVINCES:
         return False
@@ -26,7 +30,7 @@ def is_id_card(text: str) -> bool:
 
 
 def is_luhn(text: str) -> bool:
-    """Return whether the digits of a text pass the check of bank cards (Luhn), and are not all alike."""
+    """Return whether the digits of `text` pass the check of bank cards (Luhn) and are not all the same."""
     digits = [int(char) for char in text if char.isdigit()]
     if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
         return False
@@ -35,7 +39,7 @@ def is_luhn(text: str) -> bool:
 
 
 def is_card(text: str) -> bool:
-    """Return whether a text is a number that an issuer of cards gives out: its first digits, its length and its check."""
+    """Return whether `text` is a card number that an issuer may give out: first digits, length and check digit."""
     digits = re.sub(r"\D", "", text)
     return is_luhn(digits) and any(
         len(digits) in lengths and low <= digits[: len(low)] <= high for low, high, lengths in _ISSUERS
@@ -43,7 +47,7 @@ def is_card(text: str) -> bool:
 
 
 def is_iban(text: str) -> bool:
-    """Return whether a text is an international bank account number: its country's length, and check digits (ISO 7064)."""
+    """Return whether `text` is an international bank account number: the length of its country, and check digits (ISO 7064)."""
     plain = re.sub(r"[ -]", "", text).upper()
     if len(plain) != _IBAN_CHARS.get(plain[:2]):
         return False
@@ -52,9 +56,7 @@ def is_iban(text: str) -> bool:
 
 
 def is_far_address(text: str) -> bool:
-    """Return whether a text is an IP address of another machine, not of this one (`127.0.0.1`) or of none
-    (`0.0.0.0`).
-    """
+    """Return whether `text` is an IP address of another machine: not of this one (`127.0.0.1`) and not of none (`0.0.0.0`)."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -66,14 +68,12 @@ def is_far_address(text: str) -> bool:
 
 
 def is_number_with_prefix(text: str) -> bool:
-    """Return whether a text has as many digits as an international phone number."""
+    """Return whether `text` has as many digits as an international phone number, 8 to 15."""
     return 8 <= sum(char.isdigit() for char in text) <= 15
 
 
 def is_labelled_number(text: str) -> bool:
-    """Return whether the text after the word `phone` may be a number to call: 7 to 15 digits, not a date, and not a
-    decimal.
-    """
+    """Return whether `text`, after the word `phone`, may be a phone number: 7 to 15 digits, not a date and not a decimal."""
     digits = re.sub(r"\D", "", text)
     return (
         7 <= len(digits) <= 15 and len(set(digits)) > 1 and _DATE.match(text) is None and _DECIMAL.match(text) is None
@@ -81,30 +81,30 @@ def is_labelled_number(text: str) -> bool:
 
 
 def is_no_date(text: str) -> bool:
-    """Return whether digits after the label of a number are not a date."""
+    """Return whether `text`, digits after the label of a number, is something other than a date."""
     return _DATE.match(text) is None
 
 
 def is_social_number(text: str) -> bool:
-    """Return whether a text is a US social security number that may have been given out."""
+    """Return whether `text` is a US social security number that may have been given out."""
     digits = re.sub(r"\D", "", text)
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 
 
 def is_written_with_persons(text: str, begin: int, end: int) -> bool:
-    """Return whether the words around `text[begin:end]` speak of a person's papers."""
+    """Return whether the words around `text[begin:end]` are about a person's documents."""
     return _PAPERS.search(_beside(text, begin, end)) is not None
 
 
 def is_mac_address(text: str) -> bool:
-    """Return whether a text is the address of a network card, not of none or of all (`00:00:…`, `ff:ff:…`)."""
+    """Return whether `text` is the address of one network card, not of none or of all (`00:00:…`, `ff:ff:…`)."""
     digits = re.sub(r"[^0-9a-f]", "", text.lower())
     return len(digits) == 12 and len(set(digits)) > 1
 
 
 def is_written_with_devices(text: str, begin: int, end: int) -> bool:
-    """Return whether `text[begin:end]` has letters and digits, or the words around it speak of devices."""
+    """Return whether `text[begin:end]` has both letters and digits, or the words around it are about devices."""
     found = text[begin:end]
     if re.search(r"[A-Fa-f]", found) and re.search(r"\d", found):
         return True
@@ -118,26 +118,29 @@ def _beside(text: str, begin: int, end: int) -> str:
 
 
 def is_messenger_name(text: str) -> bool:
-    """Return whether the text after the label of a messenger is a name in it, not a word of forms or an offer of the
-    app.
+    """Return whether `text`, after the label of a messenger, may be an account name: it contains no word of forms or
+    adverts.
     """
     return not _MESSENGER_WORDS.intersection(re.findall(r"[a-z]+", text.lower()))
 
 
 def is_plate(text: str) -> bool:
-    """Return whether the text after the words `number plate` may be one: letters and digits, 5 to 10 of them."""
+    """Return whether `text`, after the words `number plate`, may be a plate: 5 to 10 letters and digits, both of them
+    present.
+    """
     plain = re.sub(r"[ -]", "", text)
     return 5 <= len(plain) <= 10 and any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
 
 
 def is_document_number(text: str) -> bool:
-    """Return whether the text after the words `driving licence` may be its number: four digits or more."""
+    """Return whether `text`, after the words `driving licence`, may be its number: four digits or more."""
     return sum(char.isdigit() for char in text) >= 4
 
 
 def is_hard_to_guess(text: str) -> bool:
-    """Return whether a value after `password:` and the like looks like a secret: it has digits, or letters of both
-    cases and a sign.
+    """Return whether `text`, after `password:` and the like, looks like a secret.
+
+    That is so if it has a digit, or letters of both cases and another character.
     """
     if re.search(r"\d", text):
         return True
@@ -146,8 +149,10 @@ def is_hard_to_guess(text: str) -> bool:
 
 
 def is_quoted_secret(text: str) -> bool:
-    """Return whether the quoted words after `password` and the like are one: it has a digit, or letters of both cases
-    and a sign in one word. A sentence about passwords and a variable of a template are not.
+    """Return whether `text`, quoted words after `password` and the like, is a secret.
+
+    That is so if it has a digit or, in one word, letters of both cases and another character. A sentence about
+    passwords and a variable of a template do not count.
     """
     words = re.findall(r"[a-z]+", text.lower())
     if (len(words) > 1 and not _FORM_WORDS.isdisjoint(words)) or _FORM_SIGNS.search(text) or text[0] in "$%{<":
@@ -156,23 +161,24 @@ def is_quoted_secret(text: str) -> bool:
 
 
 def is_mixed(text: str) -> bool:
-    """Return whether a text has letters of both cases and digits."""
+    """Return whether `text` has letters of both cases and digits."""
     return all(re.search(signs, text) for signs in (r"[a-z]", r"[A-Z]", r"\d"))
 
 
 def is_written_with_keys(text: str, begin: int, end: int) -> bool:
-    """Return whether the words around `text[begin:end]`, also in the lines around, speak of keys."""
+    """Return whether the words around `text[begin:end]`, also those in the lines around it, are about keys."""
     return _KEYS.search(text[max(0, begin - _NEAR_KEYS) : begin] + " " + text[end : end + _NEAR_KEYS]) is not None
 
 
 def has_digit(text: str) -> bool:
-    """Return whether a text has a digit."""
+    """Return whether `text` has a digit."""
     return any(map(str.isdigit, text))
 
 
 def is_like_a_password(text: str) -> bool:
-    """Return whether a word in the middle of prose looks like a password: letters, and digits or signs among them; not
-    a date, a version, a file or an address.
+    """Return whether `text`, a word in prose, looks like a password.
+
+    It has letters with digits or other characters among them, and is not a date, a version, a file or an address.
     """
     plain = text.rstrip(".!?:")
     if re.search(r"[A-Za-z]", plain) is None or re.search(r"[/\\@]|\.[a-z]{2,4}\Z|\Av?\d+[.\d-]*[a-z]{0,3}\Z", plain):
@@ -181,13 +187,13 @@ def is_like_a_password(text: str) -> bool:
 
 
 def is_no_form_word(text: str) -> bool:
-    """Return whether a value of letters after `password:` is one, and not a word of forms, types and docs."""
+    """Return whether `text`, letters after `password:`, contains no word that forms, types and documentation use there."""
     words = re.findall(r"[a-z]+", text.lower())
     return not _FORM_WORDS.intersection(words)
 
 
 def is_no_prose(text: str) -> bool:
-    """Return whether some words are a row of nouns, as passphrases are, and not a sentence."""
+    """Return whether `text` may be a row of nouns, as passphrases are, because it contains no word that only sentences have."""
     return not _SENTENCE_WORDS.intersection(re.findall(r"[a-z]+", text.lower()))
 
 
@@ -258,4 +264,4 @@ _IBAN_LENGTHS = (
     "SC31 SD18 SE24 SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20"
 )
 _IBAN_CHARS = {each[:2]: int(each[2:]) for each in _IBAN_LENGTHS.split()}
-"""Lengths of the IBAN registry (ISO 13616), by country."""
+"""Lengths in the IBAN registry (ISO 13616), by country."""

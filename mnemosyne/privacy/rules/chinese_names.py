@@ -1,4 +1,4 @@
-"""Looks of a Chinese name: family names, and words that begin with one of them without being a name."""
+"""Lists by which a Chinese name is recognised: family names, and words that begin like a family name but are not a name."""
 
 from __future__ import annotations
 

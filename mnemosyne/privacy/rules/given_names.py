@@ -1,7 +1,7 @@
 """Common given names of many languages, in Latin letters.
 
-A bare `Name:` precedes goods and places as often as people, so it counts for a person only if a word after it is one of
-these.
+A label such as `Name:` precedes goods and places as often as people. So the text after it counts as a person's name
+only if one of its words is a name in this list.
 """
 
 from __future__ import annotations

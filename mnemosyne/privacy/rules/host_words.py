@@ -1,7 +1,7 @@
-"""Words that a host wants removed, found in a text in one pass. Pure.
+"""Finds the words that a host wants removed, all of them in one pass over a text.
 
-A table by first sign and length instead of one large pattern: of 20,000 words, a search takes the same time a character as of
-20, apart from the number of different lengths.
+The table is keyed by first character and length, and is not one large pattern. So the search takes the same time per
+character for 20,000 words as for 20, apart from the number of different lengths.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_WORD_CHARS = 64
 
 
 class WordTable:
-    """Words by class, made ready for a search. ValueError for a word that is blank or too long, or too many words."""
+    """Words by class, prepared for a search. Raises ValueError for a blank or too long word, or for too many words."""
 
     def __init__(self, words: Mapping[str, Iterable[str]]) -> None:
         self._classes: dict[str, str] = {}
@@ -32,7 +32,7 @@ class WordTable:
         self._lengths = {sign: tuple(sorted(found, reverse=True)) for sign, found in lengths.items()}
 
     def find(self, text: str) -> list[tuple[str, int, int]]:
-        """Return (class, begin, end) of the words in a text, in order; of words that overlap, the first and longest."""
+        """Return (class, begin, end) of each word in `text`, in order. Of words that overlap, the first and longest counts."""
         if not self._lengths:
             return []
         folded, found, place = _fold(text), list[tuple[str, int, int]](), 0

@@ -1,7 +1,7 @@
-"""Rules for personal data with a form of its own: addresses of mail and machines, phones, cards, numbers of documents, accounts
-and devices. Pure.
+"""Rules that find personal data by its form: addresses of mail and machines, phones, cards, and numbers of documents,
+accounts and devices.
 
-A keyword before a pattern needs no word boundary, because Chinese has none: `邮箱a@b.cn` is an address.
+A keyword before a pattern needs no word boundary, because Chinese has none: in `邮箱a@b.cn` the address is found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rules for labelled names of persons. Pure.
+"""Rules that find names of persons after a label.
 
-A bare `Name:` precedes goods and places too, so that more evidence of a person is needed: a common given name, or
-another label of a person near it. A name without a label is not touched: a tale is full of them.
+A bare `Name:` precedes goods and places too, so more evidence of a person is needed there: a common given name, or
+another label of a person nearby. A name without a label is not touched, because a story is full of them.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Si
 
 
 def is_latin_name(text: str) -> bool:
-    """Return whether the text after a label of a person may be a name: it does not begin with a word of forms and
-    prose.
+    """Return whether `text`, after a label of a person, may be a name: it neither begins with a word of forms nor
+    ends with a word of groups.
     """
     words = re.findall(r"[^\W\d_]+", text.lower())
     return bool(words) and words[0] not in _NO_NAMES and words[-1] not in _GROUPS
 
 
 def has_given_name(text: str) -> bool:
-    """Return whether the text after a bare `Name:` has two words or more, one of them a common given name."""
+    """Return whether `text`, after a bare `Name:`, has two words or more, one of them a common given name."""
     words = re.findall(r"[^\W\d_]+", text.lower())
     return len(words) >= 2 and is_latin_name(text) and not GIVEN_NAMES.isdisjoint(words)
 
 
 def is_person(text: str) -> bool:
-    """Return whether the text after a label that may be a person's has a title or a common given name."""
+    """Return whether `text`, after a label that is not only used for persons, has a title or a common given name."""
     return _TITLED.match(text) is not None or has_given_name(text)
 
 
 def is_outside_of_a_tale(text: str, begin: int, end: int) -> bool:
-    """Return whether the name at `text[begin:end]` is not in words that a tale quotes (`'My name is Nobody,' said the parrot`)."""
+    """Return whether the name at `text[begin:end]` is outside of a story's quotations (`'My name is Nobody,' said the
+    parrot`).
+    """
     return _SAID.match(text, end) is None
 
 
 def is_chinese_name(text: str) -> bool:
-    """Return whether Chinese signs that begin with a family name may be a name."""
+    """Return whether `text`, Chinese characters that begin with a family name, may be a name."""
     return text not in NO_NAMES and text[:2] not in NO_NAMES and text[-1] not in NEVER_ENDS
 
 
 def is_chinese_full_name(text: str) -> bool:
-    """Return whether Chinese signs are a family name and common signs of given names: for names after which the text
-    continues without a break.
+    """Return whether `text` is a Chinese family name with characters that are common in given names.
+
+    This stricter check is for names after which the text continues.
     """
     begin = 2 if text.startswith(TWO_SIGN_FAMILY_NAMES) else 1
     given = text[begin:]
@@ -60,7 +63,7 @@ def is_chinese_full_name(text: str) -> bool:
 
 
 def is_no_refusal(text: str) -> bool:
-    """Return whether the text after `姓名：` is a name and not a word of forms, such as 不详 or 必填."""
+    """Return whether `text`, after `姓名：`, is a name and not a word of forms, such as 不详 or 必填."""
     return text not in NO_NAMES and text[0] not in NEVER_BEGINS and is_latin_name(f"{text}x")
 
 

@@ -1,4 +1,4 @@
-"""Rules of redaction, and the names of the shipped dictionaries. Pure."""
+"""Defines a rule of redaction, the kinds of characters that a rule needs, and the names of the shipped dictionaries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ INTERNAL_URLS = "internal_urls"
 
 HAN = r"\u4e00-\u9fff"
 IS = r"[\"'”’]?[ \t]{0,3}(?:\([^()\n]{0,30}\)[ \t]{0,2})?(?:[:=]|[–-][ \t]|->|is[ \t])[ \t]{0,3}[\"'“‘]?"
-"""Text between a label and its value."""
+"""Pattern of the text between a label and its value."""
 CHINESE_IS = r"[\"'”’】]?[ \t]{0,3}(?:[:：=]|是|为)[ \t]{0,3}[\"'“‘]?"
 
 
 class Signs(IntFlag):
-    """Kinds of characters in a text: most texts are short and lack the characters that most rules need."""
+    """Kinds of characters in a text. Most texts are short and lack the characters that most rules need."""
 
     NONE = 0
     DIGIT = 1
@@ -27,7 +27,7 @@ class Signs(IntFlag):
     CAPITAL = 4
     HAN = 8
     LONG = 16
-    """At least 15 characters, as the shortest keys have."""
+    """At least 15 characters, the length of the shortest keys."""
 
 
 _SEVEN_DIGITS = re.compile(r"(?:[0-9][^0-9]*+){7}")
@@ -36,7 +36,7 @@ _HAN = re.compile(f"[{HAN}]")
 
 
 def signs_of(text: str, lower: str) -> Signs:
-    """Return the kinds of characters in a text; `lower` is the text in lower case."""
+    """Return the kinds of characters in `text`; `lower` is the text in lower case."""
     signs = Signs.CAPITAL if lower != text else Signs.NONE
     if len(text) >= 15:
         signs |= Signs.LONG
@@ -47,23 +47,23 @@ def signs_of(text: str, lower: str) -> Signs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One rule to search with."""
+    """One rule of redaction: a pattern to search for, and checks of its matches."""
 
     name: str
     dictionary: str
-    """Shipped dictionary that it belongs to."""
+    """Shipped dictionary to which the rule belongs."""
     pattern: str
     holds: Callable[[str], bool] | None = None
-    """Accepts or rejects the text of the match (None: accepts all)."""
+    """Accepts or rejects a match by its text (None: accepts all)."""
     holds_at: Callable[[str, int, int], bool] | None = None
-    """Accepts or rejects a match by the whole text and the place of the group (None: accepts all)."""
+    """Accepts or rejects a match by the whole text and the place of the match in it (None: accepts all)."""
     group: int = 0
     """Group of `pattern` that is removed."""
     hints: tuple[str, ...] = ()
-    """Texts (lower case) of which one must occur before the pattern is tried (empty: always)."""
+    """Texts in lower case, one of which must occur before the pattern is tried (empty: always tried)."""
     needs: Signs = Signs.NONE
     """Kinds of characters that must all occur before the pattern is tried."""
     unless: str = ""
-    """Earlier rule that keeps a match which overlaps one of its own."""
+    """Name of an earlier rule. A match that overlaps a match of that rule does not count."""
     also: str = ""
-    """A second dictionary that it belongs to."""
+    """Name of a second dictionary to which the rule belongs."""

@@ -1,6 +1,7 @@
-r"""Rules for secrets: keys and tokens by their form, passwords by the words before them, credentials in URLs. Pure.
+r"""Rules that find secrets: keys and tokens by their form, passwords by the words before them, and credentials in
+URLs.
 
-A keyword before a pattern needs no word boundary where it is Chinese: `wifi密码` is a password too.
+A Chinese keyword before a pattern needs no word boundary: `wifi密码` is a label of a password too.
 """
 
 from __future__ import annotations
