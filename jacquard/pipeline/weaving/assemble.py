@@ -206,11 +206,11 @@ def _count_common_chars(left: str, right: str) -> int:
 
 def _message_key(placed: PlacedBlock) -> tuple[str, bool]:
     """Return the role of a block's message, and whether the block has a message of its own."""
-    return placed.block.place.role.value, placed.block.kind is BlockKind.MESSAGE
+    return str(placed.block.place.role), placed.block.kind is BlockKind.MESSAGE
 
 
 def _message_group(placed: PlacedBlock) -> _Group:
-    return placed.block.place.role.value, [(placed.block.content, placed)], placed
+    return str(placed.block.place.role), [(placed.block.content, placed)], placed
 
 
 def _join_neighbours(blocks: Iterable[PlacedBlock]) -> list[_Group]:
@@ -343,7 +343,7 @@ def _write_xml(skein: Skein, tail: Sequence[PlacedBlock], history: Sequence[Plac
 
 
 def _message_element(block: PlacedBlock, boundary: str) -> str:
-    role = f' role="{block.block.place.role.value}"'
+    role = f' role="{block.block.place.role!s}"'
     if not block.block.place.as_written:
         return f"<message{role}>{block.block.content}</message>"
     return "\n".join(_bounded("message", role, block, boundary))
