@@ -1,1 +1,6 @@
-"""Turns: the engine, and the steps of one turn from its input to its committed reply."""
+"""The engine, and the steps of one turn from the user's input to the committed reply.
+
+A turn is one user message with its reply. The prompt of a turn is made from two streams. Stream A renders the skeleton:
+state, quests, guidance and history. Stream B recalls and selects memories. Both are joined within one token budget;
+`jacquard.turns.engine` shows the order of the steps. Other words of the project are in `docs/glossary.md`.
+"""

@@ -1,6 +1,7 @@
-"""Background work of an engine: late selections of Stream B, summaries, consolidation, embedding ahead, indexing.
+"""Runs the background work of an engine: no turn waits for this work.
 
-It lives as long as the engine is open; no turn waits for it.
+It consists of memory selections that came too late for their turn, rolling summaries, consolidation (making memories
+from past turns), and embedding and indexing ahead of the next search. It is cancelled when the engine closes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from jacquard.turns.parts import EngineParts
 
 
 class BackgroundWork:
-    """Task group of an engine, and the starters of work in it. Create and enter it in a running event loop.
+    """Owns the task group of an engine and starts background work in it. Create and enter it in a running event loop.
 
-    `hold` locks a session for one caller at a time.
+    `hold(session_id)` locks a session for one caller at a time.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class BackgroundWork:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel all work; an error of the caller is not wrapped in a group."""
+        """Cancel all work. An error of the caller is passed on unchanged, not wrapped in an exception group."""
         self.tasks.cancel_scope.cancel()
         await self.tasks.__aexit__(None, None, None)
 
     async def wait_until_idle(self) -> None:
-        """Return when no work is running."""
+        """Wait until no background work is running."""
         await self.deadline.wait_until_idle()
         await self.roller.wait_until_idle()
         await self.consolidator.wait_until_idle()
@@ -86,13 +87,13 @@ class BackgroundWork:
             await self._index_feed.wait_until_idle()
 
     def follow_turn(self, report: Report) -> None:
-        """Start the work that a prepared turn has shown to be missing."""
+        """Load the embedder in the background if `report` states that the turn had to do without it."""
         lacks = any(each.code == DegradationCode.EMBEDDER_LOADING for each in report.degradations)
         if self._index_feed is not None and lacks:
             self._index_feed.begin_loading()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
-        """Start the work that follows a committed turn."""
+        """Start the work that is due after a committed turn: summary, consolidation, embedding and indexing."""
         self.roller.begin_next_summary(session_id, turn_id, config)
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation, review=config.memory.review)
         if self._prefetcher is not None and config.curation.enabled:

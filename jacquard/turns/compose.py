@@ -1,6 +1,8 @@
-"""Composes the prompt of one turn from both streams: decide within the budget, degrade blocks if needed, build.
+"""Composes the prompt of one turn from the results of both streams.
 
-Writes nothing; reads the store only for the ids of recalled evidence. It must not import a concrete store.
+Three steps: decide which blocks fit the token budget, shorten some of them if they do not, and build the messages.
+Nothing is written. The store is read only for the evidence ids of recalled entries and for blocks that may stay from
+the previous prompt. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class _ShownBlocks:
 
 
 class PromptComposer:
-    """Makes the prompts of planned turns."""
+    """Makes the prompts of planned turns from the skeleton (Stream A) and the selected memories (Stream B)."""
 
     def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
@@ -71,10 +73,10 @@ class PromptComposer:
             self._shortener = SummarizingShortener(parts.summarizer)
 
     async def compose(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> PreparedTurn:
-        """Return the prepared turn, without times.
+        """Return the prepared turn. The receipt does not contain the timings yet.
 
-        Raises BudgetExceededError if the blocks that must stay do not fit, and LayoutError if the layout is missing or not
-        valid.
+        Raises BudgetExceededError if the blocks that may not be dropped exceed the budget. Raises LayoutError if the
+        layout is missing or not valid.
         """
         inputs, layout, prompt = await self._decide_off_loop(turn, skeleton, curation, log)
         if prompt is not None:
@@ -94,10 +96,10 @@ class PromptComposer:
     async def compose_ahead(
         self, turn: Turn, skeleton: Skeleton, missed: Curation, log: TurnLog
     ) -> PreparedTurn | None:
-        """Return the prompt for the case that Stream B misses its deadline, made before the deadline.
+        """Return the prompt that is used if Stream B misses its deadline; called shortly before the deadline.
 
-        Returns None if a block would have to be degraded, which takes too long, or if the prompt cannot be made; the final
-        prompt then raises the error.
+        `missed` is the result of Stream B in this case. Returns None if a block would have to be shortened, because
+        this takes too long. Also returns None if the prompt cannot be made; `compose` raises the error later.
         """
         try:
             return (await self._decide_off_loop(turn, skeleton, missed, log))[2]
@@ -105,7 +107,9 @@ class PromptComposer:
             return None
 
     async def _decide_off_loop(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> _Decided:
-        """Decide and build in a thread; in a layout that appends, the store is first asked which blocks may stay."""
+        """Decide and build in a thread. If the layout appends to the previous prompt, the store is asked which blocks
+        may stay.
+        """
         codes = self._codes_of(turn, log)
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
         decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids)

@@ -1,6 +1,8 @@
-"""Stream B of a turn: an earlier selection if it still applies, else recall and selection within the deadline.
+"""Runs Stream B of a turn: finds the memories that the prompt shows.
 
-A result that comes too late for its turn is stored for the next one. It must not import a concrete store, retriever or
+A selection from an earlier turn is used again if it still applies. Otherwise entries are recalled and selected before a
+deadline. A selection that comes after the deadline is stored for the next turn. A lease is the permission to use one
+selection for several turns while the scene stays the same. This module must not import a concrete store, retriever or
 selector.
 """
 
@@ -50,9 +52,9 @@ _log = open_log(__name__)
 
 
 class DeferredUsage:
-    """Writes the usage of model calls that a turn did not wait for over their first records, once they end.
+    """Completes the stored usage of model calls that were still running when their turn was written.
 
-    `hold` locks a session for one caller at a time.
+    `hold(session_id)` locks a session for one caller at a time.
     """
 
     def __init__(
@@ -65,7 +67,10 @@ class DeferredUsage:
         self._store, self._count, self._hold, self._emitter = store, count, hold, emitter
 
     async def write(self, session_id: str, turn_id: str, calls: CallBook) -> None:
-        """Write the calls that ended since the turn was made; waits for the turn's own transaction and never raises."""
+        """Write the usage of calls that ended since the turn was written. Never raises.
+
+        It waits until the turn's own transaction has released the session.
+        """
         try:
             async with self._hold(session_id):
                 usages = calls.take_late_usages(turn_id, self._count)
@@ -79,17 +84,17 @@ class DeferredUsage:
 
 
 class TurnCurator:
-    """Runs Stream B for turns; `deferred_usage` writes the model calls that a turn does not wait for."""
+    """Runs Stream B for turns. `deferred_usage` writes the model calls that outlast their turn."""
 
     def __init__(self, parts: EngineParts, deadline: CurationDeadline, deferred_usage: DeferredUsage) -> None:
         self._parts, self._deadline, self._deferred_usage = parts, deadline, deferred_usage
 
     async def curate(self, turn: Turn, log: TurnLog, on_near: Near) -> Curation:
-        """Return the curation of a turn: an earlier late result if the scene still matches, else the result within the
-        deadline.
+        """Return the memories for a turn: an earlier late selection if the scene still matches, else a new one.
 
-        Failures of recall and selection raise nothing; StoreError is raised if the store cannot be read or written. `on_near`
-        is awaited shortly before the deadline with the result for the case that it is missed.
+        `on_near` is awaited shortly before the deadline. Its argument is the result that is used if the deadline is
+        missed. Failures of recall and selection do not raise an error. Raises StoreError if the store cannot be read or
+        written.
         """
         settings, head = turn.config.curation, turn.window.head
         if not (settings.enabled and turn.plan.search_intent.enabled):
@@ -150,10 +155,9 @@ class TurnCurator:
         await self._parts.store.save_prefetch(head.session_id, prefetch)
 
     async def _load_entries(self, turn: Turn, curation: Curation, query: RetrievalQuery) -> Curation:
-        """Return a curation with its complete entries and the times of the story; quests come from the state, not from the
-        store.
+        """Return a curation with its complete entries and the times of the story.
 
-        Entries that were hidden since the selection are left out.
+        Quests are taken from the state, not from the store. Entries that were hidden since the selection are left out.
         """
         chosen = curation.chosen
         if not chosen:
@@ -206,7 +210,9 @@ def _tell_times(
 
 
 def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> Curation:
-    """Return a curation without entries that would exceed the limit together with the better ones."""
+    """Return a curation without the entries that do not fit the token limit for memories. Better entries are kept
+    first; the best one always stays.
+    """
     count, is_overview = estimator.estimate, turn.plan.search_intent.overview is not None
     left = limit_memories(turn.config, turn.window, turn.shown, count, is_overview=is_overview)
     over = set[EntryPlace]()
@@ -228,7 +234,7 @@ def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> C
 
 
 def order_by_time(curation: Curation) -> Curation:
-    """Return a curation in the order of events; entries without a time, such as lore, come first, and an answer follows its
+    """Return a curation in the order of events. Entries without a time, such as lore, come first. An answer follows its
     question.
     """
     times = {
@@ -249,7 +255,7 @@ def _build_query(turn: Turn) -> RetrievalQuery:
 
 
 def build_request(turn: Turn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
-    """Return the request of a turn for Stream B; the keywords of a lease are searched for too."""
+    """Return the request of a turn for Stream B. If there is a `lease`, its keywords are searched for too."""
     settings, names = turn.config.curation, party_names(turn.world)
     most = OVERVIEW_FACTOR if query.rate is not None else 1
     return CurationRequest(

@@ -1,11 +1,13 @@
-"""ContextEngine: joins the parts. Only the engine writes to the store.
+"""ContextEngine: prepares and commits turns. Only the engine writes to the store.
 
-`_prepare` is the whole of one turn: load the session, plan, run Stream A and Stream B at the same time, compose one prompt
-within one budget, record it in one transaction. Each step is a module of this folder. Nothing of a turn is written before its
-prompt is complete, so a turn that fails leaves nothing behind.
+`_prepare` shows one turn from start to end: load the session, plan, run Stream A (state and history) and Stream B
+(memories) at the same time, compose one prompt within one budget, record the turn in one transaction. Each step is a
+module of this folder. Nothing of a turn is written before its prompt is complete, so a turn that fails leaves nothing
+behind.
 
-Calls on one session are serial: by a lock within the process and, if `EngineParts.locks` is given, by one among processes. A
-write without the lock is detected by the session's version; the decision is then made once more on the new version.
+Calls on one session run one after another: a lock orders them within the process, and `EngineParts.locks`, if given,
+among processes. A write by a process without this lock is detected by the session's version number. The engine then
+decides once more, on the new version.
 """
 
 from __future__ import annotations
@@ -106,9 +108,9 @@ class _OpenEngine:
 class ContextEngine:
     """Prepares and commits turns, and records what a host did between them.
 
-    Late work of Stream B lives as long as the engine is open. Use it in `async with`; or without it, in which case the engine
-    opens with its first call, and the host awaits `close` at its end. Calls on one session are serial; different sessions never
-    wait for each other.
+    Use it in `async with`; leaving the block cancels background work. Without `async with` the engine opens with its
+    first call, and the host awaits `close` at its end. Calls on one session run one after another; different sessions
+    never wait for each other.
 
         async with create_context_engine(store) as engine:
             turn = await engine.prepare_turn("s1", "Hello.")
@@ -154,13 +156,13 @@ class ContextEngine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel late work; an error of the caller is passed on unchanged, not wrapped in a group."""
+        """Cancel background work. An error of the caller is passed on unchanged, not wrapped in an exception group."""
         opened, self._open = self._open, None
         if opened is not None:
             await opened.background.__aexit__(None, None, None)
 
     async def close(self) -> None:
-        """Cancel late work of an engine used without `async with`; its next call opens it again."""
+        """Cancel background work of an engine that is used without `async with`. The next call opens the engine again."""
         task, self._own_task = self._own_task, None
         if task is not None:
             await task.close()
@@ -177,7 +179,7 @@ class ContextEngine:
         return self._open
 
     async def settle(self, seconds: float) -> bool:
-        """Wait at most `seconds` for late work of Stream B and background work; return True if none is left."""
+        """Wait at most `seconds` for background work. Return True if none is left."""
         background = (await self._ensure_open()).background
         with anyio.move_on_after(seconds):
             await background.wait_until_idle()
@@ -186,29 +188,29 @@ class ContextEngine:
 
     @property
     def parts(self) -> EngineParts:
-        """Parts of this engine. You may read from its store; only the engine writes to it."""
+        """Parts of this engine. A host may read from `parts.store`, but only the engine writes to it."""
         return self._parts
 
     @property
     def config(self) -> RuntimeConfig:
-        """Configuration of turns that have none of their own."""
+        """Configuration of all turns that are prepared without their own."""
         return self._config
 
     @property
     def emitter(self) -> EventEmitter:
-        """Emitter of this engine's events, with the tags of a session."""
+        """Emitter of this engine's events. Each event has the tags of its session."""
         return self._emitter
 
     @property
     def worlds(self) -> WorldSource:
-        """Packs of this engine's sessions, from the store."""
+        """Source of the world packs of this engine's sessions."""
         return self._worlds
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """Create a session from a world, which becomes the world's present version in the store.
+        """Create a session in `world`. The store keeps this pack as the present version of the world.
 
-        The session remembers the profile in the settings for later turns without one. Raises SessionExistsError, and
-        ConfigError if the world does not have that profile.
+        If the settings name a profile, the session remembers it for later turns. Raises SessionExistsError if the id is
+        taken. Raises ConfigError if the world does not have that profile.
         """
         return await self._start(session_id, world, self._config.profile)
 
@@ -229,14 +231,21 @@ class ContextEngine:
         author: str = "host",
         viewer: str | None = None,
     ) -> SessionHead:
-        """Start a session with memories of another one (all, or those named), and a summary of it in every prompt.
+        """Create a session that begins with memories of another one, and with a summary of the old session in every
+        prompt.
 
-        The new session has the world, owner and profile of the old one, with the world's initial state and quests. Each memory
-        names its source, and is erased with it. Repeating the call returns the same session. With a `viewer`, only memories
-        that this character may know are taken.
+        The new session has the world, owner and profile of the old one, and starts with the world's initial state and
+        quests. `memory_ids` are the memories to copy (None: all). With a `viewer`, only memories that this character
+        may know are copied. Each copy names its source, and an erasure of the source erases the copy. Repeating the
+        call returns the same session.
 
-        Raises SessionNotFoundError; SessionExistsError if another session has the new id; MemoryNotFoundError for an unknown
-        memory; ConfigError for a superseded one. Then nothing was written.
+        Raises:
+            SessionNotFoundError: if the old session does not exist.
+            SessionExistsError: if another session has the new id.
+            MemoryNotFoundError: for an unknown memory.
+            ConfigError: for a superseded memory, and for an empty new id.
+
+        If an error is raised, nothing was written.
         """
         asked = Continuation(
             session_id=session_id,
@@ -265,10 +274,11 @@ class ContextEngine:
         dry_run: bool = False,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Return the prompt of one turn with its receipt.
+        """Return the prompt of one turn with its receipt (the reasons for every block).
 
-        The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
-        Secrets in the message (keys, cards, passwords) are masked, and the receipt lists them (`report.redactions`).
+        A repeated call is answered from the stored record. A call is repeated if it has the same configuration and the
+        same turn id, or the same input after the same turn. Secrets in the message (keys, cards, passwords) are masked,
+        and the receipt lists the masks (`report.redactions`).
 
         Args:
             session_id: id of the session.
@@ -277,11 +287,11 @@ class ContextEngine:
             turn_id: id of the turn (None: derived from session and input).
             branch_id: branch of the turn (None: the active one).
             dry_run: write nothing, not even a missing session.
-            finish: completes the receipt before it is written, for a host whose call contains more than this prompt.
+            finish: completes the receipt before it is written, for a host whose model call contains more than this prompt.
 
-        Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError if the pack of its world is missing,
-        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError, and RedactionError if the message cannot be
-        searched for secrets. Then nothing of the turn was written.
+        Raises InputTooLargeError, SessionNotFoundError, BudgetExceededError, TemplateError, LayoutError, AssemblerError
+        and StoreError. Raises WorldUnavailableError if the pack of the session's world is missing, and RedactionError
+        if the message cannot be searched for secrets. If an error is raised, nothing of the turn was written.
         """
         if dry_run:
             async with self._parts.overlay() as parts, ContextEngine(parts, self._config) as engine:
@@ -307,7 +317,7 @@ class ContextEngine:
         turn_id: str | None = None,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Prepare the turn that `find_request` returns once the session is locked."""
+        """Lock the session, and prepare the turn that `find_request` returns then."""
         config = apply_experiments(runtime_config or self._config, session_id)
         emitter = self._emitter if runtime_config is None else self._emitter_of(runtime_config)
         # Shared by both attempts, because the model calls of an attempt with a conflict cost something too.
@@ -360,11 +370,16 @@ class ContextEngine:
         return recorded
 
     async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
-        """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, unchanged.
+        """Return the prompt of an already prepared turn, followed by `tail`: the host's tool calls and results,
+        unchanged.
 
-        It only reads the store. Raises ToolPairError for half of a tool call, BudgetExceededError if prompt and tail together
-        exceed the model's limit (`budget.reserved_tail_tokens` reserves tokens for tails), and ConfigError for an imported
-        turn.
+        The store is only read.
+
+        Raises:
+            ToolPairError: if `tail` contains a call without its result, or a result without its call.
+            BudgetExceededError: if prompt and tail together exceed the model's limit. The setting
+                `budget.reserved_tail_tokens` reserves tokens for tails.
+            ConfigError: if the turn was imported and so has no prompt.
         """
         record = await self._parts.store.turn(session_id, turn_id)
         if record.prompt is None:
@@ -381,9 +396,10 @@ class ContextEngine:
         return [*prepared.to_openai(), *(dict(item) for item in tail)]
 
     async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
-        """Return the tokens of messages by this engine's estimator: values or mappings with `role` and `content`.
+        """Return the number of tokens of `messages`, by this engine's estimator.
 
-        By default they are counted for the model of `model_hint` in the settings, with its tokenizer if that is available.
+        A message is an object or a mapping with `role` and `content`. `model_hint` is the model to count for (None: the
+        one in the settings). The model's own tokenizer is used if it is available.
         """
         own, hint = self._parts.estimator, model_hint or self._config.model_hint
         counter = own if hasattr(own, "estimate_messages") else MessageTokenEstimator(own)
@@ -397,12 +413,19 @@ class ContextEngine:
         *,
         turn_id: str | None = None,
     ) -> CommitResult:
-        """Commit the model's reply to the pending turn (or `turn_id`): its text, and all of its ops or none.
+        """Commit the model's reply to the pending turn (or to `turn_id`): the text, and all ops in it or none.
 
-        A committed turn is answered with the result of its commit. Raises TurnNotFoundError if no turn is pending,
-        TurnNotPendingError if another input replaced it, EvidenceNotFoundError for a ref without a target,
-        WorldUnavailableError if the pack of its world is missing, and InputTooLargeError if the reply is too long; then the
-        turn stays pending.
+        Ops are the changes of the state that the reply asks for. If the turn is committed already, the result of that
+        commit is returned. `refs` are the pieces of evidence that the reply cites.
+
+        Raises:
+            TurnNotFoundError: if no turn is pending.
+            TurnNotPendingError: if another input replaced the turn.
+            EvidenceNotFoundError: if a ref points to nothing.
+            WorldUnavailableError: if the pack of the session's world is missing.
+            InputTooLargeError: if the reply is too long.
+
+        If an error is raised, the turn stays pending.
         """
         reply = to_reply(assistant_message)
         async with self._hold("commit_assistant_message", session_id, self._emitter, turn_id):
@@ -419,22 +442,28 @@ class ContextEngine:
         turn_id: str | None = None,
         message_id: str = "",
     ) -> None:
-        """Store a chunk of the reply to the pending turn (or `turn_id`); any process can finish the reply.
+        """Store one chunk of the reply to the pending turn (or to `turn_id`).
 
-        The turn does not contain it before that. Chunks may come in any order and more than once; each is a write, so join tokens.
-        `message_id` distinguishes replies to one turn. A reply without new chunks for `chunks.expire_seconds` is dropped; of more
-        than eight in a session, the one without new chunks for longest is dropped. Raises ChunkConflictError; TurnNotFoundError
-        for an unknown turn or if none is pending; InputTooLargeError for a chunk that makes the reply too long (the earlier ones
-        are kept).
+        The turn contains the reply only after `finalize_assistant_message`, which any process may call. Chunks may come
+        in any order and more than once. Each chunk is one write to the database, so join several tokens in one.
+        `message_id` distinguishes several replies to one turn.
+
+        A reply that gets no new chunk for `chunks.expire_seconds` is dropped. A session keeps at most eight unfinished
+        replies; of more, the one without new chunks for longest is dropped.
+
+        Raises ChunkConflictError if another text has this index already. Raises TurnNotFoundError if the turn is
+        unknown or none is pending. Raises InputTooLargeError if the chunk makes the reply too long; the earlier chunks
+        are kept.
         """
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 
     async def finalize_assistant_message(
         self, session_id: str, refs: Sequence[Ref] | None = None, *, turn_id: str | None = None, message_id: str = ""
     ) -> CommitResult:
-        """Join the chunks of a reply and commit it; they are dropped once it is written.
+        """Join the chunks of a reply and commit the reply. The chunks are dropped once it is written.
 
-        Raises MissingChunksError if a chunk is missing or there is none, else as `commit_assistant_message`.
+        Raises MissingChunksError if a chunk is missing or if there are none. Raises the errors of
+        `commit_assistant_message` too.
         """
         async with self._hold("finalize_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs or ()))
@@ -444,15 +473,15 @@ class ContextEngine:
     async def abort_assistant_message(
         self, session_id: str, *, turn_id: str | None = None, message_id: str = ""
     ) -> int:
-        """Drop the chunks of a reply; return their number. The turn stays pending."""
+        """Drop the chunks of a reply and return their number. The turn stays pending."""
         return await self._replies.abort(session_id, turn_id, message_id)
 
     def ingestor_of(self, session_id: str) -> SessionIngestor:
-        """Return the ingestor that stores texts from outside in a session as evidence; raises ConfigError if the engine has
-        none.
+        """Return the ingestor that stores texts from outside as evidence of a session.
 
-        If the links name a turn, the evidence belongs to that turn: it is known on its branch, to those who may know the turn.
-        Otherwise it belongs to the session.
+        If the links of a text name a turn, its evidence belongs to that turn: it is known only on the turn's branch,
+        and only to those who may know the turn. Otherwise it belongs to the session. Raises ConfigError if the engine
+        has no ingestor.
         """
 
         async def place(links: EvidenceLinks, metadata: Mapping[str, Any]) -> tuple[EvidenceLinks, Mapping[str, Any]]:
@@ -469,18 +498,22 @@ class ContextEngine:
         result: str | None = None,
         options: IngestOptions | None = None,
     ) -> PutResult:
-        """Write a tool call, linked with the evidence of its results, and with its task if it names one.
+        """Store a tool call with links to the evidence of its results, and to its task if it names one.
 
-        It belongs to the turn in `extra.turn_id`, else to the pending turn: its results are known on the branch of that turn,
-        to those who may know the turn. The result of a call outside of every turn belongs to the session.
+        The call belongs to the turn in `extra.turn_id`, else to the pending turn. Its results are then known only on
+        the branch of that turn, and only to those who may know the turn. The result of a call outside of every turn
+        belongs to the session.
 
-        A started call is recorded with the status RUNNING, and its end with the same id: fields missing in the end are taken
-        from the start, and the duration is the time between, unless the end states one. Any other call replaces a stored one
-        with its id. The arguments are redacted unless the settings switch that off. A `result` is first stored as evidence
-        (`jacquard.pipeline.record.evidence`); text that the prompt had shown is not stored again.
+        A running call is recorded twice under one id: first with the status RUNNING, then with its end. The end takes
+        missing fields from the start, and its duration is the time between both records unless it states one. Any other
+        call replaces a stored call with the same id.
 
-        Raises EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored, and for a result if
-        the engine has no ingestor; InputTooLargeError for a result that is too long. Then nothing is written.
+        The arguments are redacted unless the settings switch this off. A `result` is first stored as evidence
+        (`jacquard.pipeline.record.evidence`). Text of the result that the prompt had shown is not stored again.
+
+        Raises EvidenceNotFoundError and SessionNotFoundError. Raises ConfigError for a call that cannot be stored, and
+        for a `result` if the engine has no ingestor. Raises InputTooLargeError if the result is too long. If an error
+        is raised, nothing was written.
         """
         async with self._hold("record_tool_call", session_id, self._emitter):
             named = tuple(result_evidence_ids or ())
@@ -531,10 +564,11 @@ class ContextEngine:
         *,
         turn_id: str | None = None,
     ) -> PutResult:
-        """Write a model call, linked with the evidence of its answer and with its turn (default: the newest).
+        """Store a model call with links to its turn (default: the newest) and to the evidence of its answer.
 
-        The provider's counts correct the token estimate of later turns; if there are none, the estimate is written and marked
-        as one (`extra.counted`). Raises EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError.
+        The provider's token counts correct the estimates of later turns. If the call has none, the estimate is stored
+        and marked as an estimate (`extra.counted`). Raises EvidenceNotFoundError, SessionNotFoundError and
+        TurnNotFoundError.
         """
         async with self._hold("record_model_usage", session_id, self._emitter, turn_id):
             done = await record_model_usage(
@@ -551,10 +585,11 @@ class ContextEngine:
         chapter_ends: bool = False,
         progress: Progress = ignore_progress,
     ) -> ConsolidationResult:
-        """Make memory from the turns of a branch: turn summaries, events, narratives over many turns.
+        """Make memories from the past turns of a branch: turn summaries, events, and narratives over many turns.
 
-        It never delays a turn, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with the
-        head. Raises ConfigError without a model (`consolidation.model`, else that of `summary`), and SessionNotFoundError.
+        No turn waits for this work. It can be stopped and called again, and does nothing twice. With `chapter_ends`, a
+        chapter ends with the newest turn. Raises ConfigError if no model is configured (`consolidation.model`, else
+        `summary.model`). Raises SessionNotFoundError.
         """
         consolidator = (await self._ensure_open()).background.consolidator
         if not consolidator.is_able:
@@ -572,10 +607,10 @@ class ContextEngine:
         )
 
     async def summarize(self, session_id: str, *, branch_id: str | None = None) -> Summary | None:
-        """Summarize a branch now, all but its newest messages, without regard to the triggers (for example an imported
-        session).
+        """Summarize a branch now, except for its newest messages, even if no summary is due (for example after an
+        import).
 
-        Returns None if nothing is new. Raises SummarizerError, SessionNotFoundError.
+        Returns None if nothing is new. Raises SummarizerError and SessionNotFoundError.
         """
         roller = (await self._ensure_open()).background.roller
         async with self._hold("summarize", session_id, self._emitter):
@@ -584,10 +619,13 @@ class ContextEngine:
     async def repair_state(
         self, session_id: str, ops: Sequence[Any], *, reason: str = "", branch_id: str | None = None
     ) -> RepairResult:
-        """Apply the host's own ops to the state, all or none, as a turn without messages.
+        """Apply the host's own ops (changes of the state), all or none, as a turn without messages.
 
-        They may do what rules forbid a model; types and limits apply. A turn that waits for its reply is abandoned. Raises
-        ConfigError without ops, StateOpError for a refused op, SessionNotFoundError, VersionConflictError.
+        The ops may do what an author's rules forbid a model, but types and limits still apply. A turn that waits for
+        its reply is closed without one.
+
+        Raises ConfigError if there are no ops. Raises StateOpError if an op is refused. Raises SessionNotFoundError and
+        VersionConflictError.
         """
         async with self._hold("repair_state", session_id, self._emitter):
             return await repair_state(
@@ -595,24 +633,30 @@ class ContextEngine:
             )
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Return the head of every branch, the active one first; raises SessionNotFoundError."""
+        """Return the head (newest committed turn) of every branch, the active branch first. Raises
+        SessionNotFoundError.
+        """
         return await self._parts.store.branches(session_id)
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
-        """Open a branch after a committed turn (None: before the first) and make it the active one.
+        """Open a branch after a committed turn (None: before the first turn) and make it the active one.
 
-        Raises BranchExistsError; TurnNotFoundError, also for a turn that is not committed; SessionNotFoundError.
+        Raises BranchExistsError if the name is taken. Raises TurnNotFoundError if the turn is unknown or not committed.
+        Raises SessionNotFoundError.
         """
         async with self._hold("fork", session_id, self._emitter, turn_id):
             return await open_branch(self._parts.store, session_id, turn_id, branch_id, "fork")
 
     async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """Make another branch the active one; raises BranchNotFoundError, SessionNotFoundError."""
+        """Make another branch the active one. Raises BranchNotFoundError and SessionNotFoundError."""
         async with self._hold("switch", session_id, self._emitter):
             return await self._parts.store.switch(session_id, branch_id)
 
     async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
-        """Go back to a committed turn (None: before the first); the later turns stay on their branch. Errors as in `fork`."""
+        """Go back to a committed turn (None: before the first turn), on a new branch. Later turns stay on their branch.
+
+        Raises the same errors as `fork`.
+        """
         async with self._hold("rollback", session_id, self._emitter, turn_id):
             return await open_branch(self._parts.store, session_id, turn_id, None, "back")
 
@@ -626,13 +670,14 @@ class ContextEngine:
     ) -> PreparedTurn:
         """Prepare the input of a committed turn (default: the newest) again, on a new branch, for another reply.
 
-        To return to an earlier reply, call `switch`. Raises TurnNotFoundError if no turn is committed, else as `prepare_turn`.
+        To return to an earlier reply, call `switch`. Raises TurnNotFoundError if no turn is committed, and the errors
+        of `prepare_turn`.
         """
         find_request = partial(self._find_swipe, session_id, turn_id)
         return await self._answer(session_id, find_request, runtime_config, turn_id, finish)
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
-        """Prepare the newest input again: that of the pending turn, else like `swipe`."""
+        """Prepare the newest input again: the input of the pending turn, or, if none is pending, the same as `swipe`."""
 
         async def find_request(config: RuntimeConfig) -> TurnRequest:
             pending = (await self._parts.store.window(session_id, message_limit=1)).pending
@@ -658,10 +703,11 @@ class ContextEngine:
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
     ) -> SessionHead:
-        """Change the text of a message of the active branch, on a new branch with copies of all later turns.
+        """Change the text of a message of the active branch, on a new branch that has copies of all later turns.
 
-        State and ops stay unchanged. Secrets in the text are masked, and receipts of later turns list them
-        (`report.redactions`). Raises ConfigError for an unknown message or an empty text, and InputTooLargeError.
+        State and ops stay unchanged. Secrets in the text are masked, and the receipts of later turns list the masks
+        (`report.redactions`). Raises ConfigError if the message is unknown or the text empty. Raises
+        InputTooLargeError.
         """
         check_user_message(content, self._config.limits)
         said = await self._keep_secrets_out(Message(role=Role.USER, content=content))
@@ -669,10 +715,10 @@ class ContextEngine:
             return await edit_message(self._parts.store, session_id, message_id, said, branch_id)
 
     async def retell(self, session_id: str, after: str | None, turns: Sequence[RetoldTurn]) -> SessionHead:
-        """Open a branch after a committed turn (None: before the first) and write turns there.
+        """Open a branch after the committed turn `after` (None: before the first turn) and write `turns` there.
 
-        A turn is a copy of a stored one with the ops of its reply, or has messages that were exchanged elsewhere. Raises
-        TurnNotFoundError, SessionNotFoundError.
+        Each of them is either a copy of a stored turn, with the ops of its reply, or a turn with messages that were
+        exchanged elsewhere. Raises TurnNotFoundError and SessionNotFoundError.
         """
         kept = []
         for turn in turns:
@@ -683,9 +729,11 @@ class ContextEngine:
             return await retell(self._parts.store, session_id, after, kept)
 
     async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
-        """Store messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool calls.
+        """Store messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool
+        calls.
 
-        They follow the head; a missing session is started. Repeating the call changes nothing.
+        They are added after the newest turn. A missing session is started if the engine has a world for it
+        (`EngineParts.opening`). Repeating the call changes nothing.
         """
         read = await calculate(_read_adopted, messages, self._config.limits, size=MESSAGE_CHARS * len(messages))
         adopted = [await self._keep_secrets_out(message) for message in read]
@@ -698,14 +746,15 @@ class ContextEngine:
         return head
 
     async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
-        """Store facts about a user for the prompts of all their sessions; return them as they are stored.
+        """Store facts about a user for the prompts of all their sessions, and return them in stored form.
 
-        They are stored as written, except for secrets (keys, cards, passwords), which `redacted` lists. With `dry_run` nothing
-        is stored. A later fact of the same kind and topic ends an earlier one, which is kept. A session belongs to the user in
-        its `meta.actor.user_id` or to the author of the message. An erasure of the user erases the facts.
+        Texts are stored as written, except that secrets (keys, cards, passwords) are masked; `redacted` of a fact lists
+        them. With `dry_run` nothing is stored. A later fact of the same kind and topic ends an earlier one, which is
+        kept. A session belongs to the user in its `meta.actor.user_id`, or else to the author of the message. An
+        erasure of the user erases the facts.
 
-        Raises ConfigError for an empty text or id and for impossible times, RedactionError if a text cannot be searched, and
-        InputTooLargeError.
+        Raises ConfigError for an empty text, an empty id, or impossible times. Raises RedactionError if a text cannot
+        be searched for secrets. Raises InputTooLargeError.
         """
         for fact in facts:
             check_user_message(fact.text, self._config.limits)
@@ -718,9 +767,9 @@ class ContextEngine:
         return stored
 
     async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
-        """Return the facts about a user, oldest first: all with their validity, or those true at a time (`at`).
+        """Return the facts about a user, oldest first: all of them, or only those that are true at the time `at`.
 
-        Empty for an unknown user. Raises ConfigError if `at` has no time zone.
+        The result is empty for an unknown user. Raises ConfigError if `at` has no time zone.
         """
         if at is not None and at.tzinfo is None:
             raise ConfigError("user_facts: `at` has no time zone; give an aware datetime.")
@@ -728,7 +777,9 @@ class ContextEngine:
         return facts if at is None else facts_at(facts, at)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
-        """Write or replace tasks of the to-do list by id; raises ConfigError if one waits for an unknown task or for itself."""
+        """Write or replace tasks of the to-do list by their ids. Raises ConfigError if a task depends on an unknown
+        task or on itself.
+        """
         async with self._hold("upsert_tasks", session_id, self._emitter):
             check_tasks(tasks, await self.tasks(session_id))
             done = await self._parts.store.upsert_tasks(session_id, tasks)
@@ -738,7 +789,7 @@ class ContextEngine:
         return done
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Return the to-do list; raises SessionNotFoundError."""
+        """Return the to-do list of a session. Raises SessionNotFoundError."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
 
     async def _keep_secrets_out(self, message: Message, config: RuntimeConfig | None = None) -> Message:

@@ -1,7 +1,7 @@
-"""First steps of a turn: load its session and world, find a stored answer, make a plan.
+"""Runs the first steps of a turn: load the session and its world, look for a stored answer, make a plan.
 
-It only reads the store, except that a due rolling summary is written by `jacquard.memory.summarize`. It must not import a
-concrete store.
+The store is only read, with one exception: a rolling summary that is due is written by `jacquard.memory.summarize`.
+This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MOST_TRANSLATED = 8
 
 
 class TurnLoader:
-    """Loads and plans turns; work started ahead runs in `tasks`, which outlives the turn."""
+    """Loads and plans turns. Work that it starts ahead runs in `tasks`, which outlives the turn."""
 
     def __init__(
         self,
@@ -87,9 +87,10 @@ class TurnLoader:
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, request: TurnRequest, log: TurnLog) -> Turn:
-        """Return the turn with its session and world, without a plan. The world is in the language of the session.
+        """Return the turn with its session and world, but without a plan. The world is in the language of the session.
 
-        Raises SessionNotFoundError, WorldUnavailableError if the pack is missing, and ConfigError for an unknown profile.
+        Raises SessionNotFoundError. Raises WorldUnavailableError if the pack of the world is missing, and ConfigError
+        if the profile is unknown.
         """
         config, message = request.config, request.message
         inputs = await self._read_inputs(request)
@@ -134,7 +135,9 @@ class TurnLoader:
         return f"{digest}\0{self._host_mark}" if self._host_mark else digest
 
     async def find_stored_turn(self, turn: Turn, *, is_named: bool) -> TurnRecord | None:
-        """Return the record that answers a turn already, or None; `is_named`: the host gave the turn's id."""
+        """Return the stored record that already answers this turn, or None. `is_named` states whether the host gave the
+        turn's id.
+        """
         record = turn.window.pending
         if record is None or record.turn_id != turn.turn_id:
             if not is_named:
@@ -158,9 +161,11 @@ class TurnLoader:
         return record if given == mark_newest(evidences) else None
 
     async def plan(self, turn: Turn, log: TurnLog, trigger: str = "normal") -> Turn:
-        """Return the turn with its history and plan; a declared action in the message has been applied to its state.
+        """Return the turn with its history and plan. If the message calls a declared action, its result is in the
+        turn's state.
 
-        `trigger` as in `TurnRequest`. Raises ConfigError, StateOpError and TemplateError if an action cannot be applied.
+        `trigger` is described at `TurnRequest`. Raises ConfigError, StateOpError and TemplateError if an action cannot
+        be applied.
         """
         config, text = turn.config, turn.text
         window, history = await self._load_history(turn, log)
@@ -188,7 +193,7 @@ class TurnLoader:
         return await self._activate(turn, log, trigger)
 
     async def _describe_waiting(self, turn: Turn) -> tuple[LeftOut, ...]:
-        """Return the receipt's line on memories proposed by models that nobody has decided on."""
+        """Return the receipt's line on memories that a model proposed and that no person has accepted or rejected yet."""
         if not turn.config.memory.review:
             return ()
         count = len(await load_waiting(self._parts.store, turn.session_id))
@@ -196,9 +201,10 @@ class TurnLoader:
         return (LeftOut(what="proposals", code="waiting", reason=reason, count=count),) if count else ()
 
     def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
-        """Return a world whose locale decides the language of our own words.
+        """Return the world with the locale that decides the language of our own words.
 
-        The session's document states the locale, if it names one; without a pack, the settings do.
+        The locale is taken from the session's document. If the document has none and the world has no pack, the
+        settings decide.
         """
         is_bare = world.digest == BARE_DIGEST
         locale = find_locale(window) or (setting if is_bare else "")
@@ -225,7 +231,8 @@ class TurnLoader:
     async def _load_history(self, turn: Turn, log: TurnLog) -> tuple[SessionWindow, ShownHistory]:
         """Return the window with its rolling summary, made now if due, and the history to show with it.
 
-        If another turn waits for its reply, the window is that after it, with its message as unanswered.
+        If another turn waits for its reply, the window is the one after that turn, and its message is shown as
+        unanswered.
         """
         config, window, waiting = turn.config, turn.window, _find_waiting(turn)
         other_tokens, whole = find_other_tokens(window), config.budget.prompt_tokens()
@@ -289,12 +296,12 @@ class TurnLoader:
 
 
 def find_locale(window: SessionWindow) -> str:
-    """Return the locale in the session's document; '' if there is none."""
+    """Return the locale in the session's document, or '' if there is none."""
     return "" if window.meta is None else window.meta.locale.strip()
 
 
 def find_profile_setting(config: RuntimeConfig, window: SessionWindow) -> str:
-    """Return the profile in a turn's configuration, else the one with which the session was started, else `auto`."""
+    """Return the profile of a turn: from the turn's configuration, else from the start of the session, else `auto`."""
     if config.profile != AUTO or window.meta is None:
         return config.profile
     named = window.meta.extra.get(PROFILE)
@@ -307,9 +314,9 @@ def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
 
 
 def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool = False) -> SessionWindow:
-    """Return a window without damaged parts, and without parts that a viewer may not know.
+    """Return a window without damaged parts, and without messages that `viewer` may not know.
 
-    `is_followed`: its pending turn gets no reply any more.
+    With `is_followed`, another turn follows the pending one, so its message is shown as unanswered.
     """
     whole = replace(
         window,
@@ -320,13 +327,16 @@ def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool 
 
 
 def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
-    """Return a window without the messages of turns that this viewer may not know."""
+    """Return a window without the messages of turns that `viewer` may not know."""
     known = tuple(each for each in window.messages if may_read(read_audience(each.message.extra), viewer))
     return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 
 def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
-    """Return the id of this input's turn: it replaces the waiting turn if that has the same input, else it follows it."""
+    """Return the id of the turn for the input `text`.
+
+    If the waiting turn has the same input, the new turn replaces it. Otherwise the new turn follows it.
+    """
     head, pending = window.head, window.pending
     if pending is None or is_retry(pending, text, viewer):
         return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
@@ -334,7 +344,7 @@ def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
 
 
 def is_retry(pending: TurnRecord, text: str, viewer: str | None) -> bool:
-    """Return whether an input repeats that of the waiting turn, whatever the turn's present id; not for another viewer."""
+    """Return whether `text` repeats the input of the waiting turn. An input for another viewer is never a repetition."""
     if not pending.messages or pending.messages[-1].content != text:
         return False
     return pending.prompt is None or viewer_of(pending) == viewer
@@ -367,14 +377,14 @@ _MOST_HELD = 64
 
 
 class ProfileSource:
-    """Returns profiles; each is read once for a version of a pack."""
+    """Loads profiles (settings for one kind of agent) and caches one for each version of a world pack."""
 
     def __init__(self, roots: Sequence[TemplateRoot]) -> None:
         self._roots = tuple(roots)
         self._held: dict[tuple[str, str, str], Profile] = {}
 
     async def load(self, setting: str, world: WorldPack) -> Profile:
-        """Return the profile that a setting means in a world; raises ConfigError if there is none."""
+        """Return the profile that `setting` names in a world. Raises ConfigError if there is no such profile."""
         key = (find_profile_id(setting, world), world.world_id, world.digest)
         if key not in self._held:
             if len(self._held) >= _MOST_HELD:

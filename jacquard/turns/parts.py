@@ -1,4 +1,4 @@
-"""Parts of an engine."""
+"""Lists the parts that an engine is made of, and the parts that a host may replace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from mnemosyne.stores.overlay import OverlayStore
 
 @dataclass(frozen=True, slots=True)
 class ModelFailures:
-    """Reasons why the last summary and consolidation of a session failed, by session, in this process."""
+    """Reasons why the last summary or consolidation failed, by session id. They are known only in this process."""
 
     summaries: dict[str, str] = field(default_factory=dict)
     memories: dict[str, str] = field(default_factory=dict)
@@ -66,76 +66,81 @@ class ModelFailures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineParts:
-    """Parts of an engine; `open_runtime` and `create_context_engine` join the usual ones."""
+    """Parts of an engine. `open_runtime` and `create_context_engine` put the usual parts together."""
 
     store: Store
     planner: Planner
     automation: AutomationStream
     curation: CurationStream
     pruner: Pruner | Mapping[str, Pruner] | None
-    """Pruner of all turns, or the host's pruners by name; `prune.policy` chooses from these and the shipped ones."""
+    """Pruner of all turns, or the host's pruners by name. The setting `prune.policy` chooses among these and the
+    built-in ones.
+    """
     estimator: TokenEstimator
     clock: Clock
     roots: tuple[Path, ...]
-    """Roots of templates; the first that has a file wins."""
+    """Folders of templates. A file is taken from the first folder that has it."""
     worlds: Mapping[str, WorldPack] = field(default_factory=lambda: EMPTY)
-    """Packs of the host. Each becomes its world's present version in the store with the first session of the world.
+    """Packs of the host by world id. With the first session of a world, its pack becomes the world's present version in
+    the store.
 
-    The packs of all other worlds are read from the store (`jacquard.pipeline.worlds`).
+    Packs of all other worlds are read from the store (`jacquard.pipeline.worlds`).
     """
     shortener: Shortener | None = None
-    """Shortens texts. None: `summarizer` does; without that, texts are cut by sentences."""
+    """Shortens texts that do not fit. None: `summarizer` does this; without a summarizer, texts are cut by sentences."""
     summarizer: Summarizer | None = None
-    """None: a rolling summary consists of the most informative sentences, without a model."""
+    """Writes rolling summaries. None: a summary consists of the most informative sentences, without a model."""
     consolidator: LlmAdapter | None = None
-    """Model that makes memory from turns. None: there is no consolidation."""
+    """Model that makes memories from past turns. None: there is no consolidation."""
     redactor: Redactor | None = None
-    """Removes secrets from user messages, and also personal data from tool arguments and fetched texts. None: nothing is
+    """Masks secrets in user messages. In tool arguments and fetched texts it also masks personal data. None: nothing is
     searched.
     """
     ingestor: EvidenceIngestor | None = None
-    """Stores results of tools, by `ingest_options`. None: the host stores evidence itself."""
+    """Stores results of tools as evidence, with `ingest_options`. None: the host stores evidence itself."""
     ingest_options: IngestOptions | None = None
     refiner: PlanRefiner | None = None
-    """Tier 1 of the planner."""
+    """Tier 1 of the planner, which asks a model about what the rules of tier 0 leave open."""
     events: EventBus | None = None
-    """Receives the events."""
+    """Receives the engine's events."""
     locks: SessionLocks | None = None
-    """Make calls on a session serial among processes. None: only among the tasks of this process."""
+    """Order calls on one session among processes. None: calls are ordered only among the tasks of this process."""
     tracing: Tracing = NO_TRACING
-    """Receives the spans."""
+    """Receives the tracing spans (timed steps of a call)."""
     ahead: QueryPrefetcher | None = None
-    """Embeds the user's message while it is planned, and the newest messages after a committed turn."""
+    """Computes vectors ahead: of the user's message during planning, and of the newest messages after a committed turn."""
     feeder: IndexFeeder | None = None
-    """Indexes the entries of committed turns in the background. None: recall does so in the next turn."""
+    """Indexes the entries of committed turns in the background. None: recall indexes them in the next turn."""
     opening: WorldPack | None = None
-    """World of a missing session that its first turn starts. None: a missing session is an error."""
+    """World in which the first turn of a missing session starts the session. None: a missing session is an error."""
     deriver: BlockDeriver | None = None
-    """Makes blocks of evidence and the session's context blocks, by `derive_options`. None: the built-in one."""
+    """Makes blocks from evidence and from the session's context blocks, by `derive_options`. None: the built-in one."""
     resolver: EvidenceResolver | None = None
-    """Resolves refs. None: the built-in one."""
+    """Finds the text that a ref (pointer to evidence) points to. None: the built-in one."""
     renderer: Renderer | None = None
     """Renders blocks, by `render_hints`. None: the built-in one."""
     derive_options: DeriveOptions = EVERYTHING
     render_hints: RenderHints = NO_HINTS
     fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
-    """Fetch the texts of pointers to other places for the built-in resolver, by scheme."""
+    """Fetch the texts of evidence that lies in other places, by URI scheme. The built-in resolver uses them."""
     ref_selector: TextSelector | None = None
-    """Follows selectors, for all of these."""
+    """Finds the part of a text that a selector names. The deriver and the built-in resolver use it. None: the built-in
+    one.
+    """
     hasher: Hasher = DEFAULT_HASHER
-    """Names texts, for all of these."""
+    """Computes the hash that identifies a text, in the deriver, the resolver and the composer of prompts."""
     assembler: Assembler = ROLE_MESSAGES
-    """Joins the blocks into messages."""
+    """Joins the blocks of a prompt into messages."""
     waiting: WaitingTurns = field(default_factory=WaitingTurns)
-    """Cache of prepared turns; an erasure clears it."""
+    """Cache of prepared turns that wait for their reply. An erasure clears it."""
     failures: ModelFailures = field(default_factory=ModelFailures)
-    """Reasons for failed background work."""
+    """Reasons why background work failed."""
 
     def host_mark(self) -> str:
-        """Return a fingerprint of the host's own parts ('' if all are built in); it is part of the request fingerprint.
+        """Return a fingerprint of the host's own parts, or '' if all are built in.
 
-        It consists of their classes, `name` and `version` if they have them, and options, because other parts make other
-        prompts.
+        It is part of the request fingerprint, because other parts make other prompts. It consists of the classes of the
+        parts, their `name` and `version` if they have any, and the options.
         """
         given: dict[str, object] = {
             "deriver": self.deriver,
@@ -155,9 +160,10 @@ class EngineParts:
         return "\n".join(marks)
 
     def evidence_parts(self, *, redacts: bool = True) -> EvidenceParts:
-        """Return the parts that derive, resolve and render evidence; built-in ones if the host provides none.
+        """Return the parts that derive, resolve and render evidence. Parts that the host does not provide are the
+        built-in ones.
 
-        `redacts`: redact fetched texts.
+        With `redacts`, fetched texts are redacted.
         """
         hash_text, selector = self.hasher.digest, self.ref_selector
         resolver = RefResolver(
@@ -180,7 +186,7 @@ class EngineParts:
 
     @asynccontextmanager
     async def overlay(self) -> AsyncIterator[EngineParts]:
-        """Yield parts of an engine that decides like this one and writes only to memory."""
+        """Yield the parts of an engine that decides like this one but writes only to memory, not to the store."""
         store = OverlayStore(self.store)
         async with self.curation.overlay(store, store.own_scopes) as curation:
             yield replace(
@@ -220,7 +226,7 @@ def _mark_authored(options: DeriveOptions) -> DeriveOptions:
 class HostParts:
     """Parts of a host that replace built-in parts of an engine opened by `open_runtime`.
 
-    None, or a missing part, means the built-in one. Each is described at its Protocol.
+    None, or an empty mapping, means the built-in part. The Protocol of each part describes it.
     """
 
     deriver: BlockDeriver | None = None
@@ -229,17 +235,18 @@ class HostParts:
     resolver: EvidenceResolver | None = None
     """Fetch the texts of evidence in other places, by scheme."""
     fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
+    """Fetch the texts of evidence that lies in other places, by URI scheme."""
     ref_selector: TextSelector | None = None
     id_generator: IdGenerator | None = None
-    """Names new evidence."""
+    """Makes the ids of new evidence."""
     hasher: Hasher = DEFAULT_HASHER
     derive_options: DeriveOptions = EVERYTHING
     render_hints: RenderHints = NO_HINTS
     pruner: Pruner | Mapping[str, Pruner] | None = None
-    """Pruner of all turns, or pruners by name for `prune.policy`."""
+    """Pruner of all turns, or pruners by name, from which the setting `prune.policy` chooses."""
 
     def put_into(self, parts: EngineParts) -> EngineParts:
-        """Return the parts of an engine with these parts put in."""
+        """Return `parts` with these parts in the places of the built-in ones."""
         return replace(
             parts,
             deriver=self.deriver,

@@ -1,4 +1,4 @@
-"""Last step of a turn: write it in one transaction and emit its events. It must not import a concrete store."""
+"""Writes a prepared turn in one transaction and emits its events. It must not import a concrete store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from mnemosyne.schema.session import Message
 
 
 async def amend_sent(parts: EngineParts, turn: PreparedTurn) -> None:
-    """Rewrite the sent messages of a pending turn, because the actual call differed from the prepared one.
+    """Rewrite the sent messages in the receipt of a pending turn, because the actual model call differed from the
+    prepared one.
 
-    Raises StoreError, and ValueError if the session was continued meanwhile; then nothing was written.
+    Raises StoreError, and ValueError if the session was continued meanwhile. If an error is raised, nothing was
+    written.
     """
     record = await parts.store.turn(turn.session_id, turn.turn_id)
     head = await parts.store.head(turn.session_id, record.branch_id)
@@ -35,10 +37,14 @@ async def record_turn(
     anchors: Mapping[str, str],
     log: TurnLog,
 ) -> PreparedTurn:
-    """Write a composed turn in one transaction, with its evidence and its model calls; return it with its version.
+    """Write a composed turn with its evidence and its model calls in one transaction. Return it with the session's new
+    version.
 
-    `message` is its input in stored form. If the turn waits for a reply, `parts.waiting` has it from then on. Raises
-    VersionConflictError if another writer came first, and StoreError; then nothing was written.
+    `message` is the input of the turn in stored form. `anchors` maps each anchor that the prompt shows to its place in
+    the state. If the turn waits for a reply, it is added to the cache `parts.waiting`.
+
+    Raises VersionConflictError if another writer came first. Raises StoreError. If an error is raised, nothing was
+    written.
     """
     store, emitter, version = parts.store, log.emitter, turn.window.head.version
     spent = log.calls.usages(turn.turn_id, parts.estimator.estimate)

@@ -1,4 +1,7 @@
-"""Runs both streams of a turn at the same time: the skeleton is rendered while Stream B recalls and selects."""
+"""Runs both streams of a turn at the same time.
+
+Stream A renders the skeleton (state and history), while Stream B recalls and selects memories before its deadline.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from jacquard.turns.turn_log import TurnLog
 from mnemosyne.core.errors import ContextEngineError
 
 ComposeAhead = Callable[[Skeleton, Curation], Awaitable[PreparedTurn | None]]
-"""Makes the prompt of a skeleton with Stream B's result for the case that it misses its deadline."""
+"""Makes the prompt that is used if Stream B misses its deadline, from the skeleton and Stream B's result in this case."""
 
 
 class StreamRunner:
@@ -30,10 +33,11 @@ class StreamRunner:
     async def run(
         self, turn: Turn, state_tokens: int, log: TurnLog, compose_ahead: ComposeAhead
     ) -> tuple[Skeleton, Curation, PreparedTurn | None]:
-        """Return the results of both streams, and the prompt if `compose_ahead` made it and Stream B did miss its deadline.
+        """Run both streams and return (skeleton, curation, prompt).
 
-        Raises TemplateError from Stream A, and StoreError from either stream; the other stream is cancelled. Failures of recall
-        and selection raise nothing.
+        `prompt` is set only if Stream B missed its deadline and `compose_ahead` had made the prompt for this case.
+        Failures of recall and selection do not raise an error. Raises TemplateError from Stream A, and StoreError from
+        either stream; the other stream is then cancelled.
         """
         curation = Curation.skipped("not_started", "Stream B has not started.")
         waiting = _CurationWait()
@@ -95,7 +99,9 @@ class _CurationWait:
 
 
 def stream_facts(curation: Curation) -> dict[str, Fact]:
-    """Return the attributes of Stream B's span: its path, and how many of how many candidates it chose; no texts."""
+    """Return the attributes of Stream B's tracing span: its path and code, and the numbers of candidates and chosen
+    ones. No texts.
+    """
     return {
         "jacquard.stream_b.path": curation.path.value,
         "jacquard.stream_b.code": curation.code,

@@ -1,4 +1,7 @@
-"""Request of a turn, and the log that changes while it is prepared. All other values of a turn are frozen."""
+"""Defines the request of a turn, and the log that grows while the turn is prepared.
+
+All other values of a turn are frozen.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,38 @@ from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.session import Message
 
 FinishTurn = Callable[[PreparedTurn], PreparedTurn]
-"""Completes the receipt of a turn before it is written, in a worker thread, because the call may contain more than our prompt.
+"""Completes the receipt of a turn before it is written, because the model call may contain more than our prompt.
+
+It is called in a worker thread.
 """
 
 
 class Stopwatch:
-    """Times the steps of a turn for its receipt. Laps follow one another; marks count from the last lap and may overlap."""
+    """Times the steps of a turn for its receipt.
+
+    Laps follow one another. Marks count from the end of the last lap and may overlap.
+    """
 
     def __init__(self) -> None:
         self._start = self._last = perf_counter()
         self._steps: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
-        """Record the time since the last lap under `name`."""
+        """End a lap: record under `name` the time since the last lap ended."""
         now = perf_counter()
         self._steps[name] = self._steps.get(name, 0.0) + (now - self._last) * 1000
         self._last = now
 
     def mark(self, name: str) -> None:
-        """Record the time since the last lap under `name` without ending the lap."""
+        """Record under `name` the time since the last lap ended, without ending a lap."""
         self._steps[name] = (perf_counter() - self._last) * 1000
 
     def note(self, steps_ms: Mapping[str, float]) -> None:
-        """Add times that were measured elsewhere."""
+        """Add times that were measured elsewhere, by step, in milliseconds."""
         self._steps.update(steps_ms)
 
     def timings_ms(self) -> dict[str, float]:
-        """Return milliseconds by step, with `total`."""
+        """Return the milliseconds of each step, and of the whole as `total`."""
         total = (perf_counter() - self._start) * 1000
         return {name: round(value, 3) for name, value in {**self._steps, "total": total}.items()}
 
@@ -55,20 +63,20 @@ class TurnRequest:
     turn_id: str | None = None
     branch_id: str | None = None
     trigger: str = "normal"
-    """Reason for making a reply, in the words of world info (`normal`, `swipe`)."""
+    """Reason for making a reply, as the rules of world info name it (`normal`, `swipe`)."""
 
 
 @dataclass(kw_only=True, slots=True)
 class TurnLog:
-    """Record of one attempt to prepare a turn: times, model calls, degradations."""
+    """Log of one attempt to prepare a turn: times, model calls and degradations."""
 
     emitter: EventEmitter
     calls: CallBook = field(default_factory=CallBook)
-    """Model calls of Stream B, including those of an attempt with a conflict."""
+    """Model calls of Stream B. If a write conflict forced a second attempt, the calls of both attempts are here."""
     usages: list[ModelUsage] = field(default_factory=list)
     """Model calls of planning."""
     degradations: list[str] = field(default_factory=list)
-    """Degradation codes so far."""
+    """Codes of the degradations so far: what failed or was missing, so that the turn continued without it."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     damage_mark: int = 0
-    """Beginning of the store's notes on damaged records that this turn met."""
+    """Position in the store's damage log at which this turn began. Later notes name damaged records that the turn met."""

@@ -1,1 +1,1 @@
-"""Boundary between a host and an engine: values, the lock on a session, the task that keeps the engine open."""
+"""Parts of the engine that face the host (the program that calls it): input values, session locks, cached turns."""

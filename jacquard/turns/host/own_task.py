@@ -1,7 +1,7 @@
-"""Keeps a context open in its own task, for hosts that use an engine without `async with`.
+"""Keeps an engine open in a task of its own, for hosts that do not use `async with`.
 
-A task group belongs to the task that entered it. A host may call the engine from any task, and it is unknown which of them ends
-last; so the engine's group lives in a task that ends with `close` or with the event loop.
+A task group belongs to the task that entered it. A host may call the engine from any task, and any of these may end
+first. So the engine's group is entered in one more task, which ends with `close` or with the event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jacquard.core.errors import ConfigError
 
 
 class OwnTask:
-    """Enters a context in its own task and leaves it there. It serves one event loop."""
+    """Enters a context in a task of its own, and leaves the context in the same task. One object serves one event loop."""
 
     def __init__(self, context: AbstractAsyncContextManager[object]) -> None:
         self._context = context
@@ -24,12 +24,12 @@ class OwnTask:
 
     @property
     def is_running(self) -> bool:
-        """True while the context is open; False once its event loop has ended."""
+        """True while the context is open. It is False before `start`, after `close`, and once the task has ended."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Enter the context; raises ConfigError on an event loop other than asyncio's, because those have no tasks without a
-        parent.
+        """Enter the context. Raises ConfigError if the event loop is not asyncio's, because other loops have no tasks
+        without a parent.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -39,7 +39,7 @@ class OwnTask:
         await self._entered.wait()
 
     async def close(self) -> None:
-        """Leave the context; work running in it is cancelled."""
+        """Leave the context. Work that still runs in it is cancelled."""
         task, self._task = self._task, None
         if task is not None:
             self._left.set()

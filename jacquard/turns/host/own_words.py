@@ -1,4 +1,4 @@
-"""Removes secrets from user messages and keeps the rest as written. Pure, except for the redactor."""
+"""Masks secrets (keys, cards, passwords) in user messages and keeps the rest as written. Pure, except for the redactor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mnemosyne.schema.session import Message, Role
 
 
 async def mask_secrets(message: Message, redactor: Redactor, *, pass_through: bool) -> Message:
-    """Return a user's message without its secrets, and with a field that names the rules by which they were found.
+    """Return a user's message with its secrets masked, and with a field that lists the rules that found them.
 
-    Any other message, and one without secrets, is returned unchanged. Raises RedactionError if it cannot be searched, unless
-    `pass_through`, which returns it unchanged.
+    A message of another role, or without secrets, is returned unchanged. If the message cannot be searched,
+    RedactionError is raised, or, with `pass_through`, the message is returned unchanged.
     """
     if message.role is not Role.USER:
         return message

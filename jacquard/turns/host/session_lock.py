@@ -1,6 +1,7 @@
-"""One call at a time on a session: a lock within the process, and the store's lock among processes.
+"""Lets one call at a time work on a session: a lock within the process, and the store's lock among processes.
 
-Locks are created when they are needed and removed when nothing waits for them. This module must not import a store.
+A lock is created when the first call needs it and removed when no call waits for it. This module must not import a
+store.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ class _Gate:
 
 
 class SessionLock:
-    """Admits one caller at a time to each session, in the order of their calls. Sessions never wait for others.
+    """Admits one caller at a time to each session, in the order of the calls. Different sessions never wait for each
+    other.
 
-    `locks` (None: this process is the only one) are acquired once the process's own lock is held.
+    `locks` order the calls among processes; each is acquired after the lock of this process. None: no other process
+    uses the store.
     """
 
     def __init__(self, locks: SessionLocks | None = None) -> None:
@@ -35,7 +38,9 @@ class SessionLock:
 
     @asynccontextmanager
     async def acquire(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session for the duration of the block; raises StoreBusyError if another process does not release it."""
+        """Lock a session for the duration of the block. Raises StoreBusyError if another process does not release the
+        session.
+        """
         gate = self._gates.setdefault(session_id, _Gate())
         gate.wanted += 1
         try:

@@ -1,4 +1,4 @@
-"""Converts a host's inputs to the engine's values: texts to messages, ISO times to aware datetimes. Pure."""
+"""Converts the inputs of a host to values of the engine: texts to messages, ISO times to aware datetimes. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ ChatMessage = Message | str | Mapping[str, Any]
 
 
 def to_user_message(message: ChatMessage) -> Message:
-    """Return the user's input as a message; raises ConfigError if it is empty, has another role, or an invalid time."""
+    """Return the user's input as a message. Raises ConfigError if it is empty, has another role, or has an invalid
+    time.
+    """
     made = to_message(message, Role.USER)
     if made.role is not Role.USER:
         raise ConfigError(
@@ -29,18 +31,23 @@ def to_user_message(message: ChatMessage) -> Message:
 
 
 def to_reply(message: ChatMessage) -> Message:
-    """Return a model's reply as a message; raises ConfigError if its time is not valid."""
+    """Return a model's reply as a message. Raises ConfigError if the message cannot be used, for example because of its
+    time.
+    """
     return to_message(message, Role.ASSISTANT)
 
 
 def to_tool_call(call: ToolCall) -> ToolCall:
-    """Return a tool call with an aware time; raises ConfigError if its time is not valid."""
+    """Return a tool call with an aware time. Raises ConfigError if its time is not valid."""
     at = _to_time(call.called_at, "ToolCall.called_at")
     return call if at is call.called_at else replace(call, called_at=at)
 
 
 def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:
-    """Return a message with an aware time; a text gets `role`. Raises ConfigError with the fault."""
+    """Return a host's message as a `Message` with an aware time. Plain text gets the role `role`.
+
+    Raises ConfigError with the reason if the message cannot be used.
+    """
     if isinstance(message, str):
         return Message(role=role, content=message)
     if not isinstance(message, Message):

@@ -1,7 +1,7 @@
-"""Cache of prepared turns that wait for their reply, so that a commit does not read them again.
+"""Caches prepared turns that wait for their reply, so that a commit does not read them from the store again.
 
-An entry is valid only while the session has the version that the prepared turn gave it; the caller compares it with the
-store's.
+An entry is valid only while the session still has the version that it had right after the turn was prepared. The caller
+compares `WaitingTurn.version` with the version in the store.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class WaitingTurn:
     """Prepared turn that waits for its reply."""
 
     record: TurnRecord
-    """Needs only the form of the reply from its prompt, and only the tags from its receipt."""
+    """Stored record of the turn. Its prompt contains only the form of the reply, and its receipt only the tags."""
     state: Mapping[str, Any]
     """State before the turn."""
     agent: str
-    """Name of the world's agent."""
+    """Name of the world's agent, who speaks the reply."""
     version: int
     """Version of the session after the turn was written."""
 
@@ -37,20 +37,20 @@ def agent_of(world: WorldPack) -> str:
 
 
 class WaitingTurns:
-    """Last prepared turn of each of the most recently played sessions."""
+    """Holds the last prepared turn of each session, for the `MOST_HELD` sessions that prepared a turn most recently."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, WaitingTurn] = OrderedDict()
 
     def keep(self, turn: WaitingTurn) -> None:
-        """Store the prepared turn of its session."""
+        """Store the prepared turn of its session in place of an earlier one."""
         self._held[turn.record.session_id] = turn
         self._held.move_to_end(turn.record.session_id)
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
 
     def find(self, session_id: str, turn_id: str | None) -> WaitingTurn | None:
-        """Return the prepared turn of a session (`turn_id`: only this one), or None."""
+        """Return the prepared turn of a session, or None. With a `turn_id`, a turn with another id is not returned."""
         held = self._held.get(session_id)
         return held if held is not None and turn_id in (None, held.record.turn_id) else None
 
@@ -59,5 +59,5 @@ class WaitingTurns:
         self._held.pop(session_id, None)
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove the prepared turns of all sessions."""
         self._held.clear()

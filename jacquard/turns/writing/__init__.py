@@ -1,1 +1,3 @@
-"""Writes the results of models and hosts: replies, complete or in chunks, and repairs of the state."""
+"""Writes the results of models and hosts: replies (complete or in chunks), branches, imported chats, and repairs of the
+state.
+"""

@@ -1,7 +1,7 @@
-"""Branch operations: swipe, rollback, edit, retell, adopt.
+"""Implements the operations on branches: swipe, rollback, edit, retell and adopt.
 
-Nothing is overwritten: old messages stay on their branch, and a new branch continues from the named turn. The caller holds the
-session.
+Nothing is overwritten. Old messages stay on their branch, and a new branch continues from the named turn. The caller
+holds the lock of the session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _PAGE = 200
 async def open_branch(
     store: Store, session_id: str, turn_id: str | None, branch_id: str | None, stem: str
 ) -> SessionHead:
-    """Open a branch after a committed turn (None: before the first); without a name it is called `stem-1`, `stem-2`, …"""
+    """Open a branch after a committed turn (None: before the first turn) and make it the active one.
+
+    Without a `branch_id` it is called `stem-1`, `stem-2` and so on, whichever is free.
+    """
     return await store.fork(session_id, turn_id, branch_id or await _free_name(store, session_id, stem))
 
 
@@ -45,9 +48,9 @@ async def _free_name(store: Store, session_id: str, stem: str) -> str:
 
 
 async def find_answered_turn(store: Store, session_id: str, turn_id: str | None) -> TurnRecord:
-    """Return a committed turn with an input of the user (None: the newest on the active branch).
+    """Return a committed turn that has a message of the user (`turn_id` None: the newest turn of the active branch).
 
-    Raises TurnNotFoundError if there is none, and ConfigError for a turn without a user message.
+    Raises TurnNotFoundError if there is no such turn, and ConfigError if it has no user message.
     """
     if turn_id is None:
         newest = (await store.head(session_id)).turn_id
@@ -63,7 +66,7 @@ async def find_answered_turn(store: Store, session_id: str, turn_id: str | None)
 
 
 def find_input(record: TurnRecord) -> Message | None:
-    """Return the user's message in a turn."""
+    """Return the first user message of a turn, or None."""
     return next((message for message in record.messages if message.role is Role.USER), None)
 
 
@@ -72,9 +75,9 @@ class RetoldTurn:
     """Turn to write on a new branch."""
 
     messages: tuple[Message, ...]
-    """Messages of the turn."""
+    """Messages of the new turn."""
     copied: TurnRecord | None = None
-    """Stored turn that it copies (None: it is new)."""
+    """Stored turn of which this is a copy. None: the turn is new."""
 
 
 async def retell(
@@ -85,9 +88,10 @@ async def retell(
     branch_id: str | None = None,
     stem: str = "edit",
 ) -> SessionHead:
-    """Open a branch after a committed turn (None: before the first) and write turns there.
+    """Open a branch after the committed turn `after` (None: before the first turn) and write `turns` there.
 
-    A copy has the ops of its turn as long as it has a reply; other turns leave the state unchanged.
+    A copied turn that still has a reply repeats its ops on the state. Other turns leave the state unchanged. The branch
+    is named `branch_id`, or with `stem` and a number.
     """
     head = await open_branch(store, session_id, after, branch_id, stem)
     told: str | None = after
@@ -107,9 +111,10 @@ async def retell(
 async def edit_message(
     store: Store, session_id: str, message_id: str, said: Message, branch_id: str | None
 ) -> SessionHead:
-    """Copy the path of the active branch from a message's turn on, with the text of `said` for that message.
+    """Change the text of a message to the text of `said`, on a new branch with copies of the later turns.
 
-    The later turns keep their messages, ops and states. Raises ConfigError for an unknown message and for an empty text.
+    The later turns keep their messages, ops and states. Raises ConfigError if the message is unknown or the text is
+    empty.
     """
     if not said.content.strip():
         raise ConfigError("An edited message needs a text; to leave a message out, go back to the turn before it.")
@@ -130,7 +135,7 @@ def _with_text(message: Message, said: Message) -> Message:
 
 
 async def read_path(store: Store, session_id: str, *, from_turn: str | None = None) -> list[TurnRecord]:
-    """Return the committed turns of the active branch from a turn on (None: all), oldest first."""
+    """Return the committed turns of the active branch, oldest first. With `from_turn`, only this turn and later ones."""
     path: list[TurnRecord] = []
     before: int | None = None
     while page := await store.turns(session_id, limit=_PAGE, before_depth=before):
@@ -145,9 +150,9 @@ async def read_path(store: Store, session_id: str, *, from_turn: str | None = No
 async def _copy_turn(
     store: Store, turn: TurnRecord, messages: Sequence[Message], head: SessionHead, *, is_in_line: bool
 ) -> tuple[SessionHead, bool]:
-    """Commit the copy of a turn after a head; return the new head, and whether the copy has the ops of the turn.
+    """Commit a copy of a turn after `head`. Return (new head, keeps_ops): whether the copy has the ops of the turn.
 
-    `is_in_line`: the state at the head is the one before the original turn.
+    `is_in_line` states that the state at `head` is the one before the original turn.
     """
     said = [replace(message, message_id="") for message in messages]
     words = "\x00".join((turn.turn_id, *(message.content for message in said)))
@@ -188,9 +193,10 @@ async def _copy_turn(
 async def _repeat_ops(
     store: Store, turn: TurnRecord, head: SessionHead
 ) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any] | None]:
-    """Return the ops of a turn applied to the state at a head, and the state after them.
+    """Return (ops, state): the ops of a turn applied to the state at `head`, and the state after them.
 
-    They are read again from the reply, because the stored ops set fixed values. Ops that would be refused there change nothing.
+    The ops are read again from the reply, because the stored ops set fixed values. Ops that would be refused change
+    nothing.
     """
     told = str((turn.report or {}).get("raw", ""))
     said = "\n".join(message.content for message in turn.messages if message.role is not Role.ASSISTANT)
@@ -201,9 +207,10 @@ async def _repeat_ops(
 
 
 async def adopt_messages(store: Store, session_id: str, messages: Sequence[Message]) -> SessionHead:
-    """Commit messages that were exchanged elsewhere, after the head; each user message begins a turn.
+    """Commit messages that were exchanged elsewhere, after the head. Each user message begins a turn.
 
-    Their roles, authors, times and ids stay. Messages that the session already has (by id) do not begin a second turn.
+    Roles, authors, times and ids of the messages stay. Turns with the ids that the session already has are not written
+    twice.
     """
     head = await store.head(session_id)
     turns = await calculate(_group_turns, head, messages, size=MESSAGE_CHARS * len(messages))

@@ -1,8 +1,8 @@
-"""Imports a chat of another program into a session, page by page, with its alternative replies as branches.
+"""Imports a chat of another program into a session, page by page. Alternative replies become branches.
 
-An import can be stopped at any time and repeated. Turns are recognised by their ids and messages: stored ones are not written
-twice, a longer chat adds its new turns, and a chat that differs becomes a branch from the first difference. The active branch
-does not change. The caller holds the session.
+An import can be stopped at any time and repeated. Stored turns are recognised by their ids and messages and are not
+written twice. A longer chat adds its new turns. A chat that differs becomes a branch from the first difference. The
+active branch does not change. The caller holds the lock of the session.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from mnemosyne.schema.record import ImportedBranch, ImportedTurn, SessionWindow,
 from mnemosyne.schema.session import Message, SessionHead, count_inputs
 
 PAGE_TURNS = 200
+"""Maximum number of turns that are read and written together."""
 PAGE_CHARS = 2_000_000
-"""Maximum characters of a page, however few turns it has."""
+"""Maximum number of characters after which a page ends, even if it has fewer turns."""
 
 Progress = Callable[[int], None]
 
 
 def ignore_progress(turns: int) -> None:
-    """Ignore progress."""
+    """Do nothing with the number of imported turns."""
 
 
 async def import_chat(
@@ -40,14 +41,15 @@ async def import_chat(
     page: int = PAGE_TURNS,
     progress: Progress = ignore_progress,
 ) -> SessionHead:
-    """Import the turns of a chat into an existing session; return the head of the branch on which the chat ends.
+    """Import the turns of a chat into an existing session. Return the head of the branch on which the chat ends.
 
-    In an empty session the chat begins it, else it continues the turns that the session already has. If the session continued
-    in another way, the rest of the chat is a branch `chat-…`. Each alternative reply is a branch `swipe-…`. `progress` is
-    called after each page with the number of turns so far.
+    An empty session begins with the chat. In any other session the chat continues the turns that both have in common;
+    if the session went on differently, the rest of the chat becomes a branch `chat-…`. Each alternative reply becomes a
+    branch `swipe-…`. `page` is the number of turns written together. `progress` is called after each page with the
+    number of turns so far.
 
-    Raises CorpusError if the session has turns, but not the first of this chat, because then it is another conversation; and
-    SessionNotFoundError.
+    Raises CorpusError if the session has turns but not the first turn of this chat, because it is another conversation.
+    Raises SessionNotFoundError.
     """
     chat = _ChatImport(store, await store.window(session_id, message_limit=1), page)
     done = 0

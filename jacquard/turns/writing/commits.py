@@ -1,7 +1,7 @@
-"""Writes replies of the main model, complete or in chunks, into the store.
+"""Writes the replies of the main model into the store, complete or joined from chunks.
 
-Chunks lie in the store, so any process can finish a reply. Each function runs while its session is locked, except adding chunks,
-which is one write. This module must not import a concrete store.
+Chunks are kept in the store, so any process can finish a reply. Every method except `ReplyCommitter.add` and `abort`
+runs while its session is locked. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 T = TypeVar("T")
 
 MAX_CHUNKS = 100_000
-"""Maximum number of chunks of a reply, because empty chunks do not count as characters."""
+"""Maximum number of chunks of one reply. The limit on characters does not stop empty chunks."""
 
 MOST_OF_A_SESSION = 8
-"""Maximum number of unfinished replies of a session."""
+"""Maximum number of unfinished replies of one session."""
 
 
 async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, emitter: EventEmitter) -> T:
-    """Return the result of `decide`; if another writer came first, call it again on the new version.
+    """Return the result of `decide`. If another writer came first, call it once more on the session's new version.
 
-    The second call gets the code `version_conflict` as its argument.
+    The second call gets the degradation code `version_conflict` as its argument.
     """
     try:
         return await decide()
@@ -68,7 +68,7 @@ async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
 
 
 class ReplyCommitter:
-    """Commits replies, and joins those that come in chunks."""
+    """Commits replies that arrive complete, and joins and commits replies that arrive in chunks."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ReplyCommitter:
         self._lifetime = timedelta(seconds=config.chunks.expire_seconds)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
-        """Write a complete reply; once more if another writer came first."""
+        """Write a complete reply. If another writer came first, try once more."""
 
         async def commit(*_: str) -> CommitResult:
             return await self._commit(session_id, reply, turn_id, refs)
@@ -90,7 +90,11 @@ class ReplyCommitter:
         return await retry_on_conflict(commit, session_id, self._emitter)
 
     async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, text: str) -> None:
-        """Write a chunk and emit it; raises ChunkConflictError, and InputTooLargeError for a reply that becomes too long."""
+        """Write one chunk and emit an event.
+
+        Raises ChunkConflictError if the index is not valid, if another text has it, or if the chunks would exceed
+        `chunks.max_chars`. Raises InputTooLargeError if the reply becomes longer than a reply may be.
+        """
         if not 0 <= index < MAX_CHUNKS:
             most_chunks = f"a reply has at most {MAX_CHUNKS:,} chunks; send longer ones"
             reason = "its index is negative; count from 0" if index < 0 else most_chunks
@@ -123,7 +127,10 @@ class ReplyCommitter:
     async def finish(
         self, session_id: str, turn_id: str | None, message_id: str, refs: tuple[Ref, ...]
     ) -> CommitResult:
-        """Join the chunks of a reply and write it; they are dropped once it is written. Raises MissingChunksError."""
+        """Join the chunks of a reply and commit the reply. The chunks are dropped once it is written.
+
+        Raises MissingChunksError if a chunk is missing or if there are none.
+        """
         reply = await self._find_unfinished(session_id, turn_id, message_id)
         if reply is None:
             return await self._answer_finished(session_id, turn_id or await self._last_turn(session_id))
@@ -144,7 +151,7 @@ class ReplyCommitter:
         return result
 
     async def abort(self, session_id: str, turn_id: str | None, message_id: str) -> int:
-        """Drop the chunks of a reply; return their number."""
+        """Drop the chunks of a reply and return their number."""
         return await self._parts.store.drop_unfinished(session_id, turn_id, message_id)
 
     async def _find_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> UnfinishedReply | None:
@@ -196,8 +203,9 @@ class ReplyCommitter:
         return replace(result, version=head.version)
 
     async def _follow_threads(self, record: TurnRecord, commit: TurnCommit, at: datetime) -> TurnCommit:
-        """Return a commit that names the subjects of its threads, and ends the threads that the turn keeps; most turns have
-        neither.
+        """Return a commit that names the subjects of its threads, and ends the threads that the turn resolves.
+
+        Threads are promises, debts and questions that the story left open. Most turns have none.
         """
         told = commit.messages[-1].content
         keeping = find_keeping("\n".join(each.content for each in record.messages if each.role is Role.USER), told)

@@ -1,7 +1,8 @@
 """Starts a session with the memories of another one: remembered texts, memories of its turns, and a summary.
 
-The new session begins like its world. Each memory is a copy that names its source, so that an erasure of the source finds it.
-The source's log is written first and names the new session; then the new session is written in one transaction.
+The new session begins with the initial state of its world. Each memory is a copy that names its source, so that an
+erasure of the source finds the copy. First a note in the memory log of the source names the new session. Then the new
+session is written in one transaction.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ from mnemosyne.schema.session import Role, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 TOLD_TURN = "turn"
-"""Kind of a narrative that consists of the messages of another session's turn."""
+"""Kind of a narrative entry that consists of the messages of one turn of another session."""
 
 CONTINUED_FROM = "continued_from"
-"""Field of a session's metadata with the session that it continues, and the requested memories."""
+"""Metadata field of a session that names the session it continues, and the requested memories."""
 
 _IDS = UUID("5b1d8a7e-6a0c-5d0f-8f7e-2f6d3c9b4e11")
 _SUMMARY = "summary"
@@ -80,30 +81,30 @@ _OF_ONE_SESSION = frozenset({TARGET, BEFORE, TAKES_FROM_RECALL, WAS_PINNED, "fro
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Continuation:
-    """Request to continue a session in a new one."""
+    """Request to continue the session `session_id` in the new session `new_session_id`."""
 
     session_id: str
     new_session_id: str
     memory_ids: tuple[str, ...] | None = None
-    """Memories to copy (None: all)."""
+    """Ids of the memories to copy (None: all)."""
     author: str = "host"
     viewer: str | None = None
     """Copy only memories that this character may know."""
 
     def may_know(self, audience: Audience) -> bool:
-        """Return whether the caller may know a text with this audience."""
+        """Return whether the viewer of this request may know a text with this audience."""
         return self.viewer is None or may_read(audience, self.viewer)
 
     def field(self) -> dict[str, Any]:
-        """Return the field of the new session's metadata that states the request."""
+        """Return the metadata field of the new session that states this request."""
         asked = None if self.memory_ids is None else sorted(set(self.memory_ids))
         return {CONTINUED_FROM: {"session_id": self.session_id, "memory_ids": asked, "viewer": self.viewer}}
 
 
 async def find_continued(store: Store, asked: Continuation) -> SessionHead | None:
-    """Return the head of the new session if the same request made it; None if its id is free.
+    """Return the head of the new session if an equal request created it before, or None if its id is free.
 
-    Raises SessionExistsError if another session has this id, and ConfigError for an empty id.
+    Raises SessionExistsError if another session has this id, and ConfigError if the id is empty.
     """
     if not asked.new_session_id.strip():
         raise ConfigError("The id of the new session is empty; give it one.")
@@ -120,9 +121,10 @@ async def find_continued(store: Store, asked: Continuation) -> SessionHead | Non
 async def continue_session(
     store: Store, roller: SummaryRoller, config: RuntimeConfig, world: WorldPack, asked: Continuation, at: datetime
 ) -> SessionHead:
-    """Start the new session and return its head. The caller holds the old one.
+    """Create the new session and return its head. The caller holds the lock of the old session.
 
-    Raises SessionNotFoundError, MemoryNotFoundError, SessionExistsError.
+    Raises SessionNotFoundError, MemoryNotFoundError and SessionExistsError. Raises ConfigError if a requested memory is
+    superseded.
     """
     window = await store.window(asked.session_id, message_limit=6)
     copies = _Copies(asked, world, at)
@@ -170,10 +172,10 @@ async def _copy_memories(store: Store, head: SessionHead, asked: Continuation, c
 
 
 async def _name_of(store: Store, asked: Continuation, memory_id: str) -> str:
-    """Return the id under which a requested memory is copied; for a message it is its turn, so that a question keeps its
-    answer.
+    """Return the id under which a requested memory is copied.
 
-    Raises MemoryNotFoundError, and ConfigError for a superseded memory.
+    A message is copied with its whole turn, so that a question keeps its answer. Raises MemoryNotFoundError, and
+    ConfigError for a superseded memory.
     """
     memory = await find_memory(store, asked.session_id, memory_id, asked.viewer, all_viewers=asked.viewer is None)
     for entry in await store.entries(session_scope(asked.session_id), memory.entry_ids[:1]):

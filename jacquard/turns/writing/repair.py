@@ -1,6 +1,7 @@
-"""Repairs of a session's state by the host: its own ops, recorded as a turn without messages.
+"""Repairs a session's state with the host's own ops (changes of the state), recorded as a turn without messages.
 
-So a repair follows the branch, is in the op log, and is undone by a fork before it. It must not import a concrete store.
+So a repair belongs to its branch, is listed in the op log, and is undone by a fork before it. This module must not
+import a concrete store.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from mnemosyne.schema.record import SessionWindow, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 
 REPAIR = "repair"
-"""Key of the reason in the report of a repair's turn."""
+"""Key of the reason in the report of a turn that repairs the state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepairResult:
-    """Repair of the state: its turn, the session's version after it, the ops as JSON Patch, and a verdict on each op."""
+    """Result of a repair: its turn, the session's version after it, the ops as JSON Patch, and a verdict on each op."""
 
     turn_id: str
     version: int
@@ -51,10 +52,11 @@ async def repair_state(
     reason: str,
     branch_id: str | None,
 ) -> RepairResult:
-    """Apply ops of the host to the head of a branch; a turn that waits for its reply is committed without one.
+    """Apply ops of the host to the state at the head of a branch. A turn that waits for its reply is closed without
+    one.
 
-    Raises ConfigError if there are no ops or nothing changes, and StateOpError for the first refused op; then nothing is
-    written.
+    Raises ConfigError if there are no ops or if they change nothing. Raises StateOpError for the first refused op. If
+    an error is raised, nothing was written.
     """
     window = await parts.store.window(session_id, message_limit=1, branch_id=branch_id)
     if (pending := window.pending) is not None:
