@@ -1,4 +1,7 @@
-"""Rates memories for an overview by the content about its subject that the prompt does not show already. Pure."""
+"""Rates memories for an overview, such as "tell me everything about the miller". Pure.
+
+A memory is worth more the more it says about the subject that the prompt does not show already.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,9 @@ class _Subject:
 
 
 def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
-    """Return the function that rates memories for the overview that a turn's input asks for; None if it does not ask for one."""
+    """Return the function that rates memories for the overview that a turn's input asks for. None: the input asks for
+    none.
+    """
     scope = turn.plan.search_intent.overview
     if scope is None:
         return None
@@ -69,7 +74,11 @@ def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedE
 
 
 def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: str) -> list[RatedEntry]:
-    """Return the entries with their worth, and with the entities that their texts name."""
+    """Return the entries that belong to the subject, each with its worth. Entries get the entities that their texts
+    name.
+
+    `summary` is the text of the rolling summary; what it contains already is worth nothing.
+    """
     named = [_with_entities(entry, subject.names) for entry in entries]
     met = frozenset(name for entry in named if entry.chain is not Chain.LORE for name in entry.entities)
     quests: dict[int, set[str]] = {}

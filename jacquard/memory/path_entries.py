@@ -1,4 +1,8 @@
-"""Reads the memories of one branch: its entries, and its turns without a summary. It must not import a concrete store."""
+"""Reads the memory of one branch: the entries of its turns, and the turns that have no summary yet.
+
+The path of a head (newest committed turn of a branch) is this turn and all turns before it. This module must not import
+a concrete store.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,13 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind
 
 PAGE = 500
+"""Number of entries or turns that are read at once."""
 
 
 async def load_path_entries(store: Store, head: SessionHead, chain: Chain) -> list[MemoryEntry]:
-    """Return the entries of a chain on the path to a head, in the order in which they were written."""
+    """Return the entries of a chain (kind of memory) that belong to turns on the path of `head`, in the order of
+    writing.
+    """
     upto = {span.branch_id: span.upto_depth for span in head.lineage}
     found: list[MemoryEntry] = []
     sequence = 0
@@ -33,7 +40,9 @@ async def load_path_entries(store: Store, head: SessionHead, chain: Chain) -> li
 async def find_unsummarized_turns(
     store: Store, head: SessionHead, known: Collection[str | None], upto: int
 ) -> list[TurnRecord]:
-    """Return the narrated turns up to a depth that are not among the `known` ones, oldest first."""
+    """Return the narrative turns up to the depth `upto` whose ids are not in `known`, oldest first. Turns without text
+    are left out.
+    """
     bare: list[TurnRecord] = []
     before: int | None = upto + 1
     while before is not None and before > 1:

@@ -1,7 +1,7 @@
-"""System messages of a session's path: they are in every prompt, however old they are.
+"""Finds the system messages of a session. They are in every prompt, however old they are.
 
-A played turn has none; they come with documents and imports. The store is searched for them once per process and branch; later
-turns only read the turns written since. It must not import a concrete store.
+Played turns have none; they come with documents and imports. A process searches a branch of the store for them once.
+Later turns read only the turns written since. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Scan:
 
 
 class SystemMessages:
-    """Finds the system messages of paths."""
+    """Finds the system messages on the path of a branch, and remembers which turns have them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,9 +37,9 @@ class SystemMessages:
     async def load(
         self, head: SessionHead, shown: Iterable[WindowMessage], newest: TurnRecord | None = None
     ) -> tuple[WindowMessage, ...]:
-        """Return the system messages on the path to a head that are not among `shown`, oldest first.
+        """Return the system messages on the path to `head` that are not in `shown`, oldest first.
 
-        `newest` is the turn at the head, if the caller has it.
+        `newest` is the turn at the head, if the caller has it already.
         """
         scan = await self._scan(head, newest)
         seen = {placed.message.message_id for placed in shown}
@@ -65,9 +65,9 @@ class SystemMessages:
         return scan
 
     async def _find_new(self, head: SessionHead, scan: _Scan, newest: TurnRecord | None) -> list[int] | None:
-        """Return the depths of new turns with system messages; None if the last turn of the scan is gone.
+        """Return the depths of new turns with system messages. None: the last turn of the scan is gone.
 
-        That happens if another session has taken the name.
+        This happens if the session was replaced by another one with the same id.
         """
         if scan.depth > head.depth:
             return None

@@ -1,9 +1,9 @@
-"""Open threads: promises, debts and questions that a turn leaves open, and their ends, by rules in English and Chinese. Pure.
+"""Finds open threads: promises, debts and questions that a turn leaves open. Also finds their ends. Pure.
 
-A thread is an event of its turn, recalled when a person, place or date of it is mentioned. Its end is an event too, so both
-follow the branch. Only plain statements count: a thing denied, asked, supposed or done leaves nothing open.
-
-Example: the reply "I will bring you the lantern tomorrow." leaves a promise open.
+The rules are for English and Chinese. A thread is an event of its turn. It is recalled when a person, place or date in
+it is mentioned. Its end is an event too, so both follow the branch. Only plain statements count; a sentence that
+denies, asks or supposes something, or reports it as done, leaves nothing open. Example: the reply "I will bring you the
+lantern, I promise." leaves a promise open.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from mnemosyne.schema.session import Message, Role
 PROMISE, DEBT, QUESTION = "promise", "debt", "question"
 KINDS = (PROMISE, DEBT, QUESTION)
 THREAD_KEPT = "thread_kept"
-"""Kind of an event that ends a thread, which recall then leaves out."""
+"""Kind of an event that ends a thread. Recall then leaves out the thread."""
 
 MOST_OF_A_TURN = 3
+"""Maximum number of threads that one turn may open by these rules."""
 SENTENCE_CHARS = 300
+"""Longer sentences are not considered."""
 _READ_CHARS = 8_000
 _KEYS = 12
 _SHARED = 2
@@ -156,20 +158,20 @@ _NOT_KEPT = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenThread:
-    """Thing that a turn leaves open."""
+    """Promise, debt or question that a turn leaves open."""
 
     kind: str
     """One of KINDS."""
     text: str
-    """The sentence that states it."""
+    """Sentence that states it, together with the previous sentence if that is needed."""
     is_users: bool = False
-    """True if the user said it."""
+    """True if the user wrote the sentence, not the model."""
 
 
 def find_threads(asked: str, told: str) -> tuple[OpenThread, ...]:
-    """Return the threads that a user's message and its reply leave open, at most MOST_OF_A_TURN; of repeated ones the later.
+    """Return the threads that a user's message (`asked`) and its reply (`told`) leave open, at most MOST_OF_A_TURN.
 
-    A question counts only if the reply states that it is not answered.
+    Of two threads that are about the same, the later one is returned. A question counts only if the reply evades it.
     """
     asked, told = asked[:_READ_CHARS], told[:_READ_CHARS]
     is_evaded = ("?" in asked or "？" in asked) and _EVADES.search(told[: 2 * SENTENCE_CHARS]) is not None
@@ -255,7 +257,7 @@ def _share(one: str, other: str) -> bool:
 
 
 def make_threads(record: TurnRecord, reply: Message, at: datetime | None) -> tuple[MemoryEntry, ...]:
-    """Return the open threads of a turn as events of it."""
+    """Return the threads that a turn leaves open, as events of this turn."""
     asked = [each for each in told_messages(record.messages) if each.role is Role.USER]
     found = find_threads("\n".join(each.content for each in asked), reply.content)
     speaker = asked[-1].author.id if asked and asked[-1].author is not None else Role.USER.value
@@ -284,7 +286,9 @@ def build_thread(
     speaker: str | None = None,
     trust: Trust = Trust.MODEL,
 ) -> MemoryEntry:
-    """Return a thread as an event of its turn, for those who may know the turn. Its keys are names and dates in it."""
+    """Return a thread as an event of its turn, for those who may know the turn. Its keys are the names and dates in
+    `text`.
+    """
     dates = [found.group().lower() for found in _DATE.finditer(text)]
     more = [found.group() for pattern in (_PERSON_ZH, _PLACE_ZH) for found in pattern.finditer(text)]
     return MemoryEntry(
@@ -304,7 +308,7 @@ def build_thread(
 
 
 def name_entities(threads: Iterable[MemoryEntry], lexicon: NameDictionary) -> tuple[MemoryEntry, ...]:
-    """Return threads with the entities of the world that they name."""
+    """Return threads with the entities of the world that their texts name."""
     return tuple(
         replace(
             each, entities=tuple(dict.fromkeys(one for found in lexicon.find(each.text) for one in found.entity_ids))
@@ -314,7 +318,7 @@ def name_entities(threads: Iterable[MemoryEntry], lexicon: NameDictionary) -> tu
 
 
 def find_keeping(asked: str, told: str) -> dict[str, str]:
-    """Return, by kind of thread, the sentence of a turn that ends one; empty for most turns."""
+    """Return the sentences of a turn that end a thread, by kind of thread. Most turns have none."""
     found: dict[str, str] = {}
     for text in (asked[:_READ_CHARS], told[:_READ_CHARS]):
         if _has_any(text, _HINTS_KEPT):
@@ -328,8 +332,10 @@ def find_keeping(asked: str, told: str) -> dict[str, str]:
 def find_kept(
     threads: Sequence[MemoryEntry], keeping: dict[str, str], events: Iterable[MemoryEntry]
 ) -> list[tuple[MemoryEntry, str]]:
-    """Return the open threads that a turn ends, each with its reason: the best match of a sentence, and those of a quest that
-    ends.
+    """Return the open threads that a turn ends, each as (thread, reason).
+
+    A sentence in `keeping` ends the thread of its kind that matches it best. A quest that ends (in `events`) ends all
+    threads that share enough words with it.
     """
     kept: dict[str, tuple[MemoryEntry, str]] = {}
     for kind, sentence in keeping.items():
@@ -354,7 +360,7 @@ def _overlap(thread: MemoryEntry, sentence: str) -> int:
 
 
 def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: str, at: datetime | None) -> MemoryEntry:
-    """Return the event that ends a thread; it is not shown to anybody."""
+    """Return the event that ends a thread. No viewer may see this event."""
     return MemoryEntry(
         entry_id=entry_id,
         scope=session_scope(turn.session_id),
@@ -370,6 +376,6 @@ def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: st
 
 
 def open_threads(events: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """Return the threads among the events of a path that no later event ends, in order."""
+    """Return the threads among the events of a path that no event of this path ends, in their order."""
     kept = {each.metadata.get(TAKES_FROM_RECALL) for each in events if each.kind == THREAD_KEPT}
     return [each for each in events if each.kind == THREAD and each.entry_id not in kept]

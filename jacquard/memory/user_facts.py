@@ -1,8 +1,8 @@
-"""Facts about users across their sessions; stored facts are never overwritten.
+"""Stores facts about users across their sessions. A stored fact is never overwritten; a later fact ends it.
 
-The facts of a user are the evidence of one session that belongs to that user and contains nothing else. So every store keeps
-them, every copy and check covers them, and an erasure of the user removes them with the user's other sessions. This module must
-not import a concrete store.
+The facts of a user are stored as evidence of a session that belongs to this user and contains nothing else. So every
+store keeps them, every copy and check covers them, and an erasure of the user removes them with the user's other
+sessions. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Message
 
 FACTS_READ = 1_000
-"""Maximum number of newest facts about a user that are read; it bounds the cost of a turn."""
+"""Maximum number of facts about a user that are read, the newest ones. It bounds the cost of a turn."""
 
 _MOMENT = timedelta(microseconds=1)
 _IDS = UUID("0d6d3f52-0b7a-5c9e-8a51-5f6a1d0f9c33")
@@ -36,9 +36,10 @@ _TOPIC, _FROM, _TO, _SOURCE = "topic", "valid_from", "valid_to", "source"
 
 
 class UserFacts:
-    """Stores facts about users. `redactor` first removes secrets from their texts (None: they are stored unchanged).
+    """Stores and reads facts about users.
 
-    With `pass_through`, a text that it cannot search is stored unchanged.
+    `redactor` removes secrets from the texts before they are stored (None: they are stored unchanged). With
+    `pass_through`, a text that the redactor cannot search is stored unchanged.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class UserFacts:
         self._store, self._clock, self._redactor, self._pass_through = store, clock, redactor, pass_through
 
     async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
-        """Store facts about a user; return them as they are stored, in the order given. With `dry_run` nothing is stored.
+        """Store facts about a user. Return them in stored form, in the order given. With `dry_run` nothing is stored.
 
-        A fact that is stored already is returned and not stored again; the same fact with a `valid_to` ends it. Raises
-        ConfigError for an empty text or id and for impossible times, and RedactionError if a text cannot be searched. Then
-        nothing is written.
+        A fact that is stored already is returned and not stored again. The same fact with a `valid_to` ends the stored
+        one.
+
+        Raises ConfigError for an empty text, an empty id, or impossible times. Raises RedactionError if a text cannot
+        be searched for secrets. If an error is raised, nothing was written.
         """
         if not user_id.strip():
             raise ConfigError(
@@ -84,7 +87,9 @@ class UserFacts:
         return tuple(settled.get(fact.fact_id, fact) for fact in done)
 
     async def facts(self, user_id: str) -> tuple[UserFact, ...]:
-        """Return the newest facts about a user, former ones too, oldest first; none for an unknown user."""
+        """Return the newest facts about a user, oldest first, including facts that are no longer true. Empty for an
+        unknown user.
+        """
         where = EvidenceFilter(types=frozenset({EvidenceType.OTHER}), limit=FACTS_READ, newest=True)
         try:
             found = await self._store.list_evidences(profile_session_id(user_id), where)
@@ -111,7 +116,7 @@ class UserFacts:
 
 
 async def ensure_profile_session(store: Store, session_id: str, clock: Clock, actor: Actor | None = None) -> None:
-    """Write a session without a conversation, unless there is one."""
+    """Create the session `session_id` without a conversation, unless it exists."""
     try:
         await store.head(session_id)
     except SessionNotFoundError:
@@ -130,7 +135,9 @@ def _later_than(stored: Iterable[UserFact], now: datetime) -> datetime:
 
 
 def find_user(message: Message, meta: Meta | None) -> str:
-    """Return the user of a turn: the author of its message if it names one, else the owner of the session; '' for none."""
+    """Return the id of a turn's user: the author of its message if it names one, else the owner of the session, else
+    ''.
+    """
     owner = meta.actor.user_id if meta is not None and meta.actor is not None else ""
     return read_user(message) or owner
 

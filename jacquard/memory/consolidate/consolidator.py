@@ -1,8 +1,9 @@
-"""Makes the memory of one branch: summaries and events of its turns, batch by batch, then narratives over many turns.
+"""Makes the memory of one branch in the background: summaries and events of single turns, then narratives over many
+turns.
 
-This runs in the background. Each batch is written as soon as it is made, under ids derived from the turns, so the work can be
-stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows the branch. A failed
-batch is reported and left for the next run; the later batches are still tried once.
+Turns are processed in batches. Each batch is written as soon as it is made, under ids derived from its turns. So the
+work can be stopped at any time, continued, and repeated without harm. Each entry belongs to a turn and so follows the
+branch of that turn. A batch that fails is reported and left for the next run; later batches are still tried.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ def make_entries(
     lexicon: NameDictionary,
     threads: Sequence[MemoryEntry] = (),
 ) -> list[MemoryEntry]:
-    """Return the summaries and events of turns, each for the viewers who may know its turn.
+    """Return the summaries, events and threads of the turns in `batch`. Each entry is for the viewers who may know its
+    turn.
 
-    An event that repeats one of the open `threads` is left out.
+    `threads` are the open threads (promises, debts and questions that the story left open). They are needed to end
+    those that a turn resolves, and to skip new threads that repeat them.
     """
     turns = {turn.depth: turn for turn in batch}
     made: list[MemoryEntry] = []
@@ -147,43 +150,47 @@ def _find_known_names(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
 
 
 KEPT_BACK = 2
-"""Number of newest turns that a background run leaves to the next run."""
+"""Number of newest turns that a background run leaves to the next run, because a player may still replace their
+replies.
+"""
 
 _log = open_log(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Progress = Callable[[int, int], None]
+"""Called with the number of turns done and the number of all turns."""
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Ignore progress."""
+    """Do nothing with the progress."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidationResult:
-    """Result of one run."""
+    """Result of one run of consolidation."""
 
     session_id: str
     branch_id: str
     summaries: int = 0
-    """Turn summaries made."""
+    """Number of turn summaries written."""
     events: int = 0
-    """Events made."""
+    """Number of events written."""
     narratives: int = 0
-    """Narratives made."""
+    """Number of narratives written."""
     left: int = 0
-    """Turns that still have no summary."""
+    """Number of turns that still have no summary."""
     failures: tuple[str, ...] = ()
-    """Reasons for that, one sentence each."""
+    """Reasons why batches or narratives failed, one sentence each."""
     proposed: int = 0
-    """Entries of this run that wait for a person's decision (`memory.review`)."""
+    """Number of entries that this run proposed instead of writing them, because a person must decide (`memory.review`)."""
     waiting: int = 0
-    """All entries that wait by now."""
+    """Number of all proposed entries that wait for a decision now."""
 
 
 class Consolidator:
-    """Makes memory with a small model.
+    """Makes memory from turns with a small model.
 
-    `hold` locks a session while its memory is written; `failures` has the reason why the last run failed, by session.
+    `hold(session_id)` locks a session while its memory is written. `failures` maps a session to the reason why its last
+    run failed.
     """
 
     def __init__(
@@ -208,21 +215,21 @@ class Consolidator:
         return self._model is not None
 
     def degradations(self, session_id: str) -> tuple[str, ...]:
-        """Return the degradation of a session whose last run in this process failed, as `code: detail`."""
+        """Return (`code: detail`,) if the last run of the session failed in this process, else ()."""
         failure = self._failures.get(session_id)
         return () if failure is None else (f"{DegradationCode.CONSOLIDATE_FAILED}: {failure}",)
 
     async def wait_until_idle(self) -> None:
-        """Return when no background run is running."""
+        """Wait until no background run is active."""
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
     def begin(
         self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig, *, review: bool
     ) -> None:
-        """Start consolidation after a committed turn, if it is due; one run at a time for each session.
+        """Start consolidation after a committed turn if it is due. At most one run of a session is active at a time.
 
-        The newest turns are left out, because a player may still replace their answers.
+        The newest turns are left out, because a player may still replace their replies.
         """
         if self.is_able and config.every_turns and session_id not in self._behind:
             self._behind[session_id] = anyio.Event()
@@ -249,19 +256,20 @@ class Consolidator:
         review: bool = False,
         progress: Progress = ignore_progress,
     ) -> ConsolidationResult:
-        """Consolidate a branch up to its head, or up to `keep_back` turns before it.
+        """Consolidate a branch up to its head, or up to `keep_back` turns before the head.
 
-        Failures of the model are in the result. Raises SessionNotFoundError and BranchNotFoundError for an unknown session or
-        branch, and StoreError if the store fails; entries written before stay.
+        Failures of the model do not raise; `ConsolidationResult.failures` lists them. Raises SessionNotFoundError if
+        the session is unknown, BranchNotFoundError if the branch is unknown, and StoreError if the store fails. Entries
+        written before an error stay.
 
         Args:
             session_id: id of the session.
             config: settings of consolidation.
-            branch_id: branch (None: the active one).
+            branch_id: branch to consolidate (None: the active one).
             keep_back: number of newest turns to leave out.
-            chapter_ends: a chapter ends with the last turn.
-            review: make proposals instead of entries.
-            progress: called with (done, all) turns.
+            chapter_ends: a chapter ends with the last consolidated turn.
+            review: write proposals, which a person decides on, instead of entries.
+            progress: called with the number of turns done and the number of all turns.
         """
         await warm_prompts()
         head = await self._store.head(session_id, branch_id)
@@ -323,7 +331,10 @@ class Consolidator:
     async def _write_due_narratives(
         self, head: SessionHead, config: ConsolidationConfig, *, chapter_ends: bool, upto: int, review: bool
     ) -> tuple[int, list[str]]:
-        """Write the narratives that are due; the first failure ends this, because later narratives continue earlier ones."""
+        """Write the narratives that are due. Return (number written, failures).
+
+        The first failure ends the work, because later narratives continue earlier ones.
+        """
         narratives = await self._load_narratives(head)
         texts = {entry.depth: entry for entry in narratives if entry.kind == TURN_SUMMARY and entry.depth is not None}
         chapters = chapter_depths(narratives, await load_path_entries(self._store, head, Chain.EVENT))

@@ -1,7 +1,8 @@
-"""Prompts with which a small model makes memory from turns, and the reading of its answers. Pure.
+"""Builds the prompts with which a small model makes memory from turns, and reads the model's answers. Pure.
 
-Turns are named by their number on the branch, so that an answer cannot name a turn of another session. Everything sent except
-the rules is escaped; of an answer, which is unescaped, only known numbers, bounded texts and plain words are used.
+Turns are named by their number on the branch, so that an answer cannot name a turn of another session. All text sent is
+escaped, except the rules. Of an answer, only known turn numbers, texts up to a maximum length, and plain words are
+used.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnEvent:
-    """Fact that a turn changed permanently."""
+    """Fact that a turn changed permanently, such as a death or a change of owner."""
 
     type: str
     text: str
@@ -57,21 +58,21 @@ class TurnThread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnMemory:
-    """Memory of one turn."""
+    """Memory of one turn, read from the model's answer."""
 
     depth: int
-    """Number of the turn."""
+    """Number of the turn on its branch."""
     summary: str
     events: tuple[TurnEvent, ...] = ()
     is_chapter_end: bool = False
     threads: tuple[TurnThread, ...] = ()
     kept: tuple[int, ...] = ()
-    """Numbers of open threads that it ends."""
+    """Numbers of the open threads that this turn ends, as the call numbered them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Narrative:
-    """A narrative over many turns."""
+    """Narrative over many turns."""
 
     title: str
     text: str
@@ -80,7 +81,10 @@ class Narrative:
 def turns_request(
     turns: Sequence[ConversationTurn], locale: str, timeout_seconds: float, threads: Sequence[str] = ()
 ) -> LlmRequest:
-    """Return the call that asks for the memory of turns; `threads` are the open ones, numbered from 1 in the call."""
+    """Return the model call that asks for the memory of `turns`.
+
+    `threads` are the texts of the open threads; the call numbers them from 1.
+    """
     lines = "\n".join(
         f'<thread n="{number}">{escape_text(text)}</thread>' for number, text in enumerate(threads, start=1)
     )
@@ -100,7 +104,10 @@ def turns_request(
 
 
 def macro_request(summaries: Sequence[tuple[int, str]], before: str, locale: str, timeout_seconds: float) -> LlmRequest:
-    """Return the call that asks for a narrative over turns, given as (number, summary); `before` is the previous narrative."""
+    """Return the model call that asks for one narrative over many turns.
+
+    `summaries` has (number of the turn, summary) of each turn. `before` is the text of the previous narrative, or ''.
+    """
     lines = "\n".join(f'<turn n="{depth}">{escape_text(text)}</turn>' for depth, text in summaries)
     earlier = f"<before>\n{escape_text(before)}\n</before>\n" if before else ""
     return LlmRequest(
@@ -112,9 +119,10 @@ def macro_request(summaries: Sequence[tuple[int, str]], before: str, locale: str
 
 
 def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
-    """Return the memories in an answer, in order of turns, each requested turn at most once.
+    """Return the memories in an answer, in the order of turns. Turns that were not asked for, and second ones, are
+    skipped.
 
-    An answer that was cut off gives the turns that are complete in it. Raises SummarizerError if there is none.
+    From an answer that was cut off, the complete turns are returned. Raises SummarizerError if there are none.
     """
     found: dict[int, TurnMemory] = {}
     for item in _items(answer):
@@ -134,7 +142,7 @@ def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
 
 
 def read_narrative(answer: str) -> Narrative:
-    """Return the narrative in an answer; raises SummarizerError if there is none."""
+    """Return the narrative in an answer. Raises SummarizerError if the answer contains none."""
     for item in _find_objects(answer):
         text = item.get("text")
         if isinstance(text, str) and text.strip():

@@ -1,4 +1,7 @@
-"""Finds which turns are summarized together, and the ends of narratives over many turns. Pure."""
+"""Decides which turns are summarized in one call, and where narratives over many turns end. Pure.
+
+The depth of a turn is its number on the branch. A macro narrative covers many turns or a chapter.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,20 @@ from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, MemoryEntry
 from mnemosyne.schema.record import TurnRecord
 
 TURN_SUMMARY = "turn_summary"
+"""Kind of an entry that summarizes one turn."""
 CHAPTER_END = "chapter_end"
-"""Tag of a turn's summary that ends a chapter."""
+"""Tag of the summary of a turn that ends a chapter."""
 
 CLOSED = frozenset({"completed", "failed"})
+"""Tags of a quest update that ends the quest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MacroSpan:
-    """Turns that one narrative covers, by depth, both included; `reason`: `chapter` or `length`."""
+    """Turns that one narrative covers, from the depth `first` to the depth `last`, both included.
+
+    `reason` is `chapter` if a chapter ends with the span, and `length` if the span reached its maximum length.
+    """
 
     first: int
     last: int
@@ -35,18 +43,20 @@ class MacroSpan:
 
 
 def macro_id(turn_id: str) -> str:
-    """Return the id of the narrative that ends with a turn."""
+    """Return the id of the narrative whose last turn is `turn_id`."""
     return f"macro.{turn_id}"
 
 
 def find_narrated_depth(narratives: Sequence[MemoryEntry]) -> int:
-    """Return the depth up to which narratives over many turns reach (0: there are none)."""
+    """Return the depth of the last turn that a macro narrative covers, or 0 if there are none."""
     ends = [entry.metadata.get("to_turn") or entry.depth for entry in narratives if entry.kind == MACRO]
     return max((end for end in ends if isinstance(end, int)), default=0)
 
 
 def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEntry]) -> frozenset[int]:
-    """Return the depths at which chapters end: turns with that mark, and turns that completed a quest."""
+    """Return the depths at which chapters end: turns whose summary has the tag CHAPTER_END, and turns that ended a
+    quest.
+    """
     marked = {entry.depth for entry in narratives if entry.kind == TURN_SUMMARY and CHAPTER_END in entry.tags}
     closed = {entry.depth for entry in events if entry.kind == QUEST_UPDATE and CLOSED.intersection(entry.tags)}
     return frozenset(depth for depth in marked | closed if depth is not None)
@@ -55,10 +65,11 @@ def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEnt
 def macro_spans(
     summarised: Sequence[int], told: int, chapters: frozenset[int], config: ConsolidationConfig
 ) -> tuple[MacroSpan, ...]:
-    """Return the narratives that are due, oldest first; `summarised` are the depths of turns with a summary, in order.
+    """Return the spans of the narratives that are due, oldest first.
 
-    A narrative ends with a chapter if it has `chapter_least_turns` by then, else with its `macro_turns`-th turn. Turns after
-    the last end wait for the next run. Spans follow each other without gaps; none includes a turn without a summary.
+    `summarised` are the depths of the turns that have a summary, ascending. `told` is the depth up to which there are
+    narratives. A span ends with a chapter if it has at least `chapter_least_turns` turns by then. Otherwise it ends
+    with its `macro_turns`-th turn. Turns after the last span wait for the next run.
     """
     spans: list[MacroSpan] = []
     start: list[int] = []
@@ -76,7 +87,11 @@ def macro_spans(
 
 
 def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[TurnRecord]]:
-    """Yield runs of turns that the same viewers may know, so that no model call mixes guarded and open texts."""
+    """Yield `turns` in batches of at most `size`.
+
+    All turns of a batch may be known by the same viewers, so that no model call mixes open texts with texts for certain
+    viewers only.
+    """
     for _, run in groupby(turns, key=lambda turn: audience_of_messages(told_messages(turn.messages))):
         same = tuple(run)
         for start in range(0, len(same), size):
@@ -84,9 +99,10 @@ def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[T
 
 
 def tell_together(told: list[tuple[int, MemoryEntry]]) -> tuple[list[tuple[int, MemoryEntry]], Audience]:
-    """Return the summaries for one narrative, and who may know it.
+    """Return (summaries, audience): the summaries that one narrative is made of, and who may know the narrative.
 
-    Summaries for viewers who may not know all the others are left out, unless none would remain.
+    If nobody may know all summaries, only those that everyone may know are used. If there are none of these, all are
+    used and nobody may know the narrative.
     """
     audience = join_audiences(audience_of_entry(entry) for _, entry in told)
     known_to_all = [(depth, entry) for depth, entry in told if not audience_of_entry(entry)]

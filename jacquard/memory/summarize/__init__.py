@@ -1,9 +1,10 @@
-"""Rolling summaries of the turns that the history no longer shows, in a few sentences.
+"""Rolling summaries: a few sentences that stand for the turns that the history in the prompt no longer shows.
 
-- `span`: the turns of summary and history, and when the summary must cover more. Pure.
-- `prompts`: builds the prompt of the small model and reads its answer. Pure.
-- `model`, `extract`: two summarizers, one with a small model, one that takes a line of each turn.
-- `roller`: makes and stores summaries; a turn waits for them for a bounded time, then they continue in the background.
+- `span`: decides which turns the summary covers, and when it must cover more. Pure.
+- `batches`: makes a summary batch by batch.
+- `model`: a summarizer that asks a small model.
+- `extract`, `sentences`, `worth`: a summarizer without a model, which keeps the most informative sentences.
+- `roller`: makes summaries when they are due and stores them. A turn waits for a summary for a bounded time.
 
 This package must not import a concrete store or model.
 """

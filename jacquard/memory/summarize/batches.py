@@ -1,4 +1,4 @@
-"""Makes a rolling summary batch by batch, each with one call of the summarizer; writes nothing."""
+"""Makes a rolling summary batch by batch, with one call of the summarizer for each batch. Nothing is written."""
 
 from __future__ import annotations
 
@@ -37,16 +37,19 @@ from mnemosyne.schema.session import Role, SessionHead, TurnKind
 from mnemosyne.schema.world import WorldPack
 
 BATCH_TOKENS = 6000
+"""Maximum number of tokens of the turns in one model call."""
 _UNUSED = "The answer was too long, was cut off or had lost too much; the model was asked again."
 PAGE_TURNS = 200
+"""Maximum number of turns in one batch."""
 MOST_PEOPLE = 12
+"""Maximum number of lines on the entities that occur in a batch."""
 CHANGE_CHARS = 60
 MOST_CHANGES = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RollingSummary:
-    """New summary with its cost; if `summary` is None, `failure` states why."""
+    """New summary with its cost. If `summary` is None, `failure` states the reason."""
 
     head: SessionHead
     summary: Summary | None
@@ -56,7 +59,7 @@ class RollingSummary:
 
     @property
     def path_summary(self) -> PathSummary | None:
-        """The summary with the turn whose path it covers; None without either."""
+        """The summary together with the turn up to which it was made. None if there is no summary or no turn."""
         head = self.head
         if self.summary is None or head.turn_id is None:
             return None
@@ -64,7 +67,9 @@ class RollingSummary:
 
 
 class BatchSummarizer:
-    """Summarizes turns up to a depth. `is_local`: the summarizer calls no model, so a batch has no limit in tokens."""
+    """Summarizes turns up to a given depth. `is_local` states that the summarizer calls no model; a batch then has no
+    token limit.
+    """
 
     def __init__(
         self,
@@ -84,7 +89,11 @@ class BatchSummarizer:
     async def summarize(
         self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
     ) -> RollingSummary:
-        """Return the summary up to a depth, made batch by batch; batches before a failure are kept."""
+        """Return the summary of the turns up to the depth `upto`, made batch by batch.
+
+        It continues the summary in `window`, which covers `coverage`. If a batch fails, the result has the batches
+        before it.
+        """
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""
         await warm_prompts()
@@ -210,7 +219,9 @@ class BatchSummarizer:
 
 
 def describe_who_occurs(turns: Sequence[ConversationTurn], world: WorldPack) -> str:
-    """Return the first sentence of the lore about the entities in turns, a line each; only lore that everyone may know."""
+    """Return one line for each entity that occurs in `turns`: the first sentence of its lore. Only lore that everyone
+    may know is used.
+    """
     said = "\n".join(text for turn in turns for _, text in turn.lines)
     names = {entity.entity_id: (entity.name, *entity.aliases) for entity in world.entities}
     lines = [
@@ -224,7 +235,10 @@ def describe_who_occurs(turns: Sequence[ConversationTurn], world: WorldPack) -> 
 
 
 def describe_changes(patch: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the changes of a patch, one short text each: `hero.coins 9`, `+ brass pin`, `- lamp`; nothing that `state` hides."""
+    """Return the changes of a patch as short texts such as `hero.coins 9`, `+ brass pin` and `- lamp`.
+
+    Places that `state` hides are left out.
+    """
     told: list[str] = []
     for op in patch:
         places, value = str(op.get("path", "")).split("/")[1:], op.get("value")

@@ -1,9 +1,10 @@
-"""Summarizes without a model: the most informative sentences of the conversation, by turn, unchanged. Pure.
+"""Summarizes without a model: keeps the most informative sentences of the conversation unchanged, one line for each
+turn. Pure.
 
-A line is `- [turn] the user's sentences → the answer's sentences [changes of the state]`. Sentences are complete, with their
-quotations, because a sentence without the words that it quotes may be false. If the narrative chain has a summary of a turn
-(written by the pack's author or by consolidation), it replaces the sentences. Sentences that do not fit are left out by their
-worth (`jacquard.memory.summarize.worth`), whatever their age. This module must not import a model.
+A line has the form `- [turn] the user's sentences → the reply's sentences [changes of the state]`. Sentences are kept
+whole, with their quotations, because a part of a sentence may be false. If a turn has a written summary (by the pack's
+author or by consolidation), this summary is used in place of its sentences. Sentences that do not fit are left out by
+their worth (`jacquard.memory.summarize.worth`), not by their age. This module must not import a model.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, na
 from jacquard.pipeline.truncation import keep_last_sentences
 
 SENTENCE_CHARS = 240
+"""Longer sentences are left out."""
 TURN_CHARS = 400
+"""Maximum number of characters that one turn contributes."""
 MARK = "- "
+"""Beginning of each line."""
 ARROW = " → "
-"""Separates input and answer in an extracted line."""
+"""Separates the user's sentences from the reply's sentences in a line."""
 
 _READ_CHARS = 20_000
 _LINE = re.compile(r"- (?:\[(\d+)\] )?(.*?)(?: \[([^\[\]]*)\])?", re.DOTALL)
@@ -83,7 +87,7 @@ class _ChosenSentences:
 
 
 class ExtractSummarizer:
-    """Keeps the most informative sentences, in the order of the conversation."""
+    """Summarizer that keeps the most informative sentences, in the order of the conversation."""
 
     name = "extract"
 
@@ -91,12 +95,16 @@ class ExtractSummarizer:
         self._count = count
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the lines of the turns so far; raises SummarizerError for a conversation without words."""
+        """Return the summary that `extract_summary` makes. Raises SummarizerError if the conversation has no words."""
         return await to_thread.run_sync(extract_summary, request, self._count)
 
 
 def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> SummaryText:
-    """Return the lines of the turns so far; raises SummarizerError for a conversation without words."""
+    """Return the previous summary and the new turns as lines of their best sentences, within `limit_tokens` of the
+    request.
+
+    Raises SummarizerError if the conversation has no words.
+    """
     spoken = [turn for turn in request.turns if turn.gist.strip() or any(text.strip() for _, text in turn.lines)]
     before = read_lines(request.previous)
     if not request.previous.strip() and not spoken:
@@ -118,7 +126,9 @@ def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> Sum
 def _choose(
     lines: Sequence[_Line], names: Sequence[str], limit_tokens: int, count: Callable[[str], int]
 ) -> tuple[list[str], int]:
-    """Return the lines with the most valuable sentences that fit, and how many sentences did not fit."""
+    """Return (lines, dropped): lines of the most valuable sentences that fit, and the number of sentences that did not
+    fit.
+    """
     chosen: dict[int, _ChosenSentences] = {}
     room, dropped = limit_tokens, 0
     said: list[frozenset[str]] = []
@@ -143,7 +153,7 @@ def _choose(
 
 
 def read_lines(summary: str) -> list[_Line]:
-    """Return the lines of a summary: extracted ones in the present or an older form, and other lines unchanged."""
+    """Return the lines of a stored summary. Lines that are not extracted ones are returned unchanged as foreign lines."""
     lines = []
     for text in map(str.strip, summary.splitlines()):
         found = _LINE.fullmatch(text)
@@ -169,7 +179,7 @@ def read_lines(summary: str) -> list[_Line]:
 
 
 def line_of_turn(turn: ConversationTurn, request: SummaryRequest) -> _Line:
-    """Return the sentences of a turn that a summary may contain."""
+    """Return the line of a turn with all sentences that a summary may contain."""
     number, changes = str(turn.depth), "; ".join(turn.changes).replace("[", "(").replace("]", ")")
     if turn.gist.strip():
         return _Line(turn=number, told=_sentences(turn.gist), changes=changes, is_written=True)

@@ -1,7 +1,8 @@
-"""Summarizes with a small model; calls it again if the answer is too long, cut off, or lost too much.
+"""Summarizes with a small model. The model is asked once more if its answer is too long, was cut off, or lost too much.
 
-All summarized text is escaped and marked as data. The answer is untrusted: it is bounded, unescaped, stripped of thoughts and
-fences, and refused if it is empty or so short that it must have lost content of the previous summary. It must not import a model.
+All text to summarize is escaped and marked as data. The answer is not trusted: its length is limited, thoughts and code
+fences are removed, and an answer that must have lost content of the previous summary is refused. This module must not
+import a concrete model.
 """
 
 from __future__ import annotations
@@ -27,25 +28,31 @@ from jacquard.core.protocols import (
 from jacquard.pipeline.truncation import keep_last_sentences
 
 LINE_CHARS = 4000
+"""Longer messages are cut for the model call."""
 ANSWER_CHARS = 20_000
+"""Maximum number of characters read of an answer."""
 SHRUNKEN = 0.65
-"""A new summary shorter than this share of the previous one, or of the limit, is refused."""
+"""A new summary is refused if its length is below this share of the previous summary (or of the limit, if that is
+shorter).
+"""
 
 SHRUNKEN_WITH_ROOM = 0.9
-"""The same share if the previous summary takes less than ROOMY of the limit, because nothing needs to be shortened yet."""
+"""Share in place of SHRUNKEN if the previous summary takes less than ROOMY of the limit, because nothing has to go yet."""
 
 ROOMY = 0.7
+"""Share of the limit below which nothing of a summary has to be shortened."""
 
 KEPT_TOKENS = 60
-"""Summaries below this length may shrink."""
+"""Summaries with fewer tokens may shrink by any amount."""
 
 MAY_GO = 0.2
-"""Share of the previous summary's names and numbers that may go if it is so long that it must be shortened."""
+"""Share of the previous summary's names and numbers that may be lost if it is so long that it must be shortened."""
 
 NAMED_LOST = 5
+"""Maximum number of lost names and numbers that an error lists."""
 
 LONGER = 1.25
-"""An answer may exceed its limit by this factor before sentences are cut from it."""
+"""An answer may exceed its token limit by this factor before sentences are cut from it."""
 
 _WRAPPED = re.compile(r"\A<(summary|new_summary|summary_so_far)>(.*?)(?:</\1>)?\Z", re.DOTALL)
 _LABEL = re.compile(
@@ -62,9 +69,9 @@ _BLANKS = re.compile(r"[ \t]{2,}")
 
 
 def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessagePart, ...]:
-    """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user.
+    """Return the messages of a summarizer's call: the rules as system, the previous summary and the new turns as user.
 
-    `refused` is an earlier answer to the same request that could not be used.
+    `refused` is an earlier answer to the same request that could not be used, or ''.
     """
     so_far = without_cut_marks(request.previous)
     background = f"<who_is_who>\n{escape_text(request.background)}\n</who_is_who>\n" if request.background else ""
@@ -81,7 +88,7 @@ def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessageP
 
 
 def render_conversation(turns: Sequence[ConversationTurn]) -> str:
-    """Return turns as data: each in an element with its id, every line after its speaker."""
+    """Return turns as data for a model: each turn is one element with its id, each line begins with its speaker."""
     return "\n".join(
         "\n".join(
             [
@@ -96,10 +103,10 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 
 
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
-    """Return the summary in an answer, however long.
+    """Return the summary in an answer, of any length.
 
-    Raises SummarizerError if it is empty, has shrunk too far, ends in the middle of a sentence, or lacks names or numbers of
-    the previous one.
+    Raises SummarizerError if the summary is empty, is much shorter than the previous one, ends in the middle of a
+    sentence, or lacks names or numbers of the previous one.
     """
     text = clean_answer(answer)
     if not text:
@@ -117,7 +124,7 @@ def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], in
 
 
 def find_lost(request: SummaryRequest, text: str) -> list[str]:
-    """Return the names and numbers of the previous summary that another one lacks."""
+    """Return the names and numbers of the previous summary (in `request`) that `text` does not contain."""
     return [word for word in _kept_words(request) if word not in text]
 
 
@@ -129,17 +136,21 @@ def _kept_words(request: SummaryRequest) -> list[str]:
 
 
 def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bool:
-    """Return whether a summary exceeds its limit so far that it must be cut."""
+    """Return whether a summary exceeds its token limit by more than the factor LONGER."""
     return count(text) > limit_tokens * LONGER
 
 
 def shorten_summary(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return a summary without its oldest sentences if it is too long, and the number of omitted sentences."""
+    """Return (summary, omitted): a summary without its oldest sentences if it is too long, and the number of omitted
+    sentences.
+    """
     return keep_last_sentences(text, limit_tokens, count) if is_too_long(text, limit_tokens, count) else (text, 0)
 
 
 def clean_answer(answer: str) -> str:
-    """Return the text of a model's answer, unescaped and without thoughts, fences, labels, blank lines and cut marks."""
+    """Return the text of a model's answer, unescaped and without thoughts, code fences, labels, extra blank lines and
+    cut marks.
+    """
     text = strip_thoughts(answer[:ANSWER_CHARS]).strip()
     fenced = read_fence(text, own_line=True)
     text = text if fenced is None else fenced
@@ -150,7 +161,7 @@ def clean_answer(answer: str) -> str:
 
 
 def without_cut_marks(text: str) -> str:
-    """Return a summary without its cut marks, which would be read as part of the story."""
+    """Return a summary without cut marks (`[…]`), which a model would read as part of the story."""
     return _BLANKS.sub(" ", _CUT_MARK.sub("", text)).strip() if "[…" in text else text.strip()
 
 
@@ -171,7 +182,7 @@ class _Answer:
 
 
 class ModelSummarizer:
-    """Writes a new summary from the previous one and the conversation since."""
+    """Summarizer that asks a small model for a new summary, from the previous one and the turns since."""
 
     name = "model"
 
@@ -179,7 +190,8 @@ class ModelSummarizer:
         self._llm, self._count, self._timeout_seconds = llm, count, timeout_seconds
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the new summary with the cost of its calls; if it is still too long, it loses its oldest sentences.
+        """Return the new summary with the cost of its calls. If the second answer is still too long, its oldest
+        sentences are cut.
 
         Raises SummarizerError if the model cannot be called or its answer cannot be used.
         """

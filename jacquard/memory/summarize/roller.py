@@ -1,9 +1,11 @@
-"""Makes and stores rolling summaries; a turn waits for them for a bounded time.
+"""Makes rolling summaries when they are due, and stores them. A turn waits for a summary for a bounded time.
 
-There is one job for a branch at a time. A turn with messages outside both the summary and the window waits for the job at most
-`summary.timeout_ms`; a later result is written for the following turns. While the summary is missing, the history stays longer
-and the report states it. A summary belongs to the turn that was the head when it was made, so it follows the branch: a fork
-before that turn still has the summary that belongs to its window. The messages themselves are never changed.
+A summary is due when messages are neither in the summary nor in the history of the prompt. One job at a time makes the
+summary of a branch. A turn waits for this job at most `summary.timeout_ms`; a later result serves the following turns.
+Meanwhile the history shows more messages than usual, and the report states this.
+
+A summary belongs to the turn that was the newest of its branch when the summary was made. So a fork before that turn
+still has its own earlier summary. The messages themselves are never changed.
 """
 
 from __future__ import annotations
@@ -66,10 +68,10 @@ class _Job:
 
 
 class SummaryRoller:
-    """Rolls the summaries of all sessions.
+    """Makes and stores the rolling summaries of all sessions.
 
-    `hold` locks a session for a write in the background; `tasks` outlives turns; `failures` has the reason why the last summary
-    failed, by session.
+    `hold(session_id)` locks a session for a write in the background. `tasks` is a task group that outlives turns.
+    `failures` maps a session to the reason why its last summary failed.
     """
 
     def __init__(
@@ -100,18 +102,19 @@ class SummaryRoller:
         self._failures = failures
 
     async def wait_until_idle(self) -> None:
-        """Return when no summary is being made."""
+        """Wait until no summary is being made."""
         while self._searches or self._jobs:
             await (self._searches[0] if self._searches else next(iter(self._jobs.values())).ended).wait()
 
     async def prepare_summary(
         self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int
     ) -> Shown | tuple[SessionWindow, WindowLimits, tuple[str, ...]]:
-        """Return the window and history that a turn may show, after rolling the summary if due, with degradation codes.
+        """Make the summary if it is due. Return (window, history, codes): the window and history to show, and
+        degradation codes.
 
-        If writing the summary changed more of the session, the history limits are returned instead of the history: the caller,
-        who holds the session, reads the window again and calls `show`. `limits` are those of the history window, `most_tokens`
-        its maximum while a summary is missing.
+        `limits` are the limits of the history. `most_tokens` is the maximum while a summary is missing. If a summary
+        was written with its model calls, the result has new limits in place of the history. The caller, who holds the
+        session, then reads the window again and calls `show`.
         """
         if not config.summary.enabled or not _is_readable(window, config.viewer):
             return await self.show(window, config, limits)
@@ -137,7 +140,11 @@ class SummaryRoller:
         return window, _describe_history(window, coverage, history), (*_find_codes(window), code)
 
     async def show(self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits) -> Shown:
-        """Return a window with the history to show by its summary; without the summary if the viewer may not know it."""
+        """Return (window, history, codes): a window with the history that its summary leaves to show, and degradation
+        codes.
+
+        The summary is removed from the window if the viewer may not know it.
+        """
         coverage = Coverage()
         if config.summary.enabled and _is_readable(window, config.viewer):
             coverage = await self._load_coverage(window)
@@ -160,7 +167,9 @@ class SummaryRoller:
         return shown, await calculate(find_due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
     def begin_next_summary(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
-        """Start, after a committed turn, the summary that the next turn will need; only a model is slow enough to need this."""
+        """Start to make the summary that the next turn will need. Called after a committed turn, and only useful with a
+        model.
+        """
         if not self._is_local and config.summary.enabled:
             finished = anyio.Event()
             self._searches.append(finished)
@@ -189,10 +198,10 @@ class SummaryRoller:
             finished.set()
 
     async def roll(self, session_id: str, config: RuntimeConfig, branch_id: str | None = None) -> Summary | None:
-        """Summarize a branch now except its last `preserve_recent_messages`, without regard to the triggers; None if nothing is
-        new.
+        """Summarize a branch now, except for its last `preserve_recent_messages`, even if no summary is due (for
+        imported sessions).
 
-        For imported sessions. Raises SummarizerError if no summary can be made, SessionNotFoundError for an unknown session.
+        Returns None if nothing is new. Raises SummarizerError if no summary can be made, and SessionNotFoundError.
         """
         least = max(1, config.summary.preserve_recent_messages)
         window = await self._store.window(session_id, message_limit=least, branch_id=branch_id)
@@ -207,9 +216,10 @@ class SummaryRoller:
         return made.summary
 
     async def tell_whole(self, window: SessionWindow, config: RuntimeConfig) -> Summary | None:
-        """Return a summary of a branch up to its head, from the present one and the turns since, without a model.
+        """Return a summary of a branch up to its newest turn, made without a model from the present summary and the
+        turns since.
 
-        It is not stored. None if there are no words.
+        The result is not stored. Returns None if the branch has no text.
         """
         batches = BatchSummarizer(
             self._store,
@@ -282,7 +292,9 @@ class SummaryRoller:
         job.is_written = True
 
     async def _keep(self, made: RollingSummary) -> None:
-        """Write a summary with its evidence and cost; the summary last, because the others must exist when it is read."""
+        """Write a summary with its evidence and cost. The summary is written last, because readers of it expect the
+        evidence and cost.
+        """
         session_id, turn_id = made.head.session_id, made.head.turn_id
         for evidence in made.evidences:
             await self._store.put_evidence(session_id, evidence)

@@ -1,4 +1,4 @@
-"""Splits a text into sentences with the speech that they quote. Pure."""
+"""Splits a text into sentences and keeps quoted speech within the sentence that quotes it. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _BLANKS = re.compile(r"\s*")
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a text, in order; a quotation stays in the sentence that quotes it.
+    """Return the sentences of a text, in order. A quotation stays in the sentence that quotes it.
 
-    A sentence that begins with speech continues after it, unless a capital letter or a new line begins another.
+    A sentence may go on after speech at its beginning, unless a capital letter, another quotation or a new line follows
+    the speech.
     """
     found: list[str] = []
     for line in text.splitlines():
@@ -46,7 +47,9 @@ def is_question(sentence: str) -> bool:
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
-    """Return sentences as one line, with blanks between them, except in scripts without blanks."""
+    """Return sentences as one line, with blanks between them. After a character of a script without blanks there is
+    none.
+    """
     line = ""
     for sentence in sentences:
         words = " ".join(sentence.split())

@@ -1,8 +1,9 @@
-"""Finds the turns of a rolling summary and of the history, and when the summary must cover more. Pure.
+"""Decides which turns the rolling summary covers and which messages the history shows. Pure.
 
-Summary and history window meet without a gap: the summary covers complete turns from the first on, and the history begins with
-the next one. The summary only grows when the window jumps (`jacquard.pipeline.skeleton.history`), so that the prefix of the
-prompt changes once for a batch of turns, and summary and history change in the same turn.
+Summary and history meet without a gap: the summary covers complete turns from the first one on, and the history begins
+with the next turn. The summary grows only when the history drops several old turns at once
+(`jacquard.pipeline.skeleton.history`). So summary and history change in the same turn, and the beginning of the prompt
+stays the same for many turns.
 """
 
 from __future__ import annotations
@@ -18,31 +19,33 @@ from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import WindowMessage
 
 UPTO = "upto"
-"""Field of `Summary.extra` in which our summaries name their last covered turn: `{turn_id, depth, to}`."""
+"""Field of `Summary.extra` in which a summary made by this package names its last covered turn: `{turn_id, depth, to}`."""
 
 THINNED = "thinned"
-"""Field of UPTO with the number of lines that the summary has lost to its limit; absent if it lost none."""
+"""Field of UPTO: the number of lines that the summary has lost to its limit so far. Absent if there are none."""
 
 CUT = "cut"
-"""Field of UPTO with the number of these lines that a model's summary lost when it was last made."""
+"""Field of UPTO: the number of lines that a model's summary lost when it was last made. Absent if there are none."""
 
 TURNS, SUMMARY = "turns", "summary"
-"""Units in the receipt's lines on the conversation: turns of the path, lines of the summary."""
+"""Units of the receipt's lines on the conversation. TURNS counts turns of the path, SUMMARY counts lines of the
+summary.
+"""
 
 MOST_TOKENS = 2000
-"""Maximum tokens of a summary if no setting states it."""
+"""Maximum tokens of a summary if the settings do not state a maximum."""
 
 STRETCH = 1.5
-"""Factor by which the window may exceed its limits while messages that left it are not summarized."""
+"""Factor by which the history may exceed its limits while older messages are not summarized yet."""
 
 Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """Range of a summary: all turns up to `depth`, which have `messages` messages.
+    """Range of a summary: all turns up to the number `depth`. They have `messages` messages.
 
-    A summary that came with a document may also cover single messages of one more turn.
+    A summary that came with a document may end within a turn; `message_ids` are then the covered messages of this turn.
     """
 
     depth: int = 0
@@ -50,7 +53,7 @@ class Coverage:
     message_ids: frozenset[str] = frozenset()
 
     def admits(self, placed: WindowMessage) -> bool:
-        """Return whether the history may show a message."""
+        """Return whether the history may show a message, because the summary does not cover it."""
         return placed.depth > self.depth and placed.message.message_id not in self.message_ids
 
 
@@ -58,7 +61,11 @@ NOTHING = Coverage()
 
 
 def read_own_coverage(summary: PathSummary | None) -> Coverage | None:
-    """Return the range of a summary of ours; None for another one, which only counts messages (`coverage_of_summary`)."""
+    """Return the range of a summary made by this package. None for any other summary, which only states a number of
+    messages.
+
+    The range of such a summary is found by `coverage_of_summary`.
+    """
     if summary is None:
         return NOTHING
     covered = summary.summary.message_index_range
@@ -72,7 +79,7 @@ def read_own_coverage(summary: PathSummary | None) -> Coverage | None:
 
 
 def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverage:
-    """Return the range of a summary that came with a document; `path` is the whole path, oldest first."""
+    """Return the range of a summary that came with a document. `path` has all turns of the branch, oldest first."""
     covered = summary.message_index_range
     left = 0 if covered is None else covered.to_index
     depth, ids = 0, []
@@ -89,7 +96,7 @@ def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverag
 def history_of(
     window: SessionWindow, coverage: Coverage, limits: WindowLimits, count: Count
 ) -> tuple[WindowMessage, ...]:
-    """Return the history to show: complete turns outside of the summary, within the limits (oldest first)."""
+    """Return the messages of complete turns outside of the summary that fit the limits, oldest first."""
     messages = [placed for placed in window.messages if coverage.admits(placed)]
     start = find_history_start(window)
     known = {placed.message.message_id for placed in messages}
@@ -99,9 +106,10 @@ def history_of(
 
 
 def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
-    """Return the receipt's lines on the conversation outside of the history.
+    """Return the receipt's lines on the turns that the history does not show.
 
-    Each is a range of turns, by their number on the path (from 1), that the summary covers, or that nothing covers.
+    Each line states a range of turns, by their number on the path (from 1). The range is either covered by the summary
+    or by nothing.
     """
     newest = window.messages[-1].depth if window.messages else 0
     first, last = coverage.depth + 1, shown[0].depth - 1 if shown else newest
@@ -124,20 +132,22 @@ def _range_of(code: str, reason: str, first: int, last: int) -> LeftOut:
 
 
 def read_thinned(summary: PathSummary | None, field: str = THINNED) -> int:
-    """Return how many lines a summary of ours has lost to its limit so far, or when it was last made (CUT)."""
+    """Return the number in `field` (THINNED or CUT) of a summary made by this package, or 0."""
     upto = summary.summary.extra.get(UPTO) if summary is not None else None
     number = upto.get(field) if isinstance(upto, Mapping) else None
     return number if isinstance(number, int) else 0
 
 
 def limit_summary(config: RuntimeConfig) -> int:
-    """Return the maximum tokens of a summary."""
+    """Return the maximum tokens of a summary: the setting, or an eighth of the prompt, at most MOST_TOKENS."""
     limit = config.summary.max_summary_tokens
     return limit if limit is not None else max(1, min(MOST_TOKENS, config.budget.prompt_tokens() // 8))
 
 
 def extend_history_limits(limits: WindowLimits, most_tokens: int) -> WindowLimits:
-    """Return the limits of a turn whose summary is late or failed: it shows more messages, at most `most_tokens`."""
+    """Return wider limits of the history for a turn whose summary is late or failed. They allow at most `most_tokens`
+    tokens.
+    """
     return WindowLimits(
         max_messages=int(limits.max_messages * STRETCH),
         max_tokens=max(limits.max_tokens, min(int(limits.max_tokens * STRETCH), most_tokens)),
@@ -152,10 +162,11 @@ def find_due_depth(
     config: SummaryConfig,
     count: Count,
 ) -> int | None:
-    """Return the depth up to which a summary must reach to meet the history without a gap; None if it already does.
+    """Return the depth up to which the summary must reach, so that it meets the history without a gap. None: it reaches
+    far enough.
 
-    A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summarized at all, and the last
-    `preserve_recent_messages` never are.
+    `shown` is the history. A session below both triggers (`trigger_message_count` and `trigger_token_threshold`) is not
+    summarized. The last `preserve_recent_messages` messages are never summarized.
     """
     messages = [placed for placed in window.messages if coverage.admits(placed)]
     if not messages or not shown:

@@ -1,7 +1,7 @@
-"""Rates sentences of a conversation for a summary by what later questions ask for, in English and Chinese. Pure.
+"""Rates the sentences of a conversation by how likely later questions ask for them, in English and Chinese. Pure.
 
-High: names, numbers, dates, promises, things given, owed, found or revealed, deaths, relations. Low: scenery. Zero: waiting,
-greetings, out-of-story talk, instructions to a model and quotations of our own markup.
+High: names, numbers, dates, promises, deaths, relations, and things given, owed, found or revealed. Low: scenery. Zero:
+waiting, greetings, talk outside of the story, instructions to a model, and quotations of our own markup.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def is_outside(text: str) -> bool:
-    """Return whether a user message is outside of the story: a remark, a command, an order to the model, markup."""
+    """Return whether a user message does not belong to the story: a remark, a command, an order to the model, or
+    markup.
+    """
     return bool(_OUTSIDE.search(text) or _ORDER.search(text) or _PROTOCOL.search(text))
 
 
@@ -125,13 +127,13 @@ def is_idle(sentence: str) -> bool:
 
 
 def names_in(sentence: str, names: Collection[str] = ()) -> set[str]:
-    """Return the names in a sentence: those of the world, and words written or introduced as names."""
+    """Return the names in a sentence: those in `names`, and words that are written or introduced as names."""
     known = {name for name in names if len(name) > 1 and name in sentence}
     return known | {found.group() for pattern in (_NAME, _NAME_ZH) for found in pattern.finditer(sentence)}
 
 
 def worth(sentence: str, names: Collection[str] = ()) -> float:
-    """Return the worth of a sentence, 0 or more; `names` are people, places and things of the world."""
+    """Return the worth of a sentence, 0 or more. `names` are people, places and things of the world."""
     numbers, deeds = set(_NUMBER.findall(sentence)), {found.group() for found in _DEED.finditer(sentence)}
     told = 2.0 * min(3, len(names_in(sentence, names))) + 2.0 * min(3, len(numbers)) + 1.5 * min(4, len(deeds))
     return told + bool(_TELLING_QUOTE.search(sentence)) + min(1.0, len(sentence.encode("utf-8", "surrogatepass")) / 200)

@@ -1,1 +1,1 @@
-"""Verbs on memory: manual edits by an author or a player, each with its author, its time and its undo."""
+"""Verbs on memory: edits by hand (remember, edit, supersede, pin, undo), each stored with its author and its time."""

@@ -1,4 +1,8 @@
-"""Remembers, edits, supersedes, pins and undoes. It must not import a concrete store."""
+"""Edits the memory of a session: remember, edit, supersede, pin, propose, accept, reject and undo.
+
+To supersede a memory means to state that it is no longer true. Each edit is stored in the log of its session
+(`jacquard.memory.verbs.log`). This module must not import a concrete store.
+"""
 
 from __future__ import annotations
 
@@ -56,19 +60,25 @@ from mnemosyne.schema.ingest import IngestOptions, ShownText
 from mnemosyne.schema.memory import EMPTY, PROPOSED, TAKES_FROM_RECALL, UNDONE_AT, MemoryEntry, Trust
 
 SOURCE = "memory"
+"""Source name of a memory that has no title."""
 PIN_PREFIX = "pinned:"
+"""Beginning of the id of a context block that shows a pinned memory in every prompt."""
 PINNED = "pinned_memory"
+"""Field of such a context block that names the memory."""
 MADE = "made_edit_id"
-"""Field of an ACCEPT: the edit that carried out the proposal."""
+"""Field of an ACCEPT that names the edit which carried out the proposal."""
 WAS_PINNED = "memory_was_pinned"
-"""Field of an edit that removed a pinned memory: its undo pins the memory again."""
+"""Field of an edit that removed a pinned memory. Undoing the edit pins the memory again."""
 MOST_CHARS = 20_000
 MOST_TITLE_CHARS = 200
 
 WriteLore: TypeAlias = Callable[[MemoryEntry, MemoryEntry | None, str], Awaitable[None]]
-"""Replaces a lore entry in its world by another one, or removes it, if its present text is the one given ('': none)."""
+"""Writes a lore entry of a world: (new entry, former entry or None, expected text).
+
+It writes only if the present text of the entry is the expected text ('': there is no such entry).
+"""
 Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
-"""Finds the memories of a session for a text."""
+"""Returns the memories of a session (first argument) that match a text (second argument)."""
 
 
 class MemoryEditor:
@@ -78,9 +88,10 @@ class MemoryEditor:
         author: author of the edits, kept in the log.
         viewer: if given, only memories that this viewer may know can be edited, and new ones are for this viewer only.
         all_viewers: the caller may know everything.
-        is_model: texts come from a model, so text that its prompt had shown, or that `recall` finds, is not remembered again,
-            and the rest is
-            trusted like a model.
+        is_model: texts come from a model. Text that the model's prompt had shown, or that `recall` finds, is not
+            remembered again. The rest gets the trust label of a model.
+        recall: finds the memories that a text repeats.
+        write_lore: carries out accepted proposals for lore. None: they cannot be accepted.
     """
 
     def __init__(
@@ -104,28 +115,38 @@ class MemoryEditor:
     async def remember(
         self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
     ) -> MemoryEdit:
-        """Store a text as a memory of the session, without its secrets; the same `key` stores it once.
+        """Store a text as a memory of the session, with its secrets masked. Repeated calls with one `key` store it
+        once.
 
-        With `dry_run` nothing is stored, here and below. Raises ConfigError for a text that is empty, too long, or was in the
-        prompt of the last turn; RedactionError if it cannot be searched; SessionNotFoundError.
+        With `dry_run` nothing is stored; this holds for the other methods too.
+
+        Raises ConfigError if the text is empty, is too long, or contains nothing new for a model. Raises RedactionError
+        if the text cannot be searched for secrets. Raises SessionNotFoundError.
         """
         return await self._write(session_id, MemoryAction.REMEMBER, text, title=title, key=key, dry_run=dry_run)
 
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
-        """Correct a memory: recall finds the new text, and no longer the old one.
+        """Replace the text of a memory: from now on, recall finds the new text and not the old one.
 
-        Raises the errors of `remember`, and ConfigError for an unknown id.
+        Raises the errors of `remember`. Raises MemoryNotFoundError for an unknown id, and ConfigError for a superseded
+        memory.
         """
         memory = await self._find(session_id, memory_id)
         return await self._replace(session_id, memory, MemoryAction.EDIT, text, dry_run=dry_run)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
-        """Mark a memory as no longer true, and store what is true now, if given; errors as in `edit`."""
+        """Mark a memory as no longer true. If `text` is given, it is stored as the memory that is true now.
+
+        Raises the errors of `edit`.
+        """
         memory = await self._find(session_id, memory_id)
         return await self._replace(session_id, memory, MemoryAction.SUPERSEDE, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Show a memory in every prompt while it fits; recall then leaves it out. Raises ConfigError for an unknown id."""
+        """Show a memory in every prompt while it fits. Recall then leaves it out.
+
+        Raises MemoryNotFoundError for an unknown id, and ConfigError for a superseded memory.
+        """
         memory = await self._find(session_id, memory_id)
         pinned = await self._pin_of(session_id, memory.memory_id)
         if pinned is not None:
@@ -135,7 +156,7 @@ class MemoryEditor:
         return _required(made)
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Stop showing a memory in every prompt; raises ConfigError if it is not pinned."""
+        """Stop showing a memory in every prompt. Raises ConfigError if it is not pinned."""
         await self._store.head(session_id)
         pinned = await self._pin_of(session_id, memory_id)
         viewers = () if pinned is None else read_audience(pinned.metadata)
@@ -155,9 +176,10 @@ class MemoryEditor:
         title: str = "",
         key: str | None = None,
     ) -> MemoryEdit:
-        """Store a model's request (REMEMBER, EDIT or SUPERSEDE) until a person decides; a waiting one is returned.
+        """Store a model's request (REMEMBER, EDIT or SUPERSEDE) until a person decides on it.
 
-        Raises the errors of that action, and ConfigError for a request that was rejected before.
+        If an equal request waits already, that one is returned. Raises the errors of the requested action. Raises
+        ConfigError if an equal request was rejected before.
         """
         if action is MemoryAction.REMEMBER:
             seen = await self.remember(session_id, text, title=title, key=key, dry_run=True)
@@ -182,9 +204,11 @@ class MemoryEditor:
         return _required(proposal)
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
-        """Carry out a proposal, with another text if given; accepting it again changes nothing.
+        """Carry out a proposal, with `text` in place of the proposed text if it is given. A second call changes
+        nothing.
 
-        Raises MemoryNotFoundError, ConfigError if it was rejected, and the errors of the requested action.
+        Raises MemoryNotFoundError if there is no such proposal, and ConfigError if it was rejected. Raises the errors
+        of the requested action.
         """
         proposal = await self._find_proposal(session_id, proposal_id)
         decision = await self._decision_on(session_id, proposal_id, MemoryAction.ACCEPT)
@@ -203,9 +227,9 @@ class MemoryEditor:
         return await self._decide(session_id, proposal, MemoryAction.ACCEPT, {AFTER: wanted, MADE: made_id})
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
-        """Refuse a proposal: it is not made again for the same turns.
+        """Reject a proposal. It is not made again for the same turns.
 
-        Raises MemoryNotFoundError, and ConfigError if it was accepted.
+        Raises MemoryNotFoundError if there is no such proposal, and ConfigError if it was accepted.
         """
         proposal = await self._find_proposal(session_id, proposal_id)
         decision = await self._decision_on(session_id, proposal_id, MemoryAction.REJECT)
@@ -262,7 +286,9 @@ class MemoryEditor:
         return _required(edit)
 
     async def _undo_decision(self, session_id: str, decision: Evidence) -> MemoryEdit:
-        """Reopen a proposal; its effect is removed first. Raises ConfigError if a later edit builds on it."""
+        """Reopen a proposal. The effect of its acceptance is removed first. Raises ConfigError if a later edit builds
+        on it.
+        """
         proposal = await load_edit(self._store, session_id, str(decision.metadata[TARGET]))
         entry = None if proposal is None else proposed_entry(proposal)
         lore = None if proposal is None else proposed_lore(proposal)
@@ -281,9 +307,10 @@ class MemoryEditor:
         return _required(await self._take_back(session_id, decision))
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
-        """Undo an edit; a second call changes nothing.
+        """Undo an edit. A second call changes nothing.
 
-        Raises MemoryNotFoundError for an unknown edit, and ConfigError if a later edit builds on it.
+        Raises MemoryNotFoundError if the edit is unknown. Raises ConfigError if a later edit builds on it, and for a
+        CONTINUE or a PROPOSE, which cannot be undone.
         """
         evidence = await load_edit(self._store, session_id, edit_id)
         edit = None if evidence is None else edit_of(evidence)
@@ -385,10 +412,10 @@ class MemoryEditor:
         return replace(edit, edit_id="", memory_id="" if replaced is None else replaced.memory_id)
 
     async def _find_known(self, session_id: str, text: str, replaced: Memory | None) -> tuple[ShownText, ...]:
-        """Return the texts that a model knows from memory: those of its prompt, except the user's latest words, and recalled
-        ones.
+        """Return the texts that a model knows already: those of its prompt, except the user's latest words, and
+        recalled ones.
 
-        The text of the replaced memory may be repeated.
+        Texts of which a part is in the replaced memory are left out, because an edit may repeat them.
         """
         window = await self._store.window(session_id, message_limit=1)
         record = window.pending or window.previous
@@ -435,7 +462,9 @@ class MemoryEditor:
         return evidence
 
     async def _take_back(self, session_id: str, evidence: Evidence) -> Evidence:
-        """Mark an edit as undone, its passages first: a half-done undo is then still in the log and can be repeated."""
+        """Mark an edit as undone. Its passages are removed first, so that a half-done undo is still in the log and can
+        be repeated.
+        """
         await remove_passages(self._store, session_id, evidence)
         undone: Mapping[str, Any] = {UNDONE_AT: format_time(self._clock.now()), UNDONE_BY: self._author}
         marked = replace(evidence, metadata={**evidence.metadata, **undone})
@@ -460,7 +489,7 @@ class MemoryEditor:
 
 
 def build_edit(edit_id: str, title: str, metadata: Mapping[str, Any], at: datetime) -> Evidence:
-    """Return the item of an edit without a text of its own."""
+    """Return the evidence item of an edit that has no text of its own."""
     return Evidence(
         evidence_id=edit_id,
         type=EvidenceType.OTHER,
@@ -472,7 +501,7 @@ def build_edit(edit_id: str, title: str, metadata: Mapping[str, Any], at: dateti
 
 
 def build_pin(memory: Memory) -> ContextBlock:
-    """Return the block that shows a memory in every prompt."""
+    """Return the context block that shows a memory in every prompt."""
     extra: dict[str, Any] = {PINNED: memory.memory_id, "trust": memory.trust.value, **audience_field(memory.viewers)}
     if memory.sensitivity:
         extra[SENSITIVITY] = memory.sensitivity

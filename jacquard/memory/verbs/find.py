@@ -1,4 +1,4 @@
-"""Finds a memory of any kind by its id. It must not import a concrete store."""
+"""Finds a memory of any kind (remembered text, document or entry) by its id. It must not import a concrete store."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from mnemosyne.schema.memory import TAKES_FROM_RECALL, MemoryEntry, document_of,
 from mnemosyne.schema.session import SessionHead, TurnStatus
 
 REMEMBERED = "remembered"
+"""Kind of a memory that is a text remembered by hand."""
 SENSITIVITY = "sensitivity"
+"""Metadata field of a memory with its sensitivity."""
 WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value})
-"""Actions whose edit may be a memory by itself."""
+"""Actions whose edit has a text and so may be a memory itself."""
 
 
 def has_words(text: str, query: str) -> bool:
-    """Return whether a text contains every word of a query, as any part of a word and in any case."""
+    """Return whether a text contains every word of `query`, in any case, and also as a part of a longer word."""
     lowered = text.lower()
     return all(word in lowered for word in query.lower().split())
 
@@ -28,10 +30,10 @@ def has_words(text: str, query: str) -> bool:
 async def find_memory(
     store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
 ) -> Memory:
-    """Return a memory that a viewer may know (with `all_viewers`: any).
+    """Return the memory with this id, if `viewer` may know it. With `all_viewers`, any memory is returned.
 
-    Raises MemoryNotFoundError if there is none, so that a viewer cannot find out what others know; ConfigError for a superseded
-    one; SessionNotFoundError.
+    Raises MemoryNotFoundError if there is no such memory or the viewer may not know it; so a viewer cannot find out
+    what others know. Raises ConfigError if the memory was superseded. Raises SessionNotFoundError.
     """
     head = await store.head(session_id)
     memory = await _find(store, session_id, head.world_id, memory_id)
@@ -74,7 +76,7 @@ async def _is_known(store: Store, head: SessionHead, memory: Memory) -> bool:
 
 
 def memory_of_entry(entry: MemoryEntry) -> Memory:
-    """Return an entry of memory, other than a passage of a document, as a memory."""
+    """Return a memory that consists of one entry. The entry must not be a passage of a document."""
     return Memory(
         memory_id=entry.entry_id,
         kind=entry.kind,
@@ -89,7 +91,7 @@ def memory_of_entry(entry: MemoryEntry) -> Memory:
 
 
 def memory_of_evidence(session_id: str, evidence: Evidence) -> Memory:
-    """Return a document or a remembered text as a memory."""
+    """Return a document or a remembered text (an evidence item) as a memory."""
     entries = document_entries(session_id, evidence)
     return Memory(
         memory_id=evidence.evidence_id,

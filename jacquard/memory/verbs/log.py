@@ -1,7 +1,9 @@
-"""Log of edits: each edit is an evidence item of its session, so every store, copy, check and erasure covers it.
+"""Reads the log of memory edits. Each edit is an evidence item of its session, so stores, copies, checks and erasures
+cover it.
 
-The item of an edit also has its effect: its content, if any, is recalled by passages like any document, and its metadata name
-the entries that recall leaves out because of it. Nothing is overwritten, so an edit is undone by marking its item.
+The item also has the effect of the edit. Its content, if any, is recalled by passages like a document. Its metadata
+name the entries that recall leaves out because of the edit. Nothing is overwritten, so an edit is undone by marking its
+item.
 """
 
 from __future__ import annotations
@@ -22,20 +24,23 @@ TARGET = "memory_id"
 AUTHOR = "memory_author"
 BEFORE = "memory_before"
 AFTER = "memory_after"
-"""Text after an edit whose item has no content, because it must not be recalled."""
+"""Field with the text after an edit that keeps its text here and not in the content, so that it is not recalled."""
 UNDONE_BY = "undone_by"
 IS_EDIT = "memory_edit"
 EDIT_TAG: Mapping[str, str] = {IS_EDIT: "yes"}
-"""Tag by which the store finds edits."""
+"""Metadata by which the store finds the items of edits."""
 
 
 async def read_log(store: Store, session_id: str) -> tuple[MemoryEdit, ...]:
-    """Return all edits of a session, oldest first; raises SessionNotFoundError."""
+    """Return all edits of a session, oldest first. Raises SessionNotFoundError."""
     return tuple(edit for each in await load_edits(store, session_id) if (edit := edit_of(each)) is not None)
 
 
 async def load_edits(store: Store, session_id: str, memory_id: str | None = None) -> tuple[Evidence, ...]:
-    """Return the items of all edits of a session, or of one memory, oldest first; raises SessionNotFoundError."""
+    """Return the items of all edits of a session, oldest first. With `memory_id`, only the edits of this memory.
+
+    Raises SessionNotFoundError.
+    """
     tags = dict(EDIT_TAG) if memory_id is None else {**EDIT_TAG, TARGET: memory_id}
     found = await store.list_evidences(session_id, EvidenceFilter(tags=tags))
     if not found:
@@ -44,7 +49,7 @@ async def load_edits(store: Store, session_id: str, memory_id: str | None = None
 
 
 async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | None:
-    """Return the item of an edit; None for an unknown id."""
+    """Return the item of an edit, or None if the id is unknown or is not an edit."""
     try:
         found = await store.get_evidence(session_id, edit_id)
     except SessionNotFoundError:
@@ -53,7 +58,7 @@ async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | N
 
 
 def edit_of(evidence: Evidence) -> MemoryEdit | None:
-    """Return the edit of an item; None if it is not an edit, or is one of a newer release."""
+    """Return the edit that an item states. None if it is not an edit, or has an action that this release does not know."""
     told: Mapping[str, Any] = evidence.metadata
     try:
         action = MemoryAction(str(told.get(ACTION)))

@@ -1,7 +1,8 @@
-"""Proposals of models for memory, stored in the log until a person accepts or rejects them.
+"""Stores what models propose for memory, until a person accepts or rejects it.
 
-An item has its entry, or the requested edit, in its metadata, which recall and prompts do not read. A decision is an edit with
-its author, time and undo. It must not import a concrete store.
+A proposal is an item of the edit log. Its metadata contain the proposed entry or the requested edit; recall and prompts
+do not read them. A decision is an edit too, with its author, its time and its undo. This module must not import a
+concrete store.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from mnemosyne.schema.memory import PROPOSED, MemoryEntry, Trust
 from mnemosyne.schema.query import EvidenceFilter
 
 LORE = "lore"
+"""Key of a proposed lore entry."""
 DECISIONS = frozenset({MemoryAction.ACCEPT.value, MemoryAction.REJECT.value})
+"""Actions that decide on a proposal."""
 
 
 def propose_entry(entry: MemoryEntry, author: str, at: datetime) -> Evidence:
-    """Return the proposal to add an entry; the same entry gives the same proposal."""
+    """Return the proposal to add an entry. The same entry always gives a proposal with the same id."""
     told = {TARGET: entry.entry_id, AFTER: entry.text, **audience_field(audience_of_entry(entry))}
     told[PROPOSED] = {"entry": to_plain(entry)}
     return build_proposal(f"{entry.entry_id}.proposal", entry.title or entry.kind, told, author, at, entry.turn_id)
@@ -34,14 +37,14 @@ def propose_entry(entry: MemoryEntry, author: str, at: datetime) -> Evidence:
 def propose_lore(
     proposal_id: str, entry: MemoryEntry, former: MemoryEntry | None, author: str, at: datetime
 ) -> Evidence:
-    """Return the proposal to add a lore entry to a world, replacing a former one if given."""
+    """Return the proposal to add a lore entry to a world. `former` is the entry that it replaces, if any."""
     told: dict[str, Any] = {TARGET: entry.entry_id, BEFORE: "" if former is None else former.text, AFTER: entry.text}
     told[PROPOSED] = {LORE: to_plain(entry), "former": None if former is None else to_plain(former)}
     return build_proposal(proposal_id, entry.title or "lore", told, author, at)
 
 
 def proposed_lore(proposal: Evidence) -> tuple[MemoryEntry, MemoryEntry | None] | None:
-    """Return the lore entry of a proposal, and the former one; None for any other proposal."""
+    """Return (entry, former entry or None) of a proposal for lore. None for any other proposal."""
     asked = proposal.metadata.get(PROPOSED, {})
     if LORE not in asked:
         return None
@@ -52,7 +55,7 @@ def proposed_lore(proposal: Evidence) -> tuple[MemoryEntry, MemoryEntry | None] 
 def build_proposal(
     proposal_id: str, title: str, told: Mapping[str, Any], author: str, at: datetime, turn_id: str | None = None
 ) -> Evidence:
-    """Return the item of a proposal; one of a turn is known on the branch of the turn only."""
+    """Return the evidence item of a proposal. With a `turn_id`, it is known only on the branch of this turn."""
     return Evidence(
         evidence_id=proposal_id,
         type=EvidenceType.LLM_OUTPUT,
@@ -65,13 +68,13 @@ def build_proposal(
 
 
 async def load_proposals(store: Store, session_id: str, branch_id: str = "") -> tuple[Evidence, ...]:
-    """Return all proposals known on a branch ('': the active one), decided or not, oldest first."""
+    """Return all proposals known on a branch ('': the active branch), decided or not, oldest first."""
     edits = await store.list_evidences(session_id, EvidenceFilter(tags=EDIT_TAG, branch_id=branch_id))
     return tuple(each for each in edits if is_proposal(each))
 
 
 async def load_waiting(store: Store, session_id: str) -> tuple[Evidence, ...]:
-    """Return the undecided proposals of the active branch, oldest first."""
+    """Return the proposals of the active branch that nobody has decided on, oldest first."""
     edits = await store.list_evidences(session_id, EvidenceFilter(tags=EDIT_TAG, branch_id=""))
     decided = {each.metadata.get(TARGET) for each in edits if is_decision(each)}
     return tuple(each for each in edits if is_proposal(each) and each.evidence_id not in decided)
@@ -83,27 +86,27 @@ def is_proposal(evidence: Evidence) -> bool:
 
 
 def is_decision(evidence: Evidence) -> bool:
-    """Return whether an item of the log is a valid decision."""
+    """Return whether an item of the log is a decision that was not undone."""
     return evidence.metadata.get(ACTION) in DECISIONS and not is_undone(evidence)
 
 
 def proposed_entry(proposal: Evidence) -> MemoryEntry | None:
-    """Return the entry that a proposal would add; None for one that asks for an edit."""
+    """Return the entry that a proposal would add. None for a proposal that asks for an edit."""
     told = proposal.metadata.get(PROPOSED, {}).get("entry")
     return None if told is None else from_plain(told, MemoryEntry)
 
 
 def proposed_entries(proposals: Iterable[Evidence]) -> list[MemoryEntry]:
-    """Return the entries that proposals would add."""
+    """Return the entries that proposals would add. Proposals that ask for an edit are left out."""
     return [entry for each in proposals if (entry := proposed_entry(each)) is not None]
 
 
 def show_proposals(proposals: Sequence[Evidence]) -> tuple[MemoryEdit, ...]:
-    """Return proposals for people: the title states the kind of memory."""
+    """Return proposals as edits that a person can read. The title states the kind of memory."""
     edits = ((each, edit_of(each)) for each in proposals)
     return tuple(replace(edit, turn_id=each.links.turn_id or "") for each, edit in edits if edit is not None)
 
 
 def describe_proposal(proposal: Evidence) -> str:
-    """Return the text that a proposal would add."""
+    """Return the text that a proposal would add, or, if it adds none, the text that it would remove."""
     return str(proposal.metadata.get(AFTER, "")) or str(proposal.metadata.get(BEFORE, ""))

@@ -1,4 +1,4 @@
-"""Values of the memory verbs."""
+"""Defines the values of the memory verbs: a memory, an edit of memory, a search result, and their sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mnemosyne.schema.memory import Trust, copied_from
 
 
 class MemoryAction(StrEnum):
-    """Action of an edit."""
+    """Kind of an edit of memory."""
 
     REMEMBER = "remember"
     EDIT = "edit"
@@ -27,7 +27,7 @@ class MemoryAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemorySource:
-    """Source of a memory in another session; `depth` is the number of the turn."""
+    """Source of a memory in another session. `depth` is the number of the turn."""
 
     session_id: str
     memory_id: str
@@ -37,53 +37,58 @@ class MemorySource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Memory of a session: a text remembered by hand, or any entry that recall may find."""
+    """Memory of a session: a text remembered by hand, a document, or any entry that recall may find."""
 
     memory_id: str
-    """Name for all verbs."""
+    """Id by which all memory verbs name it."""
     kind: str
     """`remembered`, `document`, or the kind of the entry (`turn_summary`, `message`, a category of lore …)."""
     text: str
     title: str = ""
     entry_ids: tuple[str, ...] = ()
-    """Its entries."""
+    """Ids of the entries that recall finds for this memory."""
     viewers: tuple[str, ...] = ()
-    """Viewers who may know it (empty: everyone)."""
+    """Viewers who may know the memory (empty: everyone)."""
     trust: Trust = Trust.USER
     sensitivity: str = ""
     sources: tuple[MemorySource, ...] = ()
-    """Sources in other sessions, the first one first."""
+    """Memories of other sessions from which this one was copied; the first source comes first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEdit:
-    """One edit in the log of a session. Times are aware."""
+    """One edit in the log of a session. Its times have a time zone."""
 
     edit_id: str
-    """Id of the edit, and of the memory that an EDIT, or a SUPERSEDE with a text, makes; '' if nothing was stored (`dry_run`).
+    """Id of the edit; '' if nothing was stored (`dry_run`).
+
+    An EDIT, or a SUPERSEDE with a text, makes a new memory that has this id too.
     """
     action: MemoryAction
-    """A PROPOSE changes nothing until it is accepted."""
+    """Kind of the edit. A PROPOSE changes nothing until it is accepted."""
     memory_id: str
-    """Edited memory. REMEMBER: `edit_id`; CONTINUE: the session that took memories; ACCEPT and REJECT: the proposal."""
+    """Id of the edited memory.
+
+    REMEMBER: the same as `edit_id`. CONTINUE: the session that copied memories. ACCEPT and REJECT: the proposal.
+    """
     author: str
     at: datetime | None
     before: str = ""
-    """Text before, '' if there was none."""
+    """Text before the edit, '' if there was none."""
     after: str = ""
-    """Text after, '' if there is none."""
+    """Text after the edit, '' if there is none."""
     title: str = ""
     undone_at: str = ""
     undone_by: str = ""
     redacted: tuple[str, ...] = ()
-    """Rules by which secrets were removed."""
+    """Rules by which secrets in the text were masked."""
     turn_id: str = ""
     """Turn that a proposal is about."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundMemory:
-    """Memory that a search found, and the reasons."""
+    """Memory that a search found, with the reasons."""
 
     memory_id: str
     kind: str
@@ -91,20 +96,22 @@ class FoundMemory:
     title: str = ""
     turn_id: str | None = None
     score: float = 0.0
-    """Higher is better; comparable within one search."""
+    """Higher is better. Scores are comparable only within one search."""
     signals: Mapping[str, float] = field(default_factory=dict)
-    """Score of each arm."""
+    """Score of each way of searching (by words, by vectors)."""
     words: tuple[str, ...] = ()
-    """Words of the search that occur in it."""
+    """Words of the search that occur in the memory."""
     trust: Trust = Trust.AUTHORED
     pinned: bool = False
-    """True if it is in every prompt, while it fits."""
+    """True if the memory is shown in every prompt while it fits."""
     sources: tuple[MemorySource, ...] = ()
-    """Sources in other sessions, the first one first."""
+    """Memories of other sessions from which this one was copied; the first source comes first."""
 
 
 def sources_of(extra: Mapping[str, Any]) -> tuple[MemorySource, ...]:
-    """Return the sources of a memory that came from another session, from its further fields."""
+    """Return the sources of a memory that was copied from another session. `extra` are the metadata of its entry or
+    evidence.
+    """
     return tuple(
         MemorySource(
             session_id=str(each.get("session_id", "")),
