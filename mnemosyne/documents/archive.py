@@ -61,7 +61,10 @@ class TreeBranch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnTree:
-    """All data of a session, except the messages of one branch."""
+    """All data of a session, except the messages of one branch.
+
+    `active` is the id of the session's active branch, `turns` are all turns, `entries` are the consolidated memories.
+    """
 
     format: int
     world_id: str
@@ -110,8 +113,10 @@ async def export_session(
 ) -> SessionDocument:
     """Return a session as one document with the messages of `branch_id` (None: the active branch).
 
-    The document contains the turn tree, unless `linear` or there is nothing to put into it. (There is nothing if the
-    session has one branch and no world, for example after the import of a linear document.) Raises:
+    The document contains the turn tree, unless `linear` or there is nothing to put into it. There is nothing if the
+    session has one branch and no world, for example after the import of a linear document.
+
+    Raises:
     - SessionNotFoundError or BranchNotFoundError if the session or the branch does not exist.
     - SchemaValidationError if the branch has no messages, because a document needs at least one.
     """

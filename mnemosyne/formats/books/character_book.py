@@ -1,9 +1,11 @@
 """Reads the book of lore in a V2 or V3 card, and the file `{"spec": "lorebook_v3", "data": …}` with only such a book.
 
-Fields are converted as SillyTavern does. A missing `selective` means false, `insertion_order` is the native `order`, and
-a field in the `extensions` of an entry takes precedence. An entry also gets two mappings, from which an export restores
-the rest. `extensions` has the entry's extensions that did not become native fields. `original` has the fields without a
-native name: `name`, `priority`, `case_sensitive`, unknown ones, and `use_regex` if it does not follow from the keys.
+Fields are converted to native fields (the fields of SillyTavern's world info) as SillyTavern does. A missing `selective`
+means false, `insertion_order` is the native `order`, and a field in the `extensions` of an entry takes precedence.
+
+An entry also gets two mappings, from which an export restores the rest. `extensions` has the entry's extensions that did
+not become native fields. `original` has the fields without a native name: `name`, `priority`, `case_sensitive`, unknown
+ones, and `use_regex` if it does not follow from the keys.
 """
 
 from __future__ import annotations

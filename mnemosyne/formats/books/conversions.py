@@ -1,4 +1,4 @@
-"""Converts JSON values of any type to the types of the native fields of a book's entry.
+"""Converts JSON values of any type to the types of native fields (the fields of SillyTavern's world info).
 
 All conversions raise ValueError if the value cannot be converted.
 """
@@ -86,8 +86,8 @@ def to_level(value: Any) -> int:
 def one_of(names: Mapping[str, int], count: int) -> Convert:
     """Return a conversion to a whole number that is at least 0 and less than `count`.
 
-    The conversion accepts the names in `names` too, in upper or lower case. A blank or hyphen in a name counts as an
-    underscore.
+    The conversion also accepts a name in `names`, in upper or lower case, and returns its number. A blank or hyphen in a
+    name counts as an underscore.
     """
 
     def convert(value: Any) -> int:
@@ -102,8 +102,9 @@ def one_of(names: Mapping[str, int], count: int) -> Convert:
 
 
 def or_null(convert: Convert) -> Convert:
-    """Return a conversion that leaves null unchanged, and converts other values with `convert`. Null means SillyTavern's
-    setting.
+    """Return a conversion that leaves null unchanged and converts other values with `convert`.
+
+    Null in an entry means that SillyTavern's global setting applies.
     """
     return lambda value: None if value is None else convert(value)
 

@@ -45,11 +45,13 @@ def build_entries(
 ) -> tuple[BookEntry, ...]:
     """Return the entries of `rows`, in their order.
 
-    A row is (fallback uid, entry). The uid of an entry is the first of `uid_names` that is a number or text, or else the
-    fallback uid. If another entry has the same uid, the later one gets a free number. A row that is not a mapping is
-    skipped. A row is also skipped if all its `content_names` and `key_names` are empty. Skipped rows are counted under
-    `path`, with a note that names the first of them. `read_fields` returns the fields of one entry and counts them.
-    Decorators and macros are counted here.
+    A row is (fallback uid, entry). The uid of an entry is the first of the fields `uid_names` that is a number or text,
+    or else the fallback uid. If an earlier entry has the same uid, the later one gets a free number.
+
+    A row is skipped if it is not a mapping, or if its fields `content_names` and `key_names` are all empty. Skipped rows
+    are counted under `path`, with a note that names the first of them.
+
+    `read_fields` returns the native fields of one entry and counts them. Decorators and macros are counted here.
     """
     whole: list[tuple[str, str, Mapping[str, Any]]] = []
     faulty: dict[str, list[str]] = {}

@@ -195,13 +195,14 @@ def take_fields(
     place: str = "",
     keeps_unusable: bool = False,
 ) -> dict[str, Any]:
-    """Move the native fields that `names` lists from `source` into `fields`, converted, and return the remaining fields
-    of `source`.
+    """Move native fields from `source` into `fields`, converted, and return the remaining fields of `source`.
 
-    A field that is in `fields` already keeps its value. If a value cannot be converted, it is counted as refused and left
-    out. With `keeps_unusable` it remains in the returned mapping instead, because another program may use the name for
-    something else. Fields are counted under `path` plus the native name. A repeated field is counted under `path` plus
-    `place` plus its own name.
+    `names` has the native field for each name in `source`. A field that is in `fields` already keeps its value there. If
+    a value cannot be converted, it is counted as refused and left out. With `keeps_unusable` it remains in the returned
+    mapping instead, because another program may use the name for something else.
+
+    Fields are counted under `path` plus the native name. A repeated field is counted under `path` plus `place` plus its
+    own name.
     """
     left = {}
     for name, value in source.items():

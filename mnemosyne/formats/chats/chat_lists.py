@@ -68,7 +68,9 @@ def listed_chat(
     header: Mapping[str, Any] = EMPTY,
     authors_note: AuthorsNote | None = None,
 ) -> Chat:
-    """Return a chat whose messages are in memory. All ids in the chat begin with `key`."""
+    """Return a chat whose messages are in memory. All ids in the chat begin with `key`; `header` is the file's data on
+    the whole chat.
+    """
     names: dict[Role, dict[str, None]] = {Role.USER: {}, Role.ASSISTANT: {}}
     for each in said:
         if each.message.author is not None and each.message.role in names:

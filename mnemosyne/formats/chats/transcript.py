@@ -168,11 +168,12 @@ def split_speech(lines: Iterable[str], names: Collection[str]) -> Iterator[Speec
 
 
 def find_speakers(lines: Iterable[str], asked: Collection[str] = ()) -> frozenset[str]:
-    """Return the names of the speakers in a transcript.
+    """Return the names of the speakers in a transcript. A name before a colon is a speaker's if one of these holds:
+    - the line begins a paragraph or has a time before the name,
+    - the line directly follows a speech of one line,
+    - the name occurred before, or is in `asked`.
 
-    A name before a colon is a speaker if the line begins a paragraph, has a time, follows a speech of one line, or has a
-    name that occurred before or is in `asked`. If fewer than two speakers are found so, all names before a colon are
-    returned.
+    If fewer than two names are found, all names before a colon are returned.
     """
     counts: Counter[str] = Counter()
     sure: set[str] = set()

@@ -162,7 +162,8 @@ def speakers_of(
     1. `user` and `assistant` are names that the caller knows. If a user is named, all speakers who are not named are
     assistants. If only an assistant is named, all others are users. Names that do not occur are ignored.
 
-    2. A speaker has the role that the first of its lines with a role states.
+    2. A speaker has the role that the first of its lines with a role states. Speakers without such a line get roles as in
+    rule 1.
 
     3. The user is the speaker with a user's name (`user`, `human`, `player`, 用户, 玩家). If there is none, the user is the
     first speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手, 旁白).

@@ -191,10 +191,11 @@ def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[Import
 
 
 def text_of_item(value: Any) -> str:
-    """Return the text of an item of a store. The item is a text, or a mapping with a usual name of a text (`text`,
-    `content`, …).
+    """Return the text of an item of a store.
 
-    If the mapping has no such field, all its fields become lines `NAME: VALUE`.
+    If the item is a mapping, its text is the first of the fields `text`, `content`, `memory`, `data`, `value`, `fact` and
+    `summary`; the field may be such a mapping itself. If a mapping has none of these, all its fields become lines `NAME:
+    VALUE`.
     """
     for _ in range(4):
         if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Converts entries of books to lore of a world pack, and back. Pure.
+"""Converts entries of books to lore of a world pack (a world as files), and back. Pure.
 
 The text of an entry becomes the text of a lore entry, in which an author can edit it. Fields that only the original
 program knows are kept under `world_info` of the lore entry. An exported book contains the edits of the author.
@@ -90,9 +90,10 @@ def is_pattern(key: str) -> bool:
 def list_lore(book: WorldBook, names: Names) -> Iterator[dict[str, Any]]:
     """Yield the lore entries of a book, as they are written in a pack, in the order of the book.
 
-    Entries without text are left out (see `list_empty`). A constant entry is shown in every turn: as an axiom, or right
-    before the input if its position is at a depth of the chat. All other entries are recalled by relevance. An entry is
-    disabled if it is switched off or is for other characters.
+    Entries without text are left out (see `list_empty`). A constant entry is shown in every turn. It becomes a directive
+    (shown right before the input) if its position is at a depth of the chat, and otherwise an axiom (lore that every
+    prompt shows). All other entries are recalled by relevance. An entry is disabled if it is switched off or is for other
+    characters.
     """
     for entry in book.entries:
         lore = _to_lore(entry, book.name, names)

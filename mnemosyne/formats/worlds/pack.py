@@ -1,7 +1,8 @@
 """Makes the files of a world pack (a world as files) from cards and books, and the cards and books from a pack. Pure.
 
 The files depend only on the imports: the same cards and books give the same files. `imported.json` keeps the data that
-the other files have no place for, so that an export can return it.
+the other files have no place for, so that an export can return it. The persona is the part of a world that describes the
+model's character.
 """
 
 from __future__ import annotations

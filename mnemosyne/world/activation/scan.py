@@ -1,8 +1,8 @@
 """Finds the entries of world info that a chat activates, in the same passes as SillyTavern. Pure.
 
-The first pass scans the newest messages. A recursion pass scans the texts of activated entries too. If fewer than the
-minimum number of entries are active, a further pass scans more messages. Entries that are delayed until recursion follow
-level by level.
+The first pass scans the newest messages. A recursion pass scans the texts of activated entries too. If fewer than
+`min_activations` entries are active, a further pass scans more messages. Entries with `delay_until_recursion` can be
+activated only in recursion passes, one level after another.
 """
 
 from __future__ import annotations

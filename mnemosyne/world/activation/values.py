@@ -14,7 +14,10 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class SelectiveLogic(IntEnum):
-    """Condition on secondary keys, which is checked after a primary key was found."""
+    """Condition on secondary keys, which is checked after a primary key was found.
+
+    AND_ANY: at least one is found. NOT_ALL: at least one is missing. NOT_ANY: none is found. AND_ALL: all are found.
+    """
 
     AND_ANY = 0
     NOT_ALL = 1
@@ -23,7 +26,11 @@ class SelectiveLogic(IntEnum):
 
 
 class WorldInfoPosition(IntEnum):
-    """Place in the prompt for the text of an entry."""
+    """Place in the prompt for the text of an entry.
+
+    CHAR is the description of the character, AN the author's note. AT_DEPTH is between the messages. OUTLET is a place
+    that is marked with the entry's `outlet_name`.
+    """
 
     BEFORE_CHAR = 0
     AFTER_CHAR = 1
@@ -117,7 +124,9 @@ class WorldInfoEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoSettings:
-    """Global settings of world info, with SillyTavern's defaults."""
+    """Global settings of world info, with SillyTavern's defaults. In limits (`min_…`, `max_…`), 0 means that there is no
+    limit.
+    """
 
     scan_depth: int = 2
     context_tokens: int = 8192

@@ -62,7 +62,9 @@ _OTHER_WORDS = {
 def check_meta(
     node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0, is_root: bool = False
 ) -> None:
-    """Add to `faults` every fault in the `$meta` of a mapping or a template. `is_root` is True for the mapping of the
+    """Add to `faults` every fault in the `$meta` of a mapping or a template.
+
+    `place` is the location of `node` in its file. `depth` is the number of templates around it. `is_root` is True for the
     whole state.
     """
     if META not in node:

@@ -32,8 +32,8 @@ Where = Callable[[KeyPath], SourceLocation]
 class StateTree:
     """A state tree with its anchors. If an anchor occurs twice, the first one counts.
 
-    `is_sound` is False if an anchor occurs twice; then no op can be tried on the tree. `where` converts a path to its
-    place in a file.
+    `is_sound` is False if an anchor occurs twice; then no op (change of the state) can be tried on the tree. `where`
+    converts a path to its place in a file.
     """
 
     root: dict[str, Any]
@@ -119,7 +119,10 @@ def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTre
 
 
 def with_types(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a pack, marked as typed unless its author wrote `typed: false` (decision 0036)."""
+    """Return the state of a pack, marked as typed unless its author wrote `typed: false`.
+
+    In a typed state a value keeps its type when it is changed (`docs/decisions/0036-typed-state.md`).
+    """
     meta = state.get(META, {})
     if not isinstance(meta, dict) or TYPED in meta:
         return dict(state)
@@ -134,8 +137,8 @@ def plain_value(node: Any) -> Any:
 def start_state(tree: StateTree) -> dict[str, Any]:
     """Return the state with which sessions start.
 
-    Things in lists get ids, and values with a table get their descriptions. A field with no value and no known type is
-    declared to take any value.
+    Things in lists get ids. Values for which `$meta` has a table of descriptions get their description. A field with no
+    value and no known type is declared to take any value.
     """
     started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
     empty: dict[KeyPath, list[str]] = {}

@@ -47,8 +47,9 @@ class PackFaults(FaultList):
 def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     """Return `value` with defaults filled in and conditions parsed.
 
-    Faults are added to `faults`. An invalid part of a record is left out; an invalid item of a list becomes BROKEN (see
-    `iterate_sound`). The result is BROKEN if `value` itself has the wrong type.
+    Faults are added to `faults`. An invalid part of a record (a mapping with known keys) is left out. An invalid item of
+    a list is replaced by the mark BROKEN (see `iterate_sound`). If `value` itself has the wrong type, the result is
+    BROKEN.
     """
     return shape.read(value, place.path, Reading(faults=faults, root=place))
 
