@@ -6,7 +6,7 @@ The engines share it, so that the same entry is found by the same words in each.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import quote
@@ -231,10 +231,10 @@ def row_digest(entry: MemoryEntry) -> bytes:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _tokens(key: str) -> Iterator[str]:
+def _tokens(key: str) -> list[str]:
     # A message's lines are also in the keys of its neighbours, so lines are tokenised one by one (no token crosses a
     # line's end) and cached.
-    return (token for line in key.split("\n") for token in word_tokens_of_line(line))
+    return [token for line in key.split("\n") for token in word_tokens_of_line(line)]
 
 
 def _facets(entry: MemoryEntry) -> tuple[str, ...]:

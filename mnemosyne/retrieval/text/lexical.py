@@ -172,15 +172,16 @@ class Postings:
 
     def append(self, documents: Sequence[Sequence[str]]) -> None:
         """Add documents, each given as its tokens, at the next slots."""
+        known = self._vocabulary
         if len(documents) > NEWEST_DOCUMENTS:
-            codes = [self._code(term) for document in documents for term in document]
+            codes = [known.setdefault(term, len(known)) for document in documents for term in document]
             lengths = np.fromiter(map(len, documents), dtype=np.int64, count=len(documents))
             self._freeze(np.asarray(codes, dtype=np.int32), lengths)
             return
         first = self._grow(np.fromiter(map(len, documents), dtype=np.int64, count=len(documents)))
         for slot, document in enumerate(documents, first):
             found = Counter(document)
-            self._tail.append(slot, [self._code(term) for term in found], found.values())
+            self._tail.append(slot, [known.setdefault(term, len(known)) for term in found], found.values())
         if self._tail.documents > NEWEST_DOCUMENTS and self._tail.documents * 8 > self._frozen:
             self._merge_tail()
 
@@ -189,8 +190,9 @@ class Postings:
 
         `codes` are indexes into `words`, all documents concatenated; `lengths` has the number of codes of each.
         """
-        known = np.fromiter((self._code(word) for word in words), dtype=np.int32, count=len(words))
-        self._freeze(known[codes] if len(codes) else codes, lengths)
+        known = self._vocabulary
+        places = np.array([known.setdefault(word, len(known)) for word in words], dtype=np.int32)
+        self._freeze(places[codes] if len(codes) else codes, lengths)
 
     def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
         """Return a BM25 score (>= 0) for each slot; each term's part is multiplied by its weight.
@@ -231,9 +233,6 @@ class Postings:
         self._counts, self._sizes = self._counts[live], self._sizes[live]
         self._lengths = self.lengths[keep].copy()
         self.documents = self._frozen = len(self._lengths)
-
-    def _code(self, term: str) -> int:
-        return self._vocabulary.setdefault(term, len(self._vocabulary))
 
     def _grow(self, lengths: npt.NDArray[np.int64]) -> int:
         first, self.documents = self.documents, self.documents + len(lengths)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -28,6 +28,7 @@ from jacquard.core.plan import OverviewScope, PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.recall_query import SEVERAL, repeat_key
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
+from mnemosyne.core.codec import Struct
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import THREAD, Chain
@@ -59,20 +60,19 @@ _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain.LORE: "lore", Chain.EVENT: "event"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _ScoredCandidate:
-    """Candidate with its score."""
+class _Columns(Struct, frozen=True, kw_only=True):
+    """Candidates of a request with what the rules compare, as columns in recall order."""
 
-    candidate: Candidate
-    """The candidate."""
-    name: str
-    share: float
+    candidates: Sequence[Candidate]
+    names: list[str]
+    """Name of each one's weight in the plan."""
+    shares: list[float]
     """Part (0..1) of the best score of recall."""
-    bonus: float
+    bonuses: list[float]
     """Bonus for words of the plan."""
-    shingles: frozenset[tuple[str, ...]]
-    figures: frozenset[str]
-    habit: tuple[str, ...] | None
+    prints: list[tuple[frozenset[tuple[str, ...]], frozenset[str]]]
+    """`fingerprint_text` of each."""
+    habits: list[tuple[str, ...] | None]
 
 
 class HeuristicSelector:
@@ -93,38 +93,42 @@ class HeuristicSelector:
         return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
 
     def _select(self, request: SelectionRequest) -> Selection:
-        likely = dict(zip((each.entry_id for each in request.candidates), estimate_relevance(request), strict=True))
+        likely = dict(zip([each.entry_id for each in request.candidates], estimate_relevance(request), strict=True))
         floor = _find_floor(request, likely)
         below = {entry_id: share for entry_id, share in likely.items() if share < floor}
-        waiting = [each for each in _score_candidates(request) if each.candidate.entry_id not in below]
+        columns, ids = _read_columns(request), [each.entry_id for each in request.candidates]
+        waiting = [row for row, entry_id in enumerate(ids) if entry_id not in below]
         shares, timeline = _chain_shares(request.plan), _Timeline.of(request)
         wanted = frozenset(request.plan.entities)
         if timeline is not None:
             wanted = wanted.union(*(each.entities for each in request.candidates))
-        chosen: list[_ScoredCandidate] = []
+        chosen: list[int] = []
         folded: dict[str, str] = {}
         why: dict[str, str] = {}
         of_full_turn: list[str] = []
         while waiting and len(chosen) < request.limit:
-            scorer = _Scorer.build(chosen, shares, wanted, timeline)
-            best = _prefer_thread(max(waiting, key=scorer.score), waiting)
+            scorer = _Scorer.build(columns, chosen, shares, wanted, timeline)
+            scores = scorer.scores(waiting)
+            best = _prefer_thread(waiting[scores.index(max(scores))], waiting, columns.candidates)
             chosen.append(best)
-            full = _find_full_turns(chosen)
+            full = _find_full_turns([columns.candidates[row] for row in chosen])
             rest, waiting = waiting, []
-            for one in rest:
-                if one is best:
-                    why[one.candidate.entry_id] = _describe(scorer, one, likely[one.candidate.entry_id], floor)
-                elif self._are_alike(one, best):
-                    folded[one.candidate.entry_id] = best.candidate.entry_id
-                elif one.candidate.turn_id in full:
-                    of_full_turn.append(one.candidate.entry_id)
+            for row in rest:
+                if row == best:
+                    why[ids[row]] = _describe(scorer, row, likely[ids[row]], floor)
+                elif self._are_alike(columns, row, best):
+                    folded[ids[row]] = ids[best]
+                elif columns.candidates[row].turn_id in full:
+                    of_full_turn.append(ids[row])
                 else:
-                    waiting.append(one)
+                    waiting.append(row)
         if waiting and chosen:
-            last = f"the last one's {scorer.score(best):.2f}"
-            why |= {one.candidate.entry_id: f"its score of {scorer.score(one):.2f} against {last}" for one in waiting}
+            last, scores = f"the last one's {scorer.scores([best])[0]:.2f}", scorer.scores(waiting)
+            why |= {
+                ids[row]: f"its score of {score:.2f} against {last}" for row, score in zip(waiting, scores, strict=True)
+            }
         return Selection(
-            entry_ids=tuple(one.candidate.entry_id for one in chosen),
+            entry_ids=tuple([ids[row] for row in chosen]),
             why=why,
             folded=folded,
             floor=floor,
@@ -133,30 +137,30 @@ class HeuristicSelector:
             counts={"folded": len(folded)} if folded else {},
         )
 
-    def _are_alike(self, one: _ScoredCandidate, other: _ScoredCandidate) -> bool:
-        if THREAD in (one.candidate.kind, other.candidate.kind) and (
-            _is_said_in(one.candidate, other.candidate) or _is_said_in(other.candidate, one.candidate)
-        ):
+    def _are_alike(self, columns: _Columns, row: int, other: int) -> bool:
+        one, two, habit = columns.candidates[row], columns.candidates[other], columns.habits[row]
+        if THREAD in (one.kind, two.kind) and (_is_said_in(one, two) or _is_said_in(two, one)):
             return True
-        if one.habit is not None and one.habit == other.habit:
+        if habit is not None and habit == columns.habits[other]:
             return True
-        if one.figures != other.figures or not one.shingles or not other.shingles:
+        (shingles, figures), (other_shingles, other_figures) = columns.prints[row], columns.prints[other]
+        if figures != other_figures or not shingles or not other_shingles:
             return False
-        if set(one.candidate.entities) != set(other.candidate.entities):
+        if set(one.entities) != set(two.entities):
             return False
-        sizes = len(one.shingles), len(other.shingles)
+        sizes = len(shingles), len(other_shingles)
         if min(sizes) < self._fold_overlap * max(sizes):
             return False
-        shared = len(one.shingles & other.shingles)
+        shared = len(shingles & other_shingles)
         return shared >= self._fold_overlap * (sum(sizes) - shared)
 
 
-def _prefer_thread(best: _ScoredCandidate, waiting: Sequence[_ScoredCandidate]) -> _ScoredCandidate:
-    """Return the open thread with the same content as the candidate, because it also states that it is open; else the
-    candidate.
+def _prefer_thread(best: int, waiting: Sequence[int], candidates: Sequence[Candidate]) -> int:
+    """Return the row of the open thread with the same content as the candidate, because it also states that it is open; else
+    the candidate's.
     """
-    threads = (one for one in waiting if one.candidate.kind == THREAD)
-    return next((one for one in threads if _is_said_in(one.candidate, best.candidate)), best)
+    threads = [row for row in waiting if candidates[row].kind == THREAD]
+    return next((row for row in threads if _is_said_in(candidates[row], candidates[best])), best)
 
 
 def _is_said_in(thread: Candidate, other: Candidate) -> bool:
@@ -169,51 +173,52 @@ def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float
     memory.
     """
     floor = request.relevance_floor
-    enough = sum(share >= floor for share in likely.values())
+    enough = len([share for share in likely.values() if share >= floor])
     if likely and request.plan.search_intent.temporal_context is Temporal.PAST and enough < LEAST_FOR_PAST:
         best = sorted(likely.values(), reverse=True)[:LEAST_FOR_PAST]
         floor = min(floor, max(best[-1], floor / 2))
     return floor
 
 
-def _describe(scorer: _Scorer, one: _ScoredCandidate, likely: float, floor: float) -> str:
+def _describe(scorer: _Scorer, row: int, likely: float, floor: float) -> str:
     """Return the reason for a candidate's place (its score) and for its choice (its relevance, or its part of an overview)."""
+    score = f"score {scorer.scores([row])[0]:.2f} = {scorer.explain(row)}"
     if scorer.timeline is not None:
-        return f"{scorer.timeline.describe(one.candidate.depth)}; score {scorer.score(one):.2f} = {scorer.explain(one)}"
+        return f"{scorer.timeline.describe(scorer.columns.candidates[row].depth)}; {score}"
     above = f" (floor {floor:.0%})" if floor else ""
-    return f"score {scorer.score(one):.2f} = {scorer.explain(one)}; relevant at {likely:.0%}{above} by the rules"
+    return f"{score}; relevant at {likely:.0%}{above} by the rules"
 
 
-def _find_full_turns(chosen: Sequence[_ScoredCandidate]) -> frozenset[str]:
+def _find_full_turns(chosen: Sequence[Candidate]) -> frozenset[str]:
     """Return the turns that have the maximum number of chosen candidates."""
-    counts = Counter(each.candidate.turn_id for each in chosen if each.candidate.turn_id is not None)
-    return frozenset(turn_id for turn_id, count in counts.items() if count >= MOST_OF_A_TURN)
+    counts = Counter([each.turn_id for each in chosen if each.turn_id is not None])
+    return frozenset([turn_id for turn_id, count in counts.items() if count >= MOST_OF_A_TURN])
 
 
-def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
-    """Return candidates with scores of 0..1 plus bonus, in recall order, because `max` takes the first of equal ones."""
-    top = max((candidate.score for candidate in request.candidates), default=0.0)
-    keywords = [keyword for keyword in request.plan.search_intent.focus_keywords if keyword.strip()]
-    focus = frozenset(request.plan.entities)
-    subjects = {_strip_article(keyword) for keyword in request.plan.search_intent.focus_keywords} - {""}
-    habits = Counter(repeat_key(each.preview) for each in request.candidates if each.chain is Chain.HISTORY)
-    scored = []
-    for candidate in request.candidates:
-        habit = repeat_key(candidate.preview) if candidate.chain is Chain.HISTORY else None
-        shingles, figures = fingerprint_text(candidate.preview)
-        about = bool(focus & set(candidate.entities)) or _is_mentioned(candidate.title, keywords)
-        scored.append(
-            _ScoredCandidate(
-                candidate=candidate,
-                name=_WEIGHT_NAMES.get(candidate.chain, "narrative"),
-                share=max(candidate.score / top, 0.0) if top > 0 else 0.0,
-                bonus=SUBJECT_BONUS if _is_subject(candidate, subjects) else FOCUS_BONUS if about else 0.0,
-                shingles=shingles,
-                figures=figures,
-                habit=habit if habit is not None and habits[habit] >= SEVERAL else None,
-            )
-        )
-    return scored
+def _read_columns(request: SelectionRequest) -> _Columns:
+    """Return the candidates with scores of 0..1 and their bonuses."""
+    candidates, plan = request.candidates, request.plan
+    top = max([candidate.score for candidate in candidates], default=0.0)
+    keywords = [keyword for keyword in plan.search_intent.focus_keywords if keyword.strip()]
+    focus = frozenset(plan.entities)
+    subjects = {_strip_article(keyword) for keyword in plan.search_intent.focus_keywords} - {""}
+    habits = [repeat_key(each.preview) if each.chain is Chain.HISTORY else None for each in candidates]
+    often = Counter(habits)
+    bonuses = []
+    for each in candidates:
+        if subjects and each.chain is Chain.LORE and _strip_article(each.title) in subjects:
+            bonuses.append(SUBJECT_BONUS)
+        else:
+            is_about = not focus.isdisjoint(each.entities) or (keywords and _is_mentioned(each.title, keywords))
+            bonuses.append(FOCUS_BONUS if is_about else 0.0)
+    return _Columns(
+        candidates=candidates,
+        names=[_WEIGHT_NAMES.get(each.chain, "narrative") for each in candidates],
+        shares=[max(each.score / top, 0.0) if top > 0 else 0.0 for each in candidates],
+        bonuses=bonuses,
+        prints=[fingerprint_text(each.preview) for each in candidates],
+        habits=[habit if habit is not None and often[habit] >= SEVERAL else None for habit in habits],
+    )
 
 
 @lru_cache(maxsize=1 << 12)
@@ -226,12 +231,7 @@ def fingerprint_text(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[s
     words = word_tokens(text)
     facts = [*_FIGURES.findall(text.lower()), *(each.lower() for each in _NOT.findall(text))]
     facts += [name for name in _NAMED.findall(text) if word_tokens(name)]
-    return frozenset([*((word,) for word in words), *pairwise(words)]), frozenset(facts)
-
-
-def _is_subject(candidate: Candidate, subjects: Collection[str]) -> bool:
-    """Return whether the title of a lore entry is an entity or keyword of the input."""
-    return candidate.chain is Chain.LORE and _strip_article(candidate.title) in subjects
+    return frozenset([*[(word,) for word in words], *pairwise(words)]), frozenset(facts)
 
 
 def _strip_article(name: str) -> str:
@@ -292,6 +292,7 @@ class _Scorer:
     that candidates of equal score are chosen in proportion to the plan's weights.
     """
 
+    columns: _Columns
     left: frozenset[str]
     chosen_turn_ids: frozenset[str | None]
     costs: Mapping[str, float]
@@ -301,51 +302,68 @@ class _Scorer:
     @classmethod
     def build(
         cls,
-        chosen: Sequence[_ScoredCandidate],
+        columns: _Columns,
+        chosen: Sequence[int],
         shares: Mapping[str, float],
         input_entities: frozenset[str],
         timeline: _Timeline | None,
     ) -> _Scorer:
-        repeats = Counter(each.name for each in chosen)
+        repeats = Counter([columns.names[row] for row in chosen])
+        known = [columns.candidates[row] for row in chosen]
         return cls(
-            left=input_entities.difference(*(each.candidate.entities for each in chosen)),
-            chosen_turn_ids=frozenset(each.candidate.turn_id for each in chosen) - {None},
+            columns=columns,
+            left=input_entities.difference(*[each.entities for each in known]),
+            chosen_turn_ids=frozenset([each.turn_id for each in known]) - {None},
             costs={
                 name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) if timeline is None else 0.0
                 for name, share in shares.items()
             },
             timeline=timeline,
-            stretches=Counter(timeline.place(each.candidate.depth) for each in chosen) if timeline else {},
+            stretches=Counter([timeline.place(each.depth) for each in known]) if timeline else {},
         )
 
-    def score(self, one: _ScoredCandidate) -> float:
-        crowd = 0.0 if self.timeline is None else self._crowd(one)
-        return one.share + one.bonus + self._cover(one) - self._again(one) - crowd - self.costs[one.name]
+    def scores(self, rows: Sequence[int]) -> list[float]:
+        """Return the scores of some candidates."""
+        return [
+            share + bonus + cover - again - crowd - cost
+            for share, bonus, cover, again, crowd, cost in self._parts(rows)
+        ]
 
-    def explain(self, one: _ScoredCandidate) -> str:
+    def explain(self, row: int) -> str:
         """Return the parts of a score as text."""
+        ((share, bonus, cover, again, crowd, cost),) = self._parts([row])
         parts = (
-            (one.bonus, "for what the input names"),
-            (self._cover(one), "for an entity that none before it covers"),
-            (-self._again(one), "for a turn that is chosen already"),
-            (-self._crowd(one), "for turns near it that are"),
-            (-self.costs[one.name], "for its chain"),
+            (bonus, "for what the input names"),
+            (cover, "for an entity that none before it covers"),
+            (-again, "for a turn that is chosen already"),
+            (-crowd, "for turns near it that are"),
+            (-cost, "for its chain"),
         )
-        shown = (
+        shown = [
             f" {'-' if value < 0 else '+'} {abs(value):.2f} {what}" for value, what in parts if abs(value) >= 0.005
-        )
-        return f"{one.share:.2f} of the best in recall{''.join(shown)}"
+        ]
+        return f"{share:.2f} of the best in recall{''.join(shown)}"
 
-    def _cover(self, one: _ScoredCandidate) -> float:
-        return COVER_BONUS if self.left.intersection(one.candidate.entities) else 0.0
+    def _parts(self, rows: Sequence[int]) -> list[tuple[float, float, float, float, float, float]]:
+        """Return share, bonus, cover bonus, and the costs of turn, stretch and chain, of some candidates."""
+        columns, left, turn_ids = self.columns, self.left, self.chosen_turn_ids
+        turn_cost = TURN_COST if self.timeline is None else OVERVIEW_TURN_COST
+        crowds = [0.0] * len(rows) if self.timeline is None else [self._crowd(columns.candidates[row]) for row in rows]
+        return [
+            (
+                columns.shares[row],
+                columns.bonuses[row],
+                0.0 if left.isdisjoint(columns.candidates[row].entities) else COVER_BONUS,
+                turn_cost if columns.candidates[row].turn_id in turn_ids else 0.0,
+                crowd,
+                self.costs[columns.names[row]],
+            )
+            for row, crowd in zip(rows, crowds, strict=True)
+        ]
 
-    def _again(self, one: _ScoredCandidate) -> float:
-        cost = TURN_COST if self.timeline is None else OVERVIEW_TURN_COST
-        return cost if one.candidate.turn_id in self.chosen_turn_ids else 0.0
-
-    def _crowd(self, one: _ScoredCandidate) -> float:
+    def _crowd(self, candidate: Candidate) -> float:
         """Return the cost of a stretch of an overview that has chosen candidates."""
-        place = None if self.timeline is None else self.timeline.place(one.candidate.depth)
+        place = None if self.timeline is None else self.timeline.place(candidate.depth)
         return 0.0 if place is None else STRETCH_COST * self.stretches.get(place, 0)
 
 

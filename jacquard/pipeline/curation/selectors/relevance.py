@@ -8,6 +8,7 @@ plays (`docs/decisions/0038-relevance.md`).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,7 +63,7 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
     """Return the probability (0..1) that each candidate of a request is relevant to the input, in their order."""
     text = request.searched_text or request.user_message
     words, plain, entities = content_words(text), normalise(text), frozenset(request.plan.entities)
-    best = max((candidate.score for candidate in request.candidates), default=0.0)
+    best = max([candidate.score for candidate in request.candidates], default=0.0)
     scale = _score_scale(len(request.candidates))
     cosines = _standardize([candidate.signals.vector for candidate in request.candidates])
     said = [_text(candidate) for candidate in request.candidates]
@@ -92,18 +93,18 @@ def content_words(text: str) -> frozenset[str]:
 
     Results are cached, because recall finds the same texts turn after turn.
     """
-    return frozenset(
-        word for word in word_tokens(text) if not (has_cjk(word) and _FUNCTION_CHARACTERS.intersection(word))
-    )
+    return frozenset([word for word in word_tokens(text) if _FUNCTION_CHARACTERS.isdisjoint(word) or not has_cjk(word)])
 
 
 def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
     """Return the Chinese characters of an input that few candidates have; a single one can be significant, such as 咳, though
     words are searched for by pairs.
     """
-    asked = [character for character in frozenset(text[:_READ_CHARS]) - _FUNCTION_CHARACTERS if has_cjk(character)]
+    characters = frozenset(text[:_READ_CHARS]) - _FUNCTION_CHARACTERS
+    asked = frozenset([character for character in characters if has_cjk(character)])
     most = max(_FEW, int(_FEW_SHARE * len(said)))
-    return frozenset(character for character in asked if sum(character in each for each in said) <= most)
+    holding = Counter([character for each in said for character in asked.intersection(each)])
+    return frozenset([character for character in asked if holding[character] <= most])
 
 
 def _is_named(candidate: Candidate, plain: str) -> bool:
