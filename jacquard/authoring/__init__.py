@@ -1,5 +1,6 @@
-"""Tools for the authors of templates: lint, preview, comparison, golden prompts, scaffold and watch.
+"""Tools for authors of worlds and templates: lint, preview, comparison, golden prompts, replay, and import of files.
 
-They work on real turns and never write to a store. They use stores, planners and estimators only through their Protocols, and
-never import jinja2: they read a template's syntax as plain values.
+They work on recorded turns or on a world pack (the folder in which an author describes a world). Only `files` writes to
+a store. Stores, planners and estimators are used only through their Protocols. jinja2 is never imported; the syntax of
+a template is read as plain values.
 """

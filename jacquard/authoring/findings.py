@@ -1,4 +1,4 @@
-"""Findings of the lint: each names one fault, its place, its line and a remedy. Imports none of the rules."""
+"""Defines the findings of the lint: each names one fault, its place and its remedy. None of the rules is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from jacquard.templating.files import TemplateFile
 
 
 class FindingSeverity(StrEnum):
-    """ERROR: the template fails, loses text or breaks the markup. WARNING: it may do so, or it costs tokens."""
+    """Severity of a finding.
+
+    ERROR: the template fails, loses text or breaks the markup. WARNING: it may do so, or it costs tokens.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -23,19 +26,19 @@ class FindingSeverity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One fault. `line` and `column` count from 1."""
+    """One fault in a template. `line` and `column` count from 1."""
 
     code: str
-    """Kind of the fault, for machines."""
+    """Kind of the fault, for programs."""
     severity: FindingSeverity
     file: str
     line: int
     column: int
     source_line: str
     message: str
-    """The fault."""
+    """Sentence that states the fault."""
     advice: str
-    """The remedy."""
+    """Sentence that states the remedy."""
 
 
 _E, _W = FindingSeverity.ERROR, FindingSeverity.WARNING
@@ -76,13 +79,17 @@ _CODES: dict[str, tuple[FindingSeverity, str]] = {
     "unused-file": (_W, "name it in template.yaml, or extend or include it, or delete it"),
 }
 CODES = {code: severity for code, (severity, _) in _CODES.items()}
-"""Every code with its severity."""
+"""Severity of each code."""
 
 
 def finding(
     code: str, file: TemplateFile, line: int | None, message: str, *, column: int | None = None, advice: str = ""
 ) -> Finding:
-    """Return a finding in a file; without a column it points at the first character of its line."""
+    """Return a finding in `file`.
+
+    Without a `column`, it points at the first character of its line. Without `advice`, it has the usual advice of its
+    code. Without a `line`, it points at the first line.
+    """
     severity, usual = _CODES[code]
     number = line or 1
     text = file.line(number)
@@ -100,13 +107,13 @@ def finding(
 
 
 def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings by file, line and column, each once."""
+    """Return findings sorted by file, line and column. Equal findings are returned once."""
     unique = dict.fromkeys(findings)
     return tuple(sorted(unique, key=lambda each: (each.file, each.line, each.column, each.code, each.message)))
 
 
 def format_finding(each: Finding) -> str:
-    """Return a finding as text for a person: place, fault, the line with a mark, remedy."""
+    """Return a finding as text for a person: place, fault, the line with a mark below the fault, and the remedy."""
     lead = f"{each.file}:{each.line}:{each.column}: {each.severity.value} [{each.code}] {each.message}"
     source = each.source_line.rstrip().replace("\t", "→")
     if not source:
@@ -131,7 +138,7 @@ def finding_to_json(each: Finding) -> dict[str, Any]:
 
 
 def show_path(path: str) -> str:
-    """Return a path below the present folder relative to it, any other path unchanged."""
+    """Return a path relative to the current folder if it is in this folder; any other path is returned unchanged."""
     try:
         return Path(path).resolve().relative_to(Path(os.curdir).resolve()).as_posix()
     except ValueError:
@@ -139,7 +146,7 @@ def show_path(path: str) -> str:
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for a similar name, else a list of the known names."""
+    """Return `; did you mean 'x'?` if a known name is similar to `name`, else a list of the known names."""
     names: Sequence[str] = sorted(set(known))
     close = get_close_matches(name, names, n=1, cutoff=0.7)
     if close:

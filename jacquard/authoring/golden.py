@@ -1,7 +1,7 @@
-"""Golden prompts of a pack: rendered cases are compared with the prompts that an author approved.
+"""Tests golden prompts: renders the cases of a pack and compares each with the prompt that an author approved.
 
-A case is `templates/tests/<name>.yaml`; its prompt is `<name>.txt` in the same folder. A case starts at the end of the pack's
-prologue, without a store or a model. Reads files; writes only when `update` is set.
+A case is the file `templates/tests/<name>.yaml`. Its approved prompt is `<name>.txt` in the same folder. A case starts
+after the pack's prologue, without a store or a model. Files are only written if `update` is set.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ KEYS = (
     "contains",
     "lacks",
 )
+"""Keys that the file of a case may have."""
 PROLOGUE_TURNS = 6
+"""Number of the newest prologue turns that a case shows if it has no messages of its own."""
 
 
 class Verdict(StrEnum):
-    """Result of a case. NEW: it has no golden prompt yet."""
+    """Result of a case. NEW: it has no golden prompt yet. WRITTEN: its golden prompt was written."""
 
     PASSED = "passed"
     CHANGED = "changed"
@@ -54,7 +56,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenResult:
-    """One case: its verdict, the tokens of its prompt, and its faults, as sentences or lines of a diff."""
+    """Result of one case.
+
+    `tokens` is the length of the rendered prompt. `lines` are the faults, as sentences or as lines of a diff.
+    """
 
     name: str
     verdict: Verdict
@@ -63,7 +68,7 @@ class GoldenResult:
 
     @property
     def is_good(self) -> bool:
-        """True if there is nothing to check by hand."""
+        """True if the case passed or its golden prompt was just written."""
         return self.verdict in (Verdict.PASSED, Verdict.WRITTEN)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +77,7 @@ class GoldenResult:
 
 
 def find_golden_cases(pack: Path) -> tuple[Path, ...]:
-    """Return the cases of a pack, by name."""
+    """Return the files of a pack's cases, sorted by name."""
     return tuple(sorted((pack / FOLDER / TESTS_FOLDER).glob("*.yaml")))
 
 
@@ -86,9 +91,10 @@ def run_case(
     shipped: Path,
     update: bool = False,
 ) -> GoldenResult:
-    """Render one case and compare it with its golden prompt; with `update` write the prompt instead, if nothing else differs.
+    """Render one case and compare the prompt with its golden prompt. With `update`, write the golden prompt instead.
 
-    Raises JacquardError for a case that cannot be read, and TemplateError for a template that cannot be rendered.
+    The rules in the case (`contains`, `lacks`, `max_tokens`) are checked first; if one is broken, nothing is written.
+    Raises JacquardError if the case cannot be read, and TemplateError if a template cannot be rendered.
     """
     fields = read_case(case)
     turn = build_case_turn(fields, world, planner)
@@ -118,7 +124,7 @@ def run_case(
 
 
 def read_case(case: Path) -> Mapping[str, Any]:
-    """Return the contents of a case's file; raises JacquardError with the file and the fault."""
+    """Return the contents of a case's file. Raises JacquardError with the file and the fault if it is not valid."""
     try:
         fields = load_yaml(case.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -138,9 +144,10 @@ def read_case(case: Path) -> Mapping[str, Any]:
 
 
 def build_case_turn(fields: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
-    """Return the turn of a case: the pack's state overridden by the case's, and the case's messages or the prologue's newest.
+    """Return the turn of a case.
 
-    Raises JacquardError for a memory that the pack does not have.
+    Its state is the pack's initial state, overridden by the state in the case. Its messages are those in the case, else
+    the newest of the prologue. Raises JacquardError for a memory that the pack does not have.
     """
     start = session_start("golden", world)
     depth = len(start.turns)

@@ -1,7 +1,7 @@
-"""Compares SillyTavern's rules and our recall on the lore for a session's next input.
+"""Compares two ways to choose lore for a session's next input: the rules of SillyTavern, and our recall by relevance.
 
-It only reads the store. The ids, and so the random numbers, are those of the actual turn; our side is the heuristic's choice,
-without a model call.
+The store is only read. Both ways see the turn that this input would have, with the same ids and so the same random
+numbers. Recall's side is the choice of the heuristic, without a model call.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from mnemosyne.schema.world import RECALL, SILLYTAVERN, WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Decision of one of the two ways about an entry: `code` for machines, `reason` for people."""
+    """Decision of one way about one entry. `code` is for programs, `reason` for people."""
 
     chosen: bool
     code: str
@@ -61,7 +61,7 @@ NOT_RECALLED = Verdict(chosen=False, code="not_recalled", reason="Recall did not
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedEntry:
-    """Lore entry that came from world info, with both verdicts."""
+    """Lore entry from world info (lore of another program), with the verdict of each way."""
 
     entry_id: str
     title: str
@@ -71,22 +71,22 @@ class ComparedEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoreComparison:
-    """Entries of world info about which either way decides something."""
+    """Entries of world info about which at least one way decides something."""
 
     session_id: str
     turn_id: str
     user_message: str
-    """Input that is compared."""
+    """Input for which the ways are compared."""
     activation: str
-    """Way that the session's turns use."""
+    """Way that the turns of this session use."""
     entries: tuple[ComparedEntry, ...]
-    """Entries shown by SillyTavern's rules first, in the order of their activation."""
+    """Compared entries. Those that the rules of SillyTavern decide on come first, in the order of their activation."""
     others: int
     """Number of entries that neither way considers."""
 
     @property
     def differing(self) -> tuple[ComparedEntry, ...]:
-        """Entries that only one of the two ways shows."""
+        """Entries that exactly one of the two ways shows."""
         return tuple(each for each in self.entries if each.sillytavern.chosen != each.recall.chosen)
 
 
@@ -98,9 +98,9 @@ async def compare_lore(
     user_message: str,
     branch_id: str | None = None,
 ) -> LoreComparison:
-    """Return the decisions of both ways for an input after the head of a branch (None: the active one); nothing is written.
+    """Return the decisions of both ways for `user_message` as the next input of a branch (None: the active one).
 
-    Raises SessionNotFoundError, and WorldUnavailableError if the pack is missing.
+    Nothing is written. Raises SessionNotFoundError, and WorldUnavailableError if the pack is missing.
     """
     limit = count_loaded_messages(config)
     window = await parts.store.window(session_id, message_limit=limit, branch_id=branch_id)

@@ -1,6 +1,7 @@
-"""Checks the templates of a pack: their syntax, and their rendering at the pack's beginning.
+"""Checks the templates of a pack: their syntax, and whether they can be rendered at the beginning of play.
 
-Pure except that template files are read. It uses no store and no model, only Stream A with the pack's initial state.
+Template files are read. No store and no model is used, only Stream A (the renderer of templates) with the pack's
+initial state.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _INPUT = "…"
 
 
 def find_world_faults(world: WorldPack) -> list[str]:
-    """Return the faults that the pack's checker does not detect: in templates and replies, and missing templates.
+    """Return the faults of a pack that its own checker does not find: in templates and actions, and names of missing
+    templates.
 
-    Every template without such a fault is rendered, with the limits of play.
+    If no template has a syntax fault, the templates are rendered, with the limits of play.
     """
     own = template_roots((), world)
     templates = open_templates((*own, find_shipped_templates()))
@@ -52,10 +54,11 @@ def find_world_faults(world: WorldPack) -> list[str]:
 def find_opening_faults(
     world: WorldPack, templates: TemplateSet, template_ids: Iterable[str], planner: Planner, estimator: TokenEstimator
 ) -> tuple[str, ...]:
-    """Return the faults that prevent a template from being rendered with the pack's initial state, one sentence each.
+    """Return the faults that stop a template from being rendered with the pack's initial state, one sentence each.
 
-    For the pack's default template every fault counts, because play begins with it. Another template may need a later state, so
-    for it only faults count that no state can remove: unbounded work, and values that cannot be printed.
+    For the pack's default template every fault counts, because play begins with it. Any other template may need a later
+    state. So for it only those faults count that no state can remove: unbounded work, and values that cannot be
+    printed.
     """
     keys = [key for entry in entries_by_category(world.lore, LoreCategory.DIRECTIVE, frozenset()) for key in entry.keys]
     stream = AutomationStream(estimator, find_shipped_templates())

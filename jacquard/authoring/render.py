@@ -1,6 +1,6 @@
-"""Renders a turn's prompt with any set of templates, and compares two of them. Pure except that template files are read.
+"""Renders the prompt of a turn with any set of templates, and compares two such prompts. Only template files are read.
 
-The prompt is made by the parts of the engine: Stream A, the weaving, a pruner, the assembler.
+The prompt is made by parts of the engine: Stream A (templates), the weaving of blocks, a pruner and the assembler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from mnemosyne.protocols import TokenEstimator
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockRow:
-    """One block: its id, title, source and slot, the tokens of its text, and whether it is in the prompt."""
+    """One block of a rendering. `source` names what made it, `slot` its place in the layout.
+
+    `tokens` is the length of its text, and `kept` states whether it is in the prompt.
+    """
 
     block_id: str
     title: str
@@ -41,14 +44,17 @@ class BlockRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendering:
-    """One turn's prompt with one set of templates."""
+    """Prompt of one turn, rendered with one set of templates."""
 
     label: str
     template_id: str
     layout: str
     prompt: Prompt
     rows: tuple[BlockRow, ...]
-    """In reading order, dropped blocks last; the tokens of kept rows and `frame_tokens` add up to `tokens`."""
+    """Blocks in reading order, with the dropped blocks last.
+
+    The tokens of the kept rows and `frame_tokens` (tags and blank lines between blocks) add up to `tokens`.
+    """
     frame_tokens: int
 
     @property
@@ -88,10 +94,10 @@ class Rendering:
 def render_turn(
     turn: AuthorTurn, target: TemplateTarget, estimator: TokenEstimator, *, layout: str | None = None
 ) -> Rendering:
-    """Return the prompt of a turn with the templates of a target.
+    """Return the prompt of a turn, rendered with the templates of `target`. `layout` None means the layout of the turn.
 
-    Raises TemplateError with file and line if a template cannot be rendered, LayoutError for an unknown layout, and
-    BudgetExceededError if the blocks that must be kept do not fit.
+    Raises TemplateError with file and line if a template cannot be rendered, and LayoutError if the layout is unknown.
+    Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
     profile = load_profile(turn.profile or find_profile_id(turn.config.profile, turn.request.world), target.roots)
     is_planned = not turn.recorded and with_profile(turn.request.world, profile) is not turn.request.world
@@ -167,7 +173,10 @@ def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockChange:
-    """Difference of one block: tokens before and after (None: there is no such block), and a unified diff of its lines."""
+    """Difference of one block between two renderings.
+
+    The tokens are None if the block does not exist in that rendering. `lines` is a unified diff of the texts.
+    """
 
     block_id: str
     old_tokens: int | None
@@ -177,7 +186,9 @@ class BlockChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnChange:
-    """Difference of two sets of templates in one turn; an empty `changes` means the same prompt."""
+    """Difference of one turn's prompts with two sets of templates. If `changes` is empty, the prompts have the same
+    blocks.
+    """
 
     label: str
     old_template: str
@@ -202,7 +213,10 @@ class TurnChange:
 
 
 def compare(old: Rendering, new: Rendering) -> TurnChange:
-    """Return the difference from `old` to `new`, block by block, in the reading order of `new`, missing blocks last."""
+    """Return the difference from `old` to `new`, block by block.
+
+    The blocks are in the reading order of `new`; blocks that only `old` has come last.
+    """
     before = {row.block_id: row for row in old.rows if row.kept}
     after = {row.block_id: row for row in new.rows if row.kept}
     changes = [
@@ -219,7 +233,7 @@ def compare(old: Rendering, new: Rendering) -> TurnChange:
 
 
 def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockChange | None:
-    """Return the difference of two blocks, or None."""
+    """Return the difference of one block (None: it does not exist), or None if the texts are equal."""
     if old is not None and new is not None and old.content == new.content:
         return None
     return BlockChange(
@@ -242,7 +256,9 @@ def compare_turns(
     *,
     layout: str | None = None,
 ) -> tuple[TurnChange, ...]:
-    """Return the changes of many turns; raises the errors of `render_turn`."""
+    """Return the difference of each turn, rendered with the templates `old` and `new`. Raises the errors of
+    `render_turn`.
+    """
     changes: list[TurnChange] = []
     for turn in turns:
         before, after = (render_turn(turn, each, estimator, layout=layout) for each in (old, new))
@@ -251,7 +267,9 @@ def compare_turns(
 
 
 def sum_changes(changes: Sequence[TurnChange]) -> dict[str, int]:
-    """Return the number of changed turns, and the tokens of all of them before and after."""
+    """Return the totals of `changes`: number of turns, number of changed turns, and tokens with the old and the new
+    templates.
+    """
     return {
         "turns": len(changes),
         "changed": sum(bool(change.changes) for change in changes),

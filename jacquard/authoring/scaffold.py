@@ -1,6 +1,6 @@
-"""Writes a new template for a pack: a manifest, the changed blocks as children of their parents, and a golden case.
+"""Writes the files of a new template for a pack: a manifest, the blocks to change, and a golden case.
 
-Writes into the pack's `templates` folder; existing files are not overwritten.
+The files go into the pack's `templates` folder. Existing files are not overwritten.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _RESERVED = ("layouts", "profiles", "shipped", "tests")
 
 
 def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:
-    """Write a template that changes `blocks` of `parent`, and a golden case; return the files.
+    """Write a template that changes `blocks` of the template `parent`, with a golden case. Return the written files.
 
-    The name of a shipped template overrides that template: the new blocks extend the shipped ones. Raises JacquardError for an
-    invalid name, an unknown parent or block, and existing files.
+    If `name` is the name of a shipped template, the new files override it: each block extends the shipped one. Raises
+    JacquardError for a name that is not valid, an unknown parent or block, and a file that exists already.
     """
     if _NAME.fullmatch(name) is None or name in _RESERVED:
         raise JacquardError(

@@ -1,7 +1,4 @@
-"""Resolves an author's name or path to template roots, a template id, and files.
-
-Reads the disk, writes nothing.
-"""
+"""Finds the templates that an author means by a name or a path. The disk is only read."""
 
 from __future__ import annotations
 
@@ -22,7 +19,9 @@ from jacquard.templating.files import (
 from jacquard.templating.manifest import MANIFEST
 
 PACK_FILE = "world.yaml"
+"""File that marks the folder of a world pack."""
 FOLDER = "templates"
+"""Folder of a pack's templates."""
 LAYOUTS = "layouts"
 PROFILES = "profiles"
 
@@ -32,18 +31,21 @@ class TemplateTarget:
     """Templates that an author named."""
 
     roots: tuple[TemplateRoot, ...]
-    """The first wins; the shipped one is last. Templates of a pack without a folder are a root in memory."""
+    """Folders of templates. A file is taken from the first one that has it; the shipped folder is last.
+
+    The templates of a pack that has no folder are a root in memory.
+    """
     shown: str
-    """Text that the author wrote."""
+    """The name or path that the author wrote."""
     template_id: str | None = None
-    """None: all, or the plan's own."""
+    """Template that is meant. None: all, or the one that a turn's plan names."""
     file: str | None = None
-    """Name of a single file."""
+    """Name of the file, if only one is meant."""
     own: bool = False
     """True if only files of the first root are meant."""
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the files of the target, sorted; reads the folders."""
+        """Read the folders and return the names of the target's files, sorted."""
         files = read_files(self.roots)
         names = [name for name in files if not name.startswith(SHIPPED_PREFIX)]
         if self.own:
@@ -60,11 +62,11 @@ class TemplateTarget:
 def find_target(
     written: str | None, *, pack: Path | None, shipped: Path, kept: TextRoot | None = None
 ) -> TemplateTarget:
-    """Return the target of `written`: a template id (`combat`, `shipped/combat`) or a path.
+    """Return the templates that `written` names: by a template id (`combat`, `shipped/combat`) or by a path.
 
-    A path names a pack, a folder of templates, one template, or a file; None means all templates of the pack. `kept` are the
-    templates of a pack that is only in a store. Raises JacquardError, which suggests names, if there is no such template or
-    path.
+    A path leads to a pack, a folder of templates, one template, or a file. None means all templates of the pack. `kept`
+    are the templates of a pack that is only in a store. Raises JacquardError with a suggestion if there is no such
+    template or path.
     """
     roots: tuple[TemplateRoot, ...] = _roots(None if pack is None else pack / FOLDER, shipped)
     if pack is None and kept is not None:
@@ -85,7 +87,7 @@ def find_target(
 
 
 def find_enclosing_pack(folder: Path) -> Path | None:
-    """Return the pack at a folder, or whose `templates` folder it is, or None."""
+    """Return the pack in `folder` or in one of the three folders above it, or None."""
     for place in (folder, *folder.resolve().parents[:3]):
         if (place / PACK_FILE).is_file():
             return place

@@ -1,7 +1,7 @@
-"""Turns for authors to inspect: the inputs of a prompt, from a recorded turn, a new input or a pack.
+"""Collects the inputs of a turn's prompt for authors: of a recorded turn, a new input, or a pack.
 
-It only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so any difference from its prompt
-comes from the templates. This module must not import an index or a model.
+The store is only read. A recorded turn gets the same state, messages, plan and memories as before. So if its prompt
+differs, the templates are the reason. This module must not import an index or a model.
 """
 
 from __future__ import annotations
@@ -45,39 +45,46 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthorTurn:
-    """Inputs of one turn's prompt, except templates and layout."""
+    """All inputs of one turn's prompt except the templates and the layout."""
 
     label: str
     """Name of the turn for people."""
     request: Turn
     entries: tuple[MemoryEntry, ...] = ()
-    """Memories of Stream B, in the order of choice."""
+    """Memories that Stream B chose, in the order of choice."""
     selection: Selection = NOTHING_CHOSEN
     fixed: tuple[Block, ...] | None = None
-    """Recorded turn: all blocks that no template made (memories, results of tools, instructions of the host)."""
+    """Blocks of a recorded turn that no template made: memories, results of tools, instructions of the host.
+
+    None: the turn was not recorded, or these blocks are made again.
+    """
     model: str = "heuristic"
     layout: str = AUTO
     profile: str = ""
-    """Profile of a recorded turn, or ''."""
+    """Profile of a recorded turn (settings for one kind of agent), or ''."""
     limit_tokens: int = 7168
     config: RuntimeConfig = USUAL
-    """Decides which blocks are dropped if the prompt is too long."""
+    """Settings that decide which blocks are dropped if the prompt is too long."""
     at: datetime = NO_TIME
-    """Time of that decision."""
+    """Time at which these decisions are made."""
     carried: Mapping[str, Block] = field(default_factory=dict)
-    """Shortened or masked blocks, by id."""
+    """Blocks that were shortened or masked, by id."""
     recorded: str = ""
     """Text of the recorded prompt, or ''."""
 
     @property
     def template_id(self) -> str:
-        """Template that the turn's plan chose."""
+        """Template of the turn: from its configuration, else from its plan."""
         return self.request.config.template_id or self.request.plan.template_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnReader:
-    """Reads turns; `worlds` returns the packs, which are not changed, and `viewer` is the reader."""
+    """Reads turns from a store for one reader.
+
+    `worlds` returns the packs and does not change them. Texts that the character `viewer` may not know are left out
+    (None: texts for certain viewers).
+    """
 
     store: Store
     worlds: WorldSource
@@ -85,7 +92,9 @@ class TurnReader:
     viewer: str | None = None
 
     async def turn(self, session_id: str, turn_id: str | None) -> AuthorTurn:
-        """Return a turn of a session (None: the newest); raises JacquardError if it does not exist or has no input."""
+        """Return a turn of a session (`turn_id` None: the newest). Raises JacquardError if there is none or it has no
+        user message.
+        """
         head = await self.store.head(session_id)
         if turn_id is None:
             window = await self.store.window(session_id, message_limit=1)
@@ -110,7 +119,7 @@ class TurnReader:
         return await self._load_recorded_turn(record, window, world, said[0])
 
     async def turns(self, session_id: str, limit: int) -> tuple[AuthorTurn, ...]:
-        """Return the newest turns of a session that have an input, oldest first."""
+        """Return the turns with a user message among the newest `limit` turns of a session, oldest first."""
         found: list[AuthorTurn] = []
         for record in await self.store.turns(session_id, limit=limit):
             if any(message.role is Role.USER for message in record.messages):
@@ -118,7 +127,9 @@ class TurnReader:
         return tuple(found)
 
     async def build_new_turn(self, session_id: str, user_message: str) -> AuthorTurn:
-        """Return a turn with the input `user_message` after the present head, without memories; nothing is written."""
+        """Return the turn that `user_message` would have as the next input of a session, without memories. Nothing is
+        written.
+        """
         window = await self.store.window(session_id, message_limit=MESSAGES)
         world = await self.worlds.world(window.head.world_id, write=False)
         message = Message(role=Role.USER, content=user_message)
@@ -207,7 +218,10 @@ class TurnReader:
 def build_pack_turn(
     world: WorldPack, messages: Sequence[WindowMessage], window: SessionWindow, user_message: str, planner: Planner
 ) -> AuthorTurn:
-    """Return the first turn after a pack's own prologue, for a reader without special knowledge."""
+    """Return the first turn after the prologue of a pack, for a reader without special knowledge.
+
+    `messages` are the messages before it, and `window` has the state.
+    """
     opened = replace(window, messages=tuple(messages))
     plan = planner.plan(user_message, opened, world)
     hidden = hidden_entries(gated_entries(world.lore), None, window.state)

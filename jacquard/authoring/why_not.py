@@ -1,7 +1,8 @@
-"""Explains why an entry is not in the prompt of a recorded turn: hidden, not recalled, not chosen, over the budget, or gone.
+"""Explains why an entry is not in the prompt of a recorded turn: hidden, not recalled, not chosen, over the budget, or
+deleted.
 
-The receipt has the decisions about candidates and blocks; other entries are judged by the state, the branch and the settings of
-the turn, and recall runs again for their rank. It only reads.
+The receipt of the turn states the decisions about candidates and blocks. All other entries are judged by the state, the
+branch and the settings of the turn; recall runs again to find their rank. The store is only read.
 """
 
 from __future__ import annotations
@@ -36,37 +37,40 @@ _MOST_ENTRIES = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absence:
-    """Reason why an entry is, or is not, in a prompt.
+    """Reason why an entry is not in a prompt, or its place if it is.
 
-    Codes in addition to those of `CandidateDecision`, of blocks and of world info: `shown` (it is in `block_id`), `condition`,
-    `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`, `later`, `not_set_off`, `not_among_best`,
-    `not_recalled`, and the reasons for a turn without recall (`disabled`, `numerical`, `deadline`, …).
+    `code` is one of the codes of `CandidateDecision`, of blocks and of world info, or one of these: `shown` (it is in
+    the block `block_id`), `condition`, `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`,
+    `later`, `not_set_off`, `not_among_best`, `not_recalled`. If the turn did not recall, the code states the reason
+    (`disabled`, `numerical`, `deadline`, …).
     """
 
     entry_id: str
     code: str
-    """Reason for machines."""
+    """Reason, for programs."""
     reason: str
-    """Reason for people."""
+    """Reason, for people."""
     chain: str = ""
     kind: str = ""
     title: str = ""
     block_id: str = ""
     rank: int | None = None
-    """Rank in recall; None if it does not matter."""
+    """Rank of the entry in recall. None if the rank is not the reason."""
     score: float | None = None
-    """Score in recall; None if it does not matter."""
+    """Score of the entry in recall. None if the score is not the reason."""
     least: float | None = None
-    """Score or relevance that was needed; None if it does not matter."""
+    """Score or relevance that the entry would have needed. None if it is not the reason."""
 
 
 async def why_not(
     engine: ContextEngine, session_id: str, wanted: str, *, turn_id: str | None = None
 ) -> tuple[Absence, ...]:
-    """Return the reasons for the entry with an id, or each entry with the words of a text, in a turn (None: the newest).
+    """Return the reasons for the entry with the id `wanted`, or for each entry that contains all words of `wanted`.
 
-    Only for callers who may read everything. Raises MemoryNotFoundError if there is no such entry; ConfigError for an empty
-    text and for a turn without a prompt; SessionNotFoundError, TurnNotFoundError.
+    `turn_id` is the turn (None: the newest of the session). Only for callers who may read everything.
+
+    Raises MemoryNotFoundError if there is no such entry. Raises ConfigError if `wanted` is empty, or if no prompt was
+    made for the turn. Raises SessionNotFoundError and TurnNotFoundError.
     """
     parts = engine.parts
     if not wanted.strip():

@@ -1,1 +1,3 @@
-"""Import and export of other programs' files: cards, books, chats and memories become worlds and sessions, and back."""
+"""Imports files of other programs (character cards, books, chats, memories) as worlds and sessions, and exports them
+again.
+"""

@@ -1,7 +1,7 @@
-"""Imports the contents of other programs' files into one world and its sessions.
+"""Imports files of other programs into one world and its sessions.
 
-Repeating an import changes nothing, a longer file adds its new parts, and a stopped import continues when it is called again: a
-world is a function of the imported files, and the ids of turns and memories derive from their file.
+Repeating an import changes nothing, because the ids of turns and memories are derived from their file. A longer file
+adds only its new parts. An import that was stopped continues when it is called again.
 """
 
 from __future__ import annotations
@@ -33,37 +33,40 @@ from mnemosyne.world import load_world, load_world_files
 from mnemosyne.world.reading.files import WORLD_FILE
 
 IMPORTED = "imported-"
-"""Prefix of the ids of worlds that are made only of imported files."""
+"""Prefix of the ids of worlds that consist only of imported files."""
 MAIN_BRANCH = "main"
+"""Branch of a session to which imported memories belong."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IncomingFiles:
-    """Files to import and their destination."""
+    """Files to import, and the session and world to import them into."""
 
     files: tuple[ImportedFile, ...]
     session_id: str = ""
-    """'': named after the chat, the card or the book."""
+    """Session for all chats. If it is empty, each chat gets a session with its name; without chats, the card or book
+    gives the name.
+    """
     folder: Path | None = None
-    """Folder of the world (None: it is only in the store)."""
+    """Folder of the world pack (None: the world is only in the store)."""
     user_name: str = ""
-    """Setting of a new world, like `locale` and `activation`."""
+    """Name of the player in a new world. Like `locale` and `activation`, it is '' if the files decide."""
     locale: str = ""
     activation: str = ""
 
     @property
     def cards(self) -> tuple[CharacterCard, ...]:
-        """All cards, in the order of the files."""
+        """All character cards, in the order of the files."""
         return tuple(card for file in self.files for card in file.cards)
 
     @property
     def books(self) -> tuple[WorldBook, ...]:
-        """All books, in the order of the files, without those in cards."""
+        """All books (lore of other programs), in the order of the files, without the books inside of cards."""
         return tuple(book for file in self.files for book in file.books)
 
     @property
     def chats(self) -> tuple[Chat, ...]:
-        """All chats, those from which others branch off first."""
+        """All chats. Chats that branch off from another chat come last."""
         chats = [chat for file in self.files for chat in file.chats]
         return tuple(sorted(chats, key=lambda chat: bool(chat.branch_of)))
 
@@ -78,24 +81,25 @@ class ImportOutcome:
     """Result of an import."""
 
     world_id: str = ""
-    """World of the sessions ('': none)."""
+    """World of the sessions ('': they have none)."""
     lore_changed: int = 0
     """Number of lore entries that changed."""
     written: tuple[Path, ...] = ()
-    """Files that were written."""
+    """Files that were written into the folder of the world."""
     turns: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Turns of each session now and before."""
+    """For each session, (number of turns now, number of turns before)."""
     memories: int = 0
-    """Number of new memories."""
+    """Number of memories that were added."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user."""
 
 
 async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress = ignore_progress) -> ImportOutcome:
-    """Import files into the store of a runtime, and into the folder of their world if one is named.
+    """Import files into the store of a runtime, and into the folder of their world if `incoming` names one.
 
-    `progress` counts turns. The index is not updated. Raises ConfigError for a session of another world, WorldPackError for a
-    world that cannot be made or written, and StoreError.
+    `progress` is called with the number of turns done and the number of all turns. The search index is not updated.
+    Raises ConfigError if a session is in another world, WorldPackError if the world cannot be made or written, and
+    StoreError.
     """
     outcome = ImportOutcome()
     sessions = _name_sessions(incoming)
@@ -138,7 +142,7 @@ async def _bring_in_world(
     session_id: str,
     outcome: ImportOutcome,
 ) -> WorldPack | None:
-    """Return the world of the sessions with the additions of the files, as now stored; None if there is none."""
+    """Return the world of the sessions as stored now, with the lore of the files added. None: there is no world."""
     head, folder = heads[session_id], incoming.folder
     if folder is not None:
         if await to_thread.run_sync(holds_pack, folder):
@@ -201,10 +205,10 @@ def _describe_activation(incoming: IncomingFiles, world: WorldPack) -> list[str]
 async def _join_stored_world(
     runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, new_id: str
 ) -> ImportedWorld | None:
-    """Return the contents of a session's world with these files added, or a new world with this id.
+    """Return the session's world with the lore of the files added, or a new world with the id `new_id`.
 
-    None if the files have no lore and there is no such world. Raises ConfigError if an author wrote the session's world, or may
-    have edited it in a folder.
+    None if the files have no lore, or if an author wrote the session's world. Raises ConfigError if the files have lore
+    and the session's world was written by an author, or is in a folder in which it may have been edited.
     """
     brings_lore = bool(incoming.cards or incoming.books)
     if head is None or head.world_id in BARE_WORLDS:

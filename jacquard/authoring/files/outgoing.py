@@ -1,4 +1,7 @@
-"""Exports a store's contents as files of other programs: books of world info, character cards, chats."""
+"""Exports worlds and sessions of a store as files of other programs: books of world info, character cards, chats.
+
+Each function writes to the file `to`, or, if `to` is None, to standard output.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,14 @@ from mnemosyne.schema.session import Message, Role, count_inputs
 from mnemosyne.schema.world import WorldPack
 
 PNG = ".png"
+"""Suffix of the file of a card that is stored in a picture."""
 _PAGE_TURNS = 200
 
 
 def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
-    """Write a book of a world as a world info file; a single book need not be named.
+    """Write a book of a world as a world info file. `name` may be None if the world has only one book.
 
-    Raises CorpusError if the name is missing or unknown, or the world has no lore.
+    Raises CorpusError if the name is missing or unknown, or if the world has no lore.
     """
     books = books_of(world)
     if not books:
@@ -46,10 +50,11 @@ def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
 
 
 def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path | None) -> None:
-    """Write a character of a world as a card with its books: JSON, or a PNG if `to` ends with `.png`.
+    """Write a character of a world as a card with its book: as a PNG if `to` ends with `.png`, else as JSON.
 
-    A world without a card gives one of its persona. Raises CorpusError if the name is missing or unknown, for a world without a
-    character, and for a picture that is not a PNG.
+    `name` may be None if there is only one character. `image` is the picture of a PNG. If the world has no cards, the
+    card is made from its persona. Raises CorpusError if the name is missing or unknown, if the world has no character,
+    or if `image` is given without a PNG as `to`.
     """
     cards = cards_of(world) or _cards_of_persona(world)
     if not cards:
@@ -66,7 +71,10 @@ def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path 
 
 
 async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, branch_id: str | None) -> None:
-    """Write the conversation of a branch as JSONL of SillyTavern; alternative replies are swipes."""
+    """Write the conversation of a branch as a JSONL chat of SillyTavern. Alternative replies become swipes.
+
+    `branch_id` None means the active branch.
+    """
     store = runtime.store
     path: list[TurnRecord] = []
     before: int | None = None

@@ -1,1 +1,1 @@
-"""The rules of the template lint, one module for each kind of fault."""
+"""Rules of the template lint: one module for each kind of fault. `lint` joins them."""

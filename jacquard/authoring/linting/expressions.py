@@ -1,7 +1,7 @@
-"""Finds the shape of a template's expressions, and their faults. Pure, over syntax and shapes.
+"""Finds the faults of expressions in a template: unknown names, unsafe access, and values that cannot be printed. Pure.
 
-Faults are unknown names, unsafe access, and values that cannot be printed. A field that was tested with `is defined`, `default`
-or `in` is guarded: its absence is not a fault.
+For this it finds the shape (kind of value and its fields) of each expression. A field is guarded if it was tested
+before with `is defined`, `default` or `in`; the absence of a guarded field is not a fault.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from jacquard.templating.language import (
 from jacquard.templating.syntax import Node
 
 Report = Callable[[str, Node, str, tuple[str, ...]], None]
-"""Takes a finding: code, node, message, and the words that mark the place in the node's line."""
+"""Takes a finding: (code, node, message, words). The words mark the place in the node's line."""
 
 FILTERS = frozenset((*BUILTIN_FILTERS, *OWN_FILTERS))
+"""Filters that a template may use."""
 BYPASSES = frozenset({"safe", "e", "escape", "forceescape", "tojson", "xmlattr", "mark_safe", "Markup"})
+"""Names that would print text unescaped. They are refused."""
 ENGINE_NAMES = frozenset({"super", "self", "caller", "varargs", "kwargs"})
+"""Names that the template engine itself defines."""
 _ENGINE_METHODS = frozenset({"cycle", "changed", "next"})
 _METHODS = TEXT_METHODS | MAPPING_METHODS | LIST_METHODS | _ENGINE_METHODS
 _KEEP_LIST = frozenset({"list", "sort", "reverse", "unique", "select", "reject", "selectattr", "rejectattr"})
@@ -40,23 +43,27 @@ _GIVES = {
 
 @dataclass(kw_only=True, slots=True)
 class Scope:
-    """Knowledge at a place: shapes by name, names that grow during play, and paths that were tested to exist."""
+    """Knowledge at one place of a template.
+
+    `names` has the shape of each variable. `growing` are variables that grow during play. `guards` are paths that were
+    tested to exist.
+    """
 
     names: dict[str, VariableShape]
     growing: set[str] = field(default_factory=set)
     guards: frozenset[str] = frozenset()
 
     def inner(self, names: Mapping[str, VariableShape] | None = None) -> Scope:
-        """Return a scope for names that do not exist outside of it."""
+        """Return a scope with additional `names` that are not known outside of it."""
         return Scope(names={**self.names, **(names or {})}, growing=set(self.growing), guards=self.guards)
 
     def assume_defined(self, paths: Iterable[str]) -> Scope:
-        """Return the same scope in which these paths are known to exist."""
+        """Return the same scope, in which `paths` are known to exist."""
         return replace(self, guards=self.guards | frozenset(paths))
 
 
 def path_of(node: Node) -> str | None:
-    """Return an expression as a path (`state.hero.mood`), or None if it is not one."""
+    """Return an expression as a path such as `state.hero.mood`, or None if it is not a path."""
     if node.kind == "Name":
         return node.text("name")
     if node.kind == "Getattr":
@@ -69,7 +76,9 @@ def path_of(node: Node) -> str | None:
 
 
 def root_of(node: Node) -> str | None:
-    """Return the variable that an expression reads from, through fields, filters and calls."""
+    """Return the variable that an expression reads from, behind all fields, filters and calls. None: it does not begin
+    with one.
+    """
     while node.kind in ("Getattr", "Getitem", "Filter", "Call"):
         inner = node.get("node")
         if not isinstance(inner, Node):
@@ -79,7 +88,7 @@ def root_of(node: Node) -> str | None:
 
 
 def find_paths_when_true(test: Node) -> set[str]:
-    """Return the paths that exist if a test is true."""
+    """Return the paths that certainly exist if a test is true."""
     if test.kind == "And":
         return find_paths_when_true(test.node("left")) | find_paths_when_true(test.node("right"))
     if test.kind == "Test" and test.text("name") == "defined":
@@ -94,7 +103,7 @@ def find_paths_when_true(test: Node) -> set[str]:
 
 
 def find_paths_when_false(test: Node) -> set[str]:
-    """Return the paths that exist if a test is false."""
+    """Return the paths that certainly exist if a test is false."""
     if test.kind == "Not":
         return find_paths_when_true(test.node("node"))
     if test.kind == "Test" and test.text("name") == "undefined":
@@ -104,13 +113,15 @@ def find_paths_when_false(test: Node) -> set[str]:
 
 
 class Expressions:
-    """Reads the expressions of one template and reports their faults."""
+    """Checks the expressions of one template and reports their faults."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
 
     def shape(self, node: Node, scope: Scope, *, probing: bool = False) -> VariableShape:
-        """Return the shape of an expression; with `probing` its own absence is not a fault."""
+        """Return the shape of an expression and report its faults. With `probing`, it is not a fault if the expression
+        does not exist.
+        """
         match node.kind:
             case "Name":
                 return self._name(node, scope, probing)
@@ -135,7 +146,7 @@ class Expressions:
         return _constant(node)
 
     def check_printed(self, node: Node, scope: Scope) -> None:
-        """Report a value that needs a filter to be printed."""
+        """Report the faults of an expression that is printed, also if its value needs a filter to be printed."""
         shape = self.shape(node, scope)
         words = words_of(node)
         if shape.kind in ("mapping", "list"):
@@ -283,7 +294,7 @@ def _constant(node: Node) -> VariableShape:
 
 
 def words_of(node: Node) -> tuple[str, ...]:
-    """Return the first tokens of an expression, by which its place in the line is found."""
+    """Return the first tokens of an expression. They are searched in its line to find its column."""
     if node.kind == "Name":
         return (node.text("name"),)
     if node.kind == "Getattr":

@@ -1,7 +1,7 @@
-"""Finds the links of a set's templates: which template extends, includes or imports which. Pure, over syntax.
+"""Reads all templates and finds which template extends, includes or imports which. Pure.
 
-A template is judged by its use: the names that its includers pass to it, the printed blocks, and names that lead out of the
-folders.
+Other rules need this, because a template is judged by its use: by the names that an including template passes to it,
+and by the blocks that are printed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ _LINKS = ("Extends", "Include", "Import", "FromImport")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """Template that names another one."""
+    """One `extends`, `include` or `import` in a template."""
 
     kind: str
     name: str | None
-    """None if the name is computed."""
+    """Full name of the other template. None if the name is computed."""
     node: Node
     context: bool
-    """True if the other one sees the variables."""
+    """True if the other template sees the variables of this one."""
     optional: bool
+    """True if it is not an error that the other template is missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Library:
-    """All readable templates, with their links, faults (by file name) and the blocks of every template id."""
+    """All templates that can be read, by file name, with their syntax and links.
+
+    `blocks` has the blocks of each template id. `faults` are the errors of the others. `handed` has the names that
+    including templates pass to a file. `scoped` has, by file and block, the names that a `scoped` block sees.
+    """
 
     files: Mapping[str, TemplateFile]
     syntaxes: Mapping[str, Syntax]
@@ -45,11 +50,12 @@ class Library:
     handed: Mapping[str, frozenset[str]]
     scoped: Mapping[str, Mapping[str, frozenset[str]]]
     each: frozenset[str]
-    """Files that are rendered once for each item of a list, with all files that they use."""
+    """Files that are rendered once for each item of a list, together with all files that they use."""
     isolated: frozenset[str] = field(default_factory=frozenset)
+    """Files that are only imported, and without the context, so that they see no variables."""
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """Return the templates that a template extends, directly or not, nearest first; a circle ends the chain."""
+        """Return the templates that a template extends, directly or not, the nearest first. A circle ends the list."""
         chain: list[str] = []
         while True:
             up = next((link.name for link in self.links.get(name, ()) if link.kind == "Extends"), None)
@@ -59,7 +65,7 @@ class Library:
             name = up
 
     def reach(self, name: str) -> tuple[str, ...]:
-        """Return a template and all templates that it names, directly or not, each once."""
+        """Return a template and all templates that it names, directly or not. Each is returned once."""
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:
@@ -71,13 +77,13 @@ class Library:
         return tuple(found)
 
     def block_names(self, name: str) -> frozenset[str]:
-        """Return the names of a template's own blocks."""
+        """Return the names of the blocks that a template defines itself."""
         syntax = self.syntaxes.get(name)
         return frozenset() if syntax is None else frozenset(each.text("name") for each in syntax.root.find("Block"))
 
 
 def read_library(templates: TemplateSet) -> Library:
-    """Read every template of a set; templates that cannot be read are among the faults."""
+    """Read every template of a set. The errors of templates that cannot be read are in `Library.faults`."""
     syntaxes: dict[str, Syntax] = {}
     faults: list[TemplateError] = []
     for name, file in templates.files.items():
@@ -123,7 +129,9 @@ def read_library(templates: TemplateSet) -> Library:
 
 
 def target_name(name: str, parent: str) -> str:
-    """Return the full name of a template that `parent` names; a bare file name belongs to its own folder."""
+    """Return the full name of a template that the file `parent` names. A name without a folder is in the folder of
+    `parent`.
+    """
     folder = parent.rpartition("/")[0]
     return f"{folder}/{name}" if folder and "/" not in name else name
 

@@ -1,6 +1,6 @@
-"""Lint: finds every fault of templates that can be found without a turn, each with file, line, column and remedy.
+"""Finds every fault of templates that can be found without a turn. Each finding has a file, line, column and remedy.
 
-This module joins the rules in the other modules of this folder. It reads files, and writes and renders nothing.
+This module joins the rules of the other modules of this folder. Files are read; nothing is written or rendered.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from jacquard.templating.syntax import Node, Syntax, Token
 from mnemosyne.schema.world import WorldPack
 
 CACHE_LAYOUT = "cache_first"
+"""Layout whose beginning should stay the same over many turns, so that a provider can cache it."""
 _BEFORE = (Position.SYSTEM, Position.BEFORE_HISTORY)
 
 
 def is_before_history(slot: str, layout: SkeinTemplate) -> bool:
-    """Return whether a layout puts a slot into the stable prefix."""
+    """Return whether a layout places a slot before the history, in the part of the prompt that should stay the same."""
     return next((rule.position in _BEFORE for rule in layout.rules if rule.slot == slot), True)
 
 
 def find_volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Node, str]]:
-    """Yield (file name, node, variable) for the first place in each file at which a block uses a value that changes each turn.
+    """Yield (file name, node, variable) if a block uses a value that changes with every turn: the first use in each
+    file.
 
     A test for existence (`{% if status %}`) does not count, because its result stays the same for most turns.
     """
@@ -103,7 +105,7 @@ def _iterate_tests(test: Node, without: frozenset[str]) -> Iterator[tuple[Node, 
 
 
 class Places:
-    """Finds the words of an expression in its line; a repeated search for the same words finds their next place."""
+    """Finds the column of an expression in its line. A second search for the same words finds their next place."""
 
     def __init__(self, syntax: Syntax) -> None:
         self._lines: dict[int, list[Token]] = {}
@@ -113,7 +115,7 @@ class Places:
                 self._lines.setdefault(token.line, []).append(token)
 
     def column(self, line: int, words: Sequence[str]) -> int | None:
-        """Return the 1-based column at which these words begin in a line, or None if the line does not have them."""
+        """Return the column (from 1) at which `words` begin in a line, or None if the line does not contain them."""
         if not words:
             return None
         key = (line, tuple(words))
@@ -136,14 +138,14 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LintReport:
-    """Findings in the checked files, by file, line and column."""
+    """Findings in the checked files, sorted by file, line and column."""
 
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
 
     @property
     def errors(self) -> int:
-        """Number of findings that are errors."""
+        """Number of findings with the severity ERROR."""
         return sum(each.severity is FindingSeverity.ERROR for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +160,7 @@ class LintReport:
 
 
 def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> LintReport:
-    """Return every fault of the target's files; with a world, fields of its state and persona are checked too.
+    """Return every fault of the target's files. With a `world`, fields of its state and persona are checked too.
 
     Raises JacquardError if the target's files cannot be read.
     """

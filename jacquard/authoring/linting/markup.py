@@ -1,7 +1,8 @@
-"""Checks the XML in a template's literal text: tags are balanced in every branch, and values are printed in safe places.
+"""Checks the XML in the literal text of a template: tags are balanced in every branch, and values are printed in safe
+places. Pure.
 
-Pure, over the syntax tree. A tag may begin in one piece of text and end in another (`<a id="{{ x | attr }}">`), so the reader
-keeps a state through the branches: the open tags, and whether the text is inside a tag.
+A tag may begin in one piece of text and end in another, for example `<a id="{{ x | attr }}">`. So the reader keeps a
+state on its way through the branches: the open tags, and whether the text is inside of a tag.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from jacquard.templating.syntax import Node, Syntax, Token
 
 ReportAt = Callable[[str, int, int, str], None]
-"""Takes a finding: code, line, column, message."""
+"""Takes a finding: (code, line, column, message)."""
 
 _SIGN = re.compile(r"<!--|<(/?)([A-Za-z_][A-Za-z0-9_.-]*)|<|&")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
@@ -50,7 +51,7 @@ class _State:
 
 
 class MarkupReader:
-    """Reads the literal text of one template; `column` returns the place of an expression in its line."""
+    """Checks the literal text of one template. `column(node)` returns the column of an expression in its line."""
 
     def __init__(self, syntax: Syntax, report: ReportAt, column: Callable[[Node], int | None]) -> None:
         self._report = report
@@ -60,7 +61,7 @@ class MarkupReader:
         self._root = syntax.root
 
     def read(self) -> None:
-        """Report unclosed tags, tabs, and values in unsafe places."""
+        """Report tags that are not balanced, bare `<` and `&`, tabs, and values in unsafe places."""
         extends = any(self._root.find("Extends"))
         if not extends:
             self._read_balanced(self._root.nodes("body"))

@@ -1,6 +1,7 @@
-"""Walks the statements of a template with the known variables; reports unbounded loops and unsafe constructs. Pure.
+"""Walks the statements of a template with the variables that are known at each place. Pure.
 
-Faults are reported through `Expressions`. A loop over something that grows during play needs a slice.
+Faults of expressions are reported through `Expressions`. Two more faults are reported here: a loop without an end over
+something that grows during play, and constructs that are not offered.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from jacquard.authoring.linting.shapes import ANY, GROWING, TEXT, VariableShape
 from jacquard.templating.syntax import Node
 
 MODULE = VariableShape(kind="module")
+"""Shape of a name to which a template was imported."""
 _LIST_NAMES = frozenset({"history", "inventory", "lore", "messages", *GROWING})
 
 
 class NameReader:
-    """Walks one template; `blocks` has, by block name, the names that a parent's loop passes to a `scoped` block."""
+    """Checks one template.
+
+    `blocks` has, by block name, the names that a loop of a parent template passes to a `scoped` block.
+    """
 
     def __init__(self, report: Report, blocks: Mapping[str, frozenset[str]]) -> None:
         self._report = report
@@ -50,7 +55,7 @@ class NameReader:
         }
 
     def read(self, root: Node, variables: Mapping[str, VariableShape]) -> None:
-        """Walk a whole template whose context has `variables`."""
+        """Walk a whole template. `variables` are the shapes of the variables that it can read."""
         self._top = Scope(names=dict(variables), growing=set(_LIST_NAMES))
         self._walk(root.nodes("body"), self._top)
 
@@ -161,9 +166,10 @@ class NameReader:
 
 
 def collect_given_names(root: Node) -> dict[str, set[str]]:
-    """Return the names that a template passes on: those that an include or a `scoped` block sees besides the context.
+    """Return the names that a template passes on: names that an include or a `scoped` block sees in addition to the
+    context.
 
-    Keys are `include:<name>` and `block:<name>`.
+    Keys are `include:<name of the file>` and `block:<name>`.
     """
     given: dict[str, set[str]] = {}
 

@@ -1,7 +1,8 @@
-"""Finds the shapes of the variables that a template may read, from Stream A itself.
+"""Finds the shapes (kind of value and its fields) of all variables that a template may read.
 
-Stream A's own function builds the variables of two sample turns, one with everything and one with as little as possible, so the
-lint always agrees with the renderer. A field that only the first sample has may be missing in a session.
+The variables are built by Stream A, which renders templates in play. So the lint always agrees with the renderer. They
+are built for two sample turns: one has everything, the other as little as possible. A field that only the first one has
+may be missing in a session.
 """
 
 from __future__ import annotations
@@ -36,24 +37,25 @@ TURNING = ("goal", "item", "plan", "quests", "state", "status", "tasks")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariableShape:
-    """Known properties of a value."""
+    """Kind and fields of a value, as far as they are known before play."""
 
     kind: str
-    """`any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (value with description), `markup` (printed by a
-    filter).
+    """`any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair`, `markup` or `module`.
+
+    A `pair` is a value with a description. `markup` is text that a filter printed.
     """
     fields: Mapping[str, VariableShape] = field(default_factory=lambda: NO_FIELDS)
     """Fields of a mapping."""
     optional: frozenset[str] = frozenset()
-    """Fields that may be missing."""
+    """Fields of a mapping that may be missing."""
     closed: bool = False
-    """True if there are no other fields."""
+    """True if the mapping has no fields except `fields`."""
     item: VariableShape | None = None
-    """Shape of a list's items."""
+    """Shape of a list's items (None: unknown)."""
 
     @property
     def each(self) -> VariableShape:
-        """Shape of an item."""
+        """Shape of a list's items, or ANY if it is unknown."""
         return self.item or ANY
 
 
@@ -66,7 +68,7 @@ MARKUP = VariableShape(kind="markup")
 
 
 def shape_of(value: object, *, closed: bool = False) -> VariableShape:
-    """Return the shape of a value; `closed` applies to the mappings in it too."""
+    """Return the shape of a value. With `closed`, no mapping in the value has any other fields."""
     if isinstance(value, bool):
         return TRUTH
     if value is None:
@@ -83,7 +85,7 @@ def shape_of(value: object, *, closed: bool = False) -> VariableShape:
 
 
 def merge_shapes(left: VariableShape, right: VariableShape) -> VariableShape:
-    """Return the common properties of both shapes."""
+    """Return the shape that fits the values of both shapes."""
     if left.kind != right.kind:
         return ANY
     if left.kind == "list":
@@ -101,9 +103,10 @@ def merge_shapes(left: VariableShape, right: VariableShape) -> VariableShape:
 
 
 def build_variable_shapes(world: WorldPack | None) -> dict[str, VariableShape]:
-    """Return the shape of every variable; `item` exists only in a block with `each`.
+    """Return the shape of every variable by name. `item` exists only in a block with `each`.
 
-    Without a world nothing is known about the state and the persona. With one, `state` is its initial tree.
+    Without a world, the fields of `state`, `status` and `persona` are not known. With a world, its initial state and
+    its persona are used.
     """
     rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(build_bare_world("specimen"))
     shapes = {name: merge_shapes(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}

@@ -1,1 +1,1 @@
-"""Replay of recorded prompts, comparison under another configuration, and the provenance of each place in a prompt."""
+"""Rebuilds recorded prompts, shows them under another configuration, and finds the origin of each place in a prompt."""

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from difflib import unified_diff
 
 MOST_LINES = 2_000
-"""Maximum number of compared lines of each text, because the time of a diff grows with its square."""
+"""Maximum number of lines compared of each text, because the time of a diff grows with the square of the lines."""
 
 _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str], around: int = 2) -> tuple[str, ...]:
-    """Return a unified diff with `around` lines around each change, without its heading.
+    """Return a unified diff without its heading, with `around` unchanged lines around each change.
 
-    Of longer texts MOST_LINES are compared, starting shortly before the first difference; a last line states how many are not.
+    Of longer texts, MOST_LINES lines are compared, from shortly before the first difference. A last line then states
+    how many lines are not compared.
     """
     start = 0
     if max(len(old), len(new)) > MOST_LINES:

@@ -1,4 +1,4 @@
-"""Model calls of a turn, with their cost, duration and stop reason."""
+"""Finds the model calls of a turn, and describes their cost, duration and stop reason."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.record import WINDOW_USAGES, TurnRecord
 
 STOP_REASON = "stop_reason"
-"""Field of a model call (`extra`) for its stop reason, in the words of its provider."""
+"""Field in `ModelUsage.extra` with the reason why the answer ended, in the words of the provider."""
 
 
 async def find_model_calls(store: Store, record: TurnRecord) -> tuple[ModelUsage, ...]:
-    """Return the model calls of a turn, oldest first: its preparation's, and the answering model's."""
+    """Return the model calls of a turn, oldest first: the calls of its preparation, and the call that answered it."""
     newest = (await store.window(record.session_id, message_limit=1, branch_id=record.branch_id)).usages
     found = _calls_of(newest, record)
     if len(newest) < WINDOW_USAGES or (found and found[0] != newest[0]):
@@ -22,7 +22,7 @@ async def find_model_calls(store: Store, record: TurnRecord) -> tuple[ModelUsage
 
 
 def describe_call(call: ModelUsage) -> str:
-    """Return a model call as a line for people."""
+    """Return one line of text about a model call, for people."""
     words = [f"{call.stage.value}: {call.model or 'a model'}", f"{call.prompt_tokens} tokens asked"]
     words.append(f"{call.completion_tokens} answered ({call.extra.get('counted', 'reported')})")
     words += [f"first word after {call.first_token_latency_ms} ms"] * (call.first_token_latency_ms is not None)

@@ -1,7 +1,7 @@
-"""Finds the origin of a place in a prompt: block, decision, evidence, source. Pure.
+"""Finds where a place in a prompt comes from: its block, the decision on it, its evidence and their source. Pure.
 
-Places are characters of the sent messages (including a chat client's own, if the proxy sent them): `offset` counts from the
-first character of the first message, as if the messages followed each other directly.
+A place is the offset of a character. Offsets count from the first character of the first sent message, as if the
+messages followed each other directly. The sent messages include those of a chat client, if the proxy sent them.
 """
 
 from __future__ import annotations
@@ -27,37 +27,38 @@ _SHOWN = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Origin of one place of a prompt."""
+    """Origin of one place (or one stretch of text) in a prompt."""
 
     message: int
+    """Number of the sent message, from 0."""
     role: str
     start: int
-    """The requested part is characters `start`..`end` of message `message`."""
+    """First character of the requested text in this message; `end` is the position after its last character."""
     end: int
     text: str
-    """Requested part of the block."""
+    """Requested text, as far as it is in this block."""
     span: BlockSpan
-    """The whole block in this message."""
+    """Position of the whole block in this message."""
     decision: BlockDecision | None = None
-    """None for the frame (tags, blank lines)."""
+    """Decision on the block. None for the frame (tags and blank lines)."""
     candidate: CandidateDecision | None = None
-    """The block's entry in the receipt of recall."""
+    """Line about this block in the receipt of recall, if it is a memory."""
     evidences: tuple[Evidence, ...] = ()
-    """Evidence of the block."""
+    """Evidence (stored texts with their source) that the block shows."""
     refs: tuple[Ref, ...] = ()
-    """Address of each evidence item."""
+    """Pointer to each piece of evidence."""
     uri: str = ""
-    """Address of the source: memory entry, message, evidence, or the turn itself; '' for text of a template."""
+    """Address of the source: a memory entry, a message, evidence, or the turn itself. '' for the text of a template."""
     template: str = ""
-    """File of the template."""
+    """File of the template that made the block, or ''."""
     digest: str = ""
-    """Hash of the template's text, '' if unknown."""
+    """Hash of the template file at that time, or '' if it is unknown."""
     line: str = ""
-    """Whole line around the place."""
+    """Whole line of the message in which the text begins."""
 
 
 def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None = None) -> Origin:
-    """Return the origin of a character of the prompt; raises ConfigError for an offset outside of the prompt."""
+    """Return the origin of the character at `offset`. Raises ConfigError if the prompt has no such character."""
     turn, left = as_sent(turn), offset
     for number, message in enumerate(turn.messages):
         if 0 <= left < len(message.content):
@@ -70,9 +71,10 @@ def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None
 def find_origins(
     turn: PreparedTurn, text: str, snapshot: PromptSnapshot | None = None, limit: int = _SHOWN
 ) -> tuple[Origin, ...]:
-    """Return the origins of a text in the prompt, in reading order: every occurrence, one Origin for each block touched.
+    """Return the origins of every occurrence of `text` in the prompt, in reading order, at most `limit`.
 
-    The text is searched in its escaped and its original form. At most `limit` origins.
+    An occurrence that touches several blocks has one origin for each of them. The text is searched in its original and
+    its escaped form.
     """
     turn = as_sent(turn)
     forms = [form for form in dict.fromkeys((text, escape_text(text), show_as_written(text))) if form]
@@ -87,7 +89,7 @@ def find_origins(
 
 
 def count_tokens_by_block(turn: PreparedTurn) -> dict[str, int]:
-    """Return the tokens of each block in the prompt, in reading order; they add up to the prompt's."""
+    """Return the tokens of each block in the prompt, in reading order. They add up to the tokens of the prompt."""
     spent: dict[str, int] = {}
     for span in as_sent(turn).report.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens

@@ -1,9 +1,10 @@
-"""Makes a recorded prompt again: from its snapshot, with today's templates, or under another configuration. Pure.
+"""Rebuilds a recorded prompt: unchanged from its snapshot, with today's templates, or under another configuration.
+Pure.
 
-The snapshot by itself gives the same bytes; if it does not, `find_differences` reports it. Differences that today's templates
-make are reported by block and file. Under another configuration a replay reports the changed decisions and tokens: layout,
-template, budget, pruning, history and the number of memories are computed again, while the memories themselves and the plan
-stay the same. It must not import a store, an index or a model.
+A snapshot has the inputs of a prompt, stored with its turn. A rebuilt prompt should have the same bytes as the recorded
+one; `find_differences` states any difference. `compare_templates` states which blocks today's templates change. Under
+another configuration, these are computed again: layout, template, budget, pruning, history, and the number of memories.
+The memories themselves and the plan stay the same. This module must not import a store, an index or a model.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 
 Count = Callable[[str], int]
+"""Returns the tokens of a text."""
 PLAYED = (
     "layout",
     "template_id",
@@ -50,9 +52,10 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateChange:
-    """One block that today's templates render differently; `before` or `after` is None if the block does not exist.
+    """Block that today's templates render differently.
 
-    `file` is its template, `diff` has the lines of a unified diff of its text.
+    `file` is its template, and `diff` the lines of a unified diff of its text. The tokens are None if the block did not
+    exist then (`before_tokens`) or does not exist now (`after_tokens`).
     """
 
     block_id: str
@@ -74,7 +77,10 @@ class TemplateComparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionChange:
-    """Decision on a block then and now, as `kept`, `dropped (code)`, `shortened`…; None if there was no such block."""
+    """Decisions on one block in two prompts, such as `kept`, `dropped (code)` or `shortened (code)`.
+
+    A decision is None if the prompt did not have the block.
+    """
 
     block_id: str
     title: str
@@ -86,7 +92,11 @@ class DecisionChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnDiff:
-    """One turn under two configurations: tokens of the prompt, tokens shared with the previous turn, and different decisions."""
+    """Difference of one turn under two configurations.
+
+    `before_…` is the recorded turn, `after_…` the turn under the other configuration. `…_shared` are the tokens at the
+    beginning of the prompt that are the same as in the previous turn.
+    """
 
     turn_id: str
     before_tokens: int
@@ -95,16 +105,16 @@ class TurnDiff:
     after_shared: int
     decisions: tuple[DecisionChange, ...] = ()
     moved: bool = False
-    """True if the same blocks are in another order or place."""
+    """True if the prompts do not have the same blocks in the same order and messages."""
     fault: str = ""
-    """Reason why the turn could not be replayed, for example the budget."""
+    """Reason why the turn could not be replayed, such as a budget that is too small; '' if it was replayed."""
 
 
 def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
-    """Return the prompt of a snapshot.
+    """Return the prompt of a snapshot, rebuilt.
 
-    Raises BudgetExceededError if the blocks that must be kept do not fit, and ConfigError for a pruner of the host that is not
-    registered here and for a prompt that an assembler of the host made.
+    Raises BudgetExceededError if the blocks that must be kept do not fit. Raises ConfigError if a pruner of the host
+    made the prompt and is not registered here, or if an assembler of the host made it.
     """
     return complete(
         _lay_out_snapshot(snapshot, snapshot.runtime, snapshot.layout, count),
@@ -113,7 +123,7 @@ def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
 
 
 def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
-    """Return sentences on the differences between a replayed prompt and the recorded one; empty if the bytes are the same."""
+    """Return one sentence for each difference between the recorded prompt and `prompt`. Empty if they are the same."""
     stored = record.prompt or {}
     report = report_of(record)
     found: list[str] = []
@@ -139,7 +149,9 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
 
 
 def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: Count) -> TemplateComparison:
-    """Return how today's templates render the turn of a snapshot differently; raises TemplateError if one has a fault."""
+    """Return how today's templates would render the turn of a snapshot. Raises TemplateError if one of them has a
+    fault.
+    """
     then, now = snapshot.source.digests, templates.digests
     old = {block.block_id: block for block in snapshot.blocks if block.origin.source.startswith(TEMPLATE_SOURCE)}
     new = {block.block_id: block for block in render_blocks(templates, snapshot.source, count)}
@@ -157,7 +169,7 @@ def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: C
 
 
 def select_untemplated_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Return the blocks from memory, tools or the host, which no template changes."""
+    """Return the blocks that no template made: memories, results of tools, and instructions of the host."""
     return tuple(block for block in blocks if not block.origin.source.startswith(TEMPLATE_SOURCE))
 
 
@@ -171,10 +183,10 @@ def lay_out_with(
     history: Sequence[Block] | None = None,
     stream_b: CurationPath | None = None,
 ) -> PromptLayout:
-    """Return the prompt of a snapshot's turn under another configuration and layout, with its decisions.
+    """Return the prompt of a snapshot's turn under another configuration and layout, with the decision on each block.
 
-    The caller carries out the decisions to shorten and mask (`complete` drops the blocks that it did not). Raises
-    BudgetExceededError if the blocks that must be kept do not fit.
+    The caller carries out the decisions to shorten and mask; `complete` drops the blocks for which this was not done.
+    Raises BudgetExceededError if the blocks that must be kept do not fit.
 
     Args:
         snapshot: snapshot of the turn.
@@ -182,8 +194,8 @@ def lay_out_with(
         count: returns the tokens of a text.
         layout: the other layout.
         templates: needed if `config` names another template.
-        history: conversation of another history window, if that differs.
-        stream_b: path of the memories, which decides the limit of `curation` that counts.
+        history: messages of the other history window, if it differs.
+        stream_b: how the memories were chosen; decides which limit of `curation` applies.
     """
     blocks = list(snapshot.blocks)
     template_id = config.template_id or snapshot.source.template_id
@@ -203,14 +215,18 @@ def lay_out_with(
 
 
 def reuse_degraded_blocks(snapshot: PromptSnapshot, config: RuntimeConfig) -> dict[str, Block]:
-    """Return the recorded shortened or masked blocks, by id, if another configuration would degrade them equally."""
+    """Return the recorded shortened or masked blocks by id, if `config` has the same budget and pruning. Otherwise
+    return none.
+    """
     own = snapshot.runtime
     same = own.prune == config.prune and own.budget == config.budget
     return {block.block_id: block for block in snapshot.carried} if same else {}
 
 
 def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDecision]) -> tuple[DecisionChange, ...]:
-    """Return the blocks whose decision or tokens changed, in the order of the first list."""
+    """Return the blocks whose decision or tokens differ, in the order of `before`. Blocks that only `after` has come
+    last.
+    """
     old, new = {d.block_id: d for d in before}, {d.block_id: d for d in after}
     changes = []
     for name in dict.fromkeys([*old, *new]):
@@ -233,7 +249,10 @@ def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDeci
 
 
 def changed_settings(snapshot: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the settings that differ from a snapshot's: those that a replay applies, and those that it cannot apply."""
+    """Return (applied, ignored): the settings in which `config` differs from the snapshot's.
+
+    A replay applies the first ones and cannot apply the second ones. Settings that change no prompt are in neither.
+    """
     old, new = _list_settings(snapshot.runtime), _list_settings(config)
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     return (
@@ -250,7 +269,7 @@ def _list_settings(config: RuntimeConfig) -> dict[str, Any]:
 
 
 def list_block_order(prompt: Prompt) -> tuple[tuple[int, str], ...]:
-    """Return (message, block id) for everything in a prompt, in reading order."""
+    """Return (message number, block id) for every piece of a prompt, in reading order."""
     return tuple((span.message, span.block_id) for span in prompt.assembled.spans)
 
 

@@ -1,7 +1,8 @@
-"""HTML page of prepared turns: the prompt with its blocks by source, omissions with reasons, tokens as bars. Pure.
+"""Renders prepared turns as one HTML page: the prompt by blocks, what was left out with the reasons, and bars of
+tokens. Pure.
 
-The page is self-contained, has no script and loads nothing, and its policy forbids both. Every text is escaped by the template,
-and characters that control the direction of text are shown as escapes.
+The page has no script and loads nothing, and its content policy forbids both. The template escapes every text.
+Characters that control the direction of text are shown as escapes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from mnemosyne.core.masking.controls import show_controls
 from mnemosyne.schema.document import ModelUsage
 
 TEMPLATE = "turn_page.html.j2"
+"""File of the page's template."""
 
 
 class Verdict(StrEnum):
-    """Result of a check, and its colour on the page."""
+    """Result of a check. It also decides the colour on the page."""
 
     GOOD = "good"
     BAD = "bad"
@@ -32,7 +34,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One sentence about a turn; the overview counts checks by `label`, a word or two (`missing`, `lost`)."""
+    """One sentence about a turn. `label` is a word or two (`missing`, `lost`) by which the overview counts checks."""
 
     verdict: Verdict
     label: str
@@ -41,7 +43,11 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactRow:
-    """Fact that the prompt was checked for: required words, forbidden words, and the fault ('': none)."""
+    """Fact that the prompt was checked for.
+
+    `wanted` are words that it must contain, `forbidden` words that it must not contain, and `found` is the fault ('':
+    none).
+    """
 
     name: str
     wanted: str = ""
@@ -50,34 +56,34 @@ class FactRow:
 
     @property
     def holds(self) -> bool:
-        """True if there is no fault."""
+        """True if the check found no fault."""
         return not self.found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageTurn:
-    """One turn of a page."""
+    """One turn on a page."""
 
     heading: str
     view: TurnView | None = None
-    """None if there is no prompt."""
+    """The turn's prompt. None if there is none."""
     said: Sequence[tuple[str, str]] = ()
-    """Words before and after the prompt by speaker: the input, the reply."""
+    """(speaker, text) of what was said before and after the prompt: the input and the reply."""
     checks: Sequence[Check] = ()
     facts: Sequence[FactRow] = ()
     marked: Mapping[str, str] = field(default_factory=dict)
-    """Blocks with a fault, by id, with the fault."""
+    """Blocks with a fault: the fault by block id."""
     calls: Sequence[ModelUsage] = ()
     """Model calls of the turn."""
 
     def count(self, label: str) -> int:
-        """Return how many bad checks have a label."""
+        """Return the number of bad checks that have the label `label`."""
         return sum(check.label == label and check.verdict is Verdict.BAD for check in self.checks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageSection:
-    """Turns under one title, with figures shown above them as pairs of a name and a value."""
+    """Turns under one title. `figures` are (name, value) pairs shown above them."""
 
     title: str
     turns: Sequence[PageTurn]
@@ -85,19 +91,19 @@ class PageSection:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Kinds of faults in its turns, in the order of their first appearance."""
+        """Labels of the bad checks of all turns, in the order in which they first occur."""
         found = (check.label for turn in self.turns for check in turn.checks if check.verdict is Verdict.BAD)
         return tuple(dict.fromkeys(found))
 
     @property
     def most_tokens(self) -> int:
-        """Tokens of a full bar: the largest prompt, or the largest limit."""
+        """Number of tokens that fill a bar: the largest prompt or limit of the section."""
         reports = [turn.view.report.budget for turn in self.turns if turn.view is not None]
         return max((max(each.limit_tokens, each.used_tokens) for each in reports), default=1)
 
 
 def render_turn_page(title: str, sections: Sequence[PageSection]) -> str:
-    """Return the page as HTML; a section of one turn is shown open."""
+    """Return the page as HTML. A section with only one turn is shown open."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

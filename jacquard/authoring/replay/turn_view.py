@@ -1,4 +1,4 @@
-"""View of one prepared turn for a reader: its prompt block by block, and everything that was left out. Pure.
+"""Makes a readable view of a prepared turn: its prompt block by block, and everything that was left out. Pure.
 
 Pages and scores are made from this view, so both see the same blocks under the same names.
 """
@@ -31,19 +31,19 @@ GROUPS = (
     Subject.INPUT.value,
     FRAME_GROUP,
 )
-"""Topics of a prompt's pieces, in the order of a legend."""
+"""Topics of the pieces of a prompt, in the order of a legend."""
 TOLD_GROUPS = frozenset({Subject.TALK.value, Subject.MEMORIES.value, Subject.INPUT.value, EVIDENCE_GROUP})
-"""Groups that repeat words of a speaker or a tool; all others state the present situation."""
+"""Topics that repeat words of a speaker or a tool. All other topics state the present situation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownBlock:
-    """One piece of the prompt: `text` is characters `start`..`end` of its sent message."""
+    """One piece of the prompt. `text` has the characters `start` to `end` of the sent message number `message`."""
 
     block_id: str
     kind: BlockKind
     group: str
-    """One of GROUPS."""
+    """Topic of the piece, one of GROUPS."""
     text: str
     tokens: int
     message: int
@@ -54,7 +54,7 @@ class ShownBlock:
     trust: str = ""
     action: str = ""
     code: str = ""
-    """Code of its decision, '' for the frame between blocks; so `reason`."""
+    """Code of the decision on the block; '' for the frame between blocks. The same holds for `reason`."""
     reason: str = ""
     as_written: bool = False
 
@@ -66,53 +66,53 @@ class ShownBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Something that was considered and is not in the prompt: a dropped block, or a candidate of recall."""
+    """Something that was considered but is not in the prompt: a dropped block, or a candidate of recall or world info."""
 
     name: str
     what: str
-    """`block`, or the chain of the candidate."""
+    """`block`, or the chain (kind of memory) of the candidate."""
     code: str
     reason: str
     size: str
-    """Tokens of a block, rank of a candidate; '' for an entry of world info."""
+    """Tokens of a block, or rank of a candidate; '' for an entry of world info."""
     title: str = ""
     preview: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownMessage:
-    """One message of the prompt with its blocks in reading order."""
+    """One message of the prompt, with its pieces in reading order."""
 
     role: str
     blocks: tuple[ShownBlock, ...]
 
     @property
     def tokens(self) -> int:
-        """Its tokens by our own count."""
+        """Tokens of the message, counted by our estimator."""
         return sum(block.tokens for block in self.blocks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnView:
-    """Prepared turn for a reader."""
+    """Readable view of a prepared turn."""
 
     turn_id: str
     session_id: str
     messages: tuple[ShownMessage, ...]
     left_out: tuple[LeftOut, ...]
     tokens: Mapping[str, int]
-    """Tokens of each group in the prompt, in the order of GROUPS."""
+    """Tokens of each topic in the prompt, in the order of GROUPS."""
     report: Report
     reply: str | None = None
 
     @property
     def blocks(self) -> tuple[ShownBlock, ...]:
-        """All pieces of the prompt in reading order, including the frame between blocks."""
+        """All pieces of the prompt in reading order, including the frame (tags and blank lines) between blocks."""
         return tuple(block for message in self.messages for block in message.blocks)
 
 
 def view_turn(turn: PreparedTurn) -> TurnView:
-    """Return the view of a turn as it was sent; without decisions in its stored receipt, each message is one piece."""
+    """Return the view of a turn as it was sent. If the receipt has no decisions, each message is one piece."""
     turn = as_sent(turn)
     decisions = {decision.block_id: decision for decision in turn.report.decisions}
     messages = []

@@ -1,7 +1,8 @@
-"""Replays a session under another configuration, turn by turn, from its records. It only reads the store.
+"""Replays a session under another configuration, turn by turn. The store is only read.
 
-It is separate from `replay` because a longer history window needs messages that are not in a turn's record. Each turn continues
-from the previous one under the other configuration: the start of its window, and the shared prefix of its prompt.
+This module is separate from `replay` because a longer history needs messages that are not in a turn's record. Each turn
+follows the previous turn under the other configuration. From it, the turn takes the start of the history, and the
+prompt with which it may share its beginning.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 TALK_TURNS = 200
-"""Number of turns before a turn that are read if its history window differs."""
+"""Number of earlier turns that are read if the history limits differ."""
 
 
 @dataclass(slots=True)
 class Baseline:
-    """Result of the previous turn under the other configuration: the start of its history window and its prompt."""
+    """Previous turn under the other configuration: the start of its history and its prompt."""
 
     turn_id: str | None = None
     history_start: str | None = None
@@ -56,7 +57,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """Replays recorded turns under `config`; `roots` are template roots, the pack's own first."""
+    """Replays recorded turns under `config`. `roots` are the folders of templates, the pack's own first."""
 
     store: Store
     config: RuntimeConfig
@@ -64,11 +65,11 @@ class WhatIf:
     roots: Sequence[TemplateRoot]
 
     def start(self) -> Baseline:
-        """Return the baseline of the first turn, which is empty."""
+        """Return the empty baseline of the first turn."""
         return Baseline()
 
     async def turn(self, record: TurnRecord, snapshot: PromptSnapshot, left: Baseline) -> TurnDiff:
-        """Return the difference of one turn; `left` is the result of the previous turn and is updated to this one."""
+        """Return the difference of one turn. `left` is the baseline of the previous turn and is changed to this turn."""
         report = report_of(record)
         base = TurnDiff(
             turn_id=record.turn_id,
