@@ -1,7 +1,7 @@
-"""Builds the error for a row that a store cannot read: its place and the fault.
+"""Builds the error for a stored row that cannot be read, with the place of the row and the fault.
 
-Rows are decoded by functions that know bytes but no address. When one cannot be decoded, the tables are searched for
-these bytes, so that the error can name session, row and column.
+Functions that decode a row know its bytes but not its address. So the tables are searched for these bytes, and the
+error can name the session, the row and the column.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, TextTable
 
 DAMAGED = (UnreadableError, LookupError)
-"""The errors of reading damaged rows: bytes that cannot be decoded, and missing rows that others refer to."""
+"""Errors that mean a damaged row: its bytes cannot be decoded, or a row that it refers to is missing."""
 
 _ANYTHING = "A record"
 
 
 def build_damage_error(error: UnreadableError | LookupError, path: str, what: str = "") -> DamagedRecordError:
-    """Return the error for a record that could not be read; `what` names the record, if it is known."""
+    """Return the error to raise for a record that could not be read.
+
+    `error` is the error of decoding it. `what` names the record ('' if it is not known).
+    """
     if isinstance(error, UnreadableError):
         return DamagedRecordError(path, what or _ANYTHING, str(error))
     return DamagedRecordError(path, what or _ANYTHING, f"it refers to something that does not exist ({error})")
 
 
 def locate_damage(connection: Connection, error: UnreadableError | LookupError, shown: str) -> DamagedRecordError:
-    """Return the error of a SQL store for a record that could not be read; the connection is still inside the
-    transaction.
+    """Return the error to raise for a record of a SQL store that could not be read. `shown` is the store's name.
+
+    The transaction that met the record must still be open on `connection`.
     """
     what = ""
     with contextlib.suppress(Exception):  # whatever else is wrong with the tables, the first error is the one to report
@@ -37,8 +41,9 @@ def locate_damage(connection: Connection, error: UnreadableError | LookupError, 
 
 
 def row_of(connection: Connection, data: bytes) -> str:
-    """Return, in words, the column and row of the tenant with these bytes; empty if there is none. Reads whole
-    tables.
+    """Return the name of the row and column of the tenant that contain the bytes `data`, or '' if there are none.
+
+    It reads whole tables.
     """
     if not data:
         return ""

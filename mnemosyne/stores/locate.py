@@ -1,8 +1,8 @@
-"""Parses the address of a store.
+"""Parses the address of a store, and finds the folder of its index.
 
-The command line, the configuration and the library use this module, so they read addresses alike and never show a
-password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder, and, for an
-unknown scheme, which plugins are installed.
+The command line, the configuration and the library use this module, so they read addresses in the same way and never
+show a password. It opens and creates nothing and imports no store. At most it checks whether a path is a folder and,
+for an unknown scheme, which plugins are installed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ _FILE = "file:"
 _POSTGRES = ("postgresql://", "postgres://")
 _LONGEST_SCHEMA = 63
 _SECRET_PARAMETER = re.compile(r"pass(?:word|wd)|secret|token|scram|(?<!ssl)key$", re.IGNORECASE)
-"""Parameters of an address whose value is not shown; `sslkey` and `passfile` name files."""
+"""Names of the parameters in an address whose values are not shown. `sslkey` and `passfile` are shown, because they
+name files.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresAddress:
-    """A PostgreSQL address: the form for libpq, our schema, and the form that may be shown."""
+    """An address of PostgreSQL: the form for libpq (`conninfo`), our schema, and the form without password (`shown`)."""
 
     conninfo: str = field(repr=False)
     schema: str
@@ -48,45 +50,47 @@ class PostgresAddress:
     secrets: tuple[str, ...] = field(repr=False)
 
     def without_secrets(self, text: str) -> str:
-        """Return a message of the driver without the password."""
+        """Return a message of the driver without passwords."""
         return mask_credentials(text, *self.secrets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreLocation:
-    """Location of a store's address; it need not exist."""
+    """Parsed address of a store. The store need not exist."""
 
     kind: StoreKind
     shown: str
-    """Address without its password."""
+    """The address without its password."""
     database: Path | None = None
-    """The SQLite file or the file store's folder."""
+    """The SQLite file, or the folder of a file store. None for other stores."""
     postgres: PostgresAddress | None = None
-    """The server."""
+    """The address of the server, or None for other stores."""
     index: Path | None = None
-    """Folder of the index on this host (None: the index is not stored)."""
+    """Folder of the index on this host, or None if the index is kept only in memory."""
     address: str = field(default="", repr=False)
-    """Whole address of a plugin's store."""
+    """The whole address of a plugin's store, with its password."""
 
 
 def locate_store(
     address: str | Path | None = None, tenant: str = DEFAULT_TENANT, *, look: bool = True
 ) -> StoreLocation:
-    """Return the location of the store at `address`; None means the folder `.jacquard` in the current directory. Each
-    tenant has its own index.
+    """Return the location of the store at `address` (None: the folder `.jacquard` in the current directory).
 
-    - A folder has `store.db` and `index/`.
-    - `sqlite:///PATH` names the file itself; its index is next to it, in `index/` for a file named `store.db`, else in
-      `<name>.index/`, so that two files in one folder never share one.
-    - `file:DIR` and `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its
-      index in `.index/`.
-    - The index of `postgresql://…` is on this host, in `.jacquard/<database>-<number>/index/`.
+    Each tenant has its own index folder. Forms of an address:
+
+    - A folder contains `store.db` and `index/`.
+    - `sqlite:///PATH` names the SQLite file. Its index is next to it: in `index/` if the file is named `store.db`, else
+      in `<name>.index/`, so that two files in one folder never share an index.
+    - `file:DIR` and `file:///DIR` (an absolute path, escaped as in any URL) name a folder of JSON files. Its index is
+      in `.index/` of that folder.
+    - `postgresql://…` names a database. Its index is on this host, in `.jacquard/<database>-<number>/index/`.
     - `memory:` stores nothing.
-    - `NAME:…` is a store of the plugin NAME; its index is on this host, in `.jacquard/<NAME>-<number>/index/`.
+    - `NAME:…` is a store of the plugin NAME. Its index is on this host, in `.jacquard/<NAME>-<number>/index/`.
 
-    With `look` false no file of a store is accessed, so that the function may be called on an event loop; then the
-    store itself reports, at its first call, a folder in place of a file. StoreUnavailableError states the fault of an
-    address and the possible forms.
+    With `look` false no file of a store is accessed, so the function may be called on an event loop. If the path is
+    then of the wrong kind (a file in place of a folder), the store reports it at its first call.
+
+    Raises StoreUnavailableError if the address is not valid; the message states the possible forms.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
@@ -94,7 +98,7 @@ def locate_store(
 
 
 def index_of_tenant(location: StoreLocation, tenant: str) -> Path | None:
-    """Return the index folder of a tenant, from the location of the default one's."""
+    """Return the index folder of `tenant`. `location` must be that of the default tenant."""
     if location.index is None or tenant == DEFAULT_TENANT:
         return location.index
     return location.index.with_name(f"{location.index.name}-{_digest(tenant)}")
@@ -166,8 +170,9 @@ def _plugin_location(address: str, scheme: str) -> StoreLocation:
 
 
 def postgres_address(url: str) -> PostgresAddress:
-    """Parse a `postgresql://` URL; StoreUnavailableError for another scheme or an illegal schema name. Faults that only
-    libpq finds are reported on opening.
+    """Parse a `postgresql://` URL. Faults that only libpq finds are reported when the store is opened.
+
+    Raises StoreUnavailableError if the URL has another scheme or an illegal name of a schema.
     """
     shown = mask_passwords(url)
     remember_secrets(*_passwords(url))
@@ -204,7 +209,7 @@ def _passwords(address: str) -> set[str]:
 
 
 def mask_passwords(address: str) -> str:
-    """Return an address with stars for its passwords."""
+    """Return the address with stars in place of its passwords."""
     base, query = _split_query(address)
     base = re.sub(r"(://[^:@]*:)(.*)@", r"\1***@", base, flags=re.DOTALL)
     return base + re.sub(r"(?<=[?&])([^=&]*)=([^&]*)", _mask_parameter, query)

@@ -1,7 +1,7 @@
 """Opens any store by its address.
 
-Hosts, configuration files and the command line open stores through this module. The stores never import one another;
-PostgreSQL's driver, and the store of a plugin, are imported only when an address names them.
+Hosts, configuration files and the command line open stores through this module. The stores never import one another.
+The driver of PostgreSQL, or the store of a plugin, is imported only if an address names it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from mnemosyne.stores.sqlite.store import SqliteStore
 
 
 def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
-    """Return the store at an address, for one tenant; nothing is read or created before its first call.
+    """Return the store at `address`, for one tenant. Nothing is read or created before the first call of the store.
 
-    The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON files),
-    `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`), and `NAME:…`
-    for the store of a plugin. None: the folder `.jacquard`. With `create` false a store that does not exist is refused
-    at the first call. StoreUnavailableError for an address of an unknown form, for PostgreSQL without its driver, and
-    for a plugin that cannot be used; a password is never shown.
+    Forms of an address: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON
+    files), `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if the schema is not
+    `mnemosyne`), and `NAME:…` for the store of a plugin. None means the folder `.jacquard`. If `create` is false and
+    the store does not exist, its first call raises StoreUnavailableError.
+
+    Raises StoreUnavailableError if the form of the address is not known, the driver of PostgreSQL is missing, or the
+    plugin cannot be used. No message shows a password.
     """
     return store_at(locate_store(address, tenant, look=False), tenant=tenant, create=create)
 
 
 def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
-    """Return the store of a location; StoreUnavailableError as for `open_store`."""
+    """Return the store of a parsed address. Raises StoreUnavailableError like `open_store`."""
     if location.kind == "plugin":
         name = split_name(location.address)[0]
         remember_address(location.address)

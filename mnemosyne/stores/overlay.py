@@ -1,6 +1,6 @@
-"""View of a store whose writes stay in memory, for a turn that is only previewed.
+"""Shows a store as it would be after one turn, for a turn that is only previewed. Writes stay in memory.
 
-It has the reads of `Store` and the writes that a turn makes; any other write is an AttributeError.
+The overlay has the reads of `Store`, and the writes that a turn makes. Any other write raises AttributeError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mnemosyne.stores.sqlite.memory import MemoryStore
 T = TypeVar("T")
 _PAGE = 1_000
 _FARTHEST = 4
-"""Entries written further apart are not neighbours to recall."""
+"""Entries that were written further apart than this do not count as neighbours in recall."""
 
 _READS = frozenset(
     {
@@ -42,12 +42,14 @@ _READS = frozenset(
         *("list_context_blocks", "list_evidences", "state_at", "tool_call", "turn", "turns"),
     }
 )
-"""Reads of one session, whose id is their first argument."""
+"""Names of the reads of one session. The session's id is their first argument."""
 
 
 class OverlayStore:
-    """A `Store` over `inner` for one turn on one session: sessions and worlds that are written are in memory, whole; of a session
-    of `inner` the summary and the model calls of the turn are, and its record is dropped.
+    """A `Store` over `inner` for one turn of one session. Nothing is written to `inner`.
+
+    Sessions and worlds that are written are kept in memory as a whole. If the session of the turn is in `inner`, only
+    the summary and the model calls of the turn are kept, and its record is dropped.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -57,12 +59,12 @@ class OverlayStore:
         self._usages: list[ModelUsage] = []
 
     def own_scopes(self) -> frozenset[str]:
-        """Return the scopes whose entries are in memory."""
+        """Return the scopes (sessions and worlds) whose entries are in memory."""
         return frozenset((*map(session_scope, self._sessions), *map(world_scope, self._worlds)))
 
     @property
     def damage_log(self) -> DamageLog:
-        """The notes of the store below."""
+        """The notes on damage of `inner`."""
         return self._inner.damage_log
 
     def __getattr__(self, name: str) -> Any:
@@ -83,7 +85,7 @@ class OverlayStore:
         return self._own if scope in self.own_scopes() else self._inner
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
-        """Return a window with the summary and the model calls of this turn."""
+        """Return a window (what a turn needs of a session) that includes the summary and the model calls of this turn."""
         store = self._of_session(session_id)
         return self._add_own(await store.window(session_id, message_limit=message_limit, branch_id=branch_id))
 
@@ -103,44 +105,44 @@ class OverlayStore:
     async def chosen_inputs(
         self, session_id: str, entry_ids: Mapping[str, Sequence[str]], **options: Any
     ) -> ChosenInputs:
-        """Return the data of the memories that a turn chose."""
+        """Return the data of the memories that were chosen for a turn."""
         if self.own_scopes():
             return await Store.chosen_inputs(self, session_id, entry_ids, **options)
         return await combined_reads(self._inner).chosen_inputs(self._inner, session_id, entry_ids, **options)
 
     async def depths_with_system_messages(self, session_id: str, **options: Any) -> tuple[int, ...]:
-        """Return the depths of turns with system messages."""
+        """Return the depths (numbers on the path) of the turns with a system message."""
         store = self._of_session(session_id)
         return await combined_reads(store).depths_with_system_messages(store, session_id, **options)
 
     async def worlds(self) -> Mapping[str, str]:
-        """Return the digest of each world."""
+        """Return the digest of the current version of each world."""
         return {**await self._inner.worlds(), **await self._own.worlds()}
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of a world."""
+        """Return the digest of the current version of a world."""
         return await self._of_world(world_id).world_digest(world_id)
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the pack of a version of a world."""
+        """Return the pack of the version `digest` of a world."""
         return await self._of_world(world_id).pack(world_id, digest)
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return entries by id."""
+        """Return the entries with these ids."""
         return await self._of_scope(scope).entries(scope, entry_ids)
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return entries in the order of writing."""
+        """Return the entries of a chain that were written after `sequence`, in the order of writing."""
         return await self._of_scope(scope).entries_after(scope, chain, sequence, limit)
 
     async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return the entries with viewers or conditions, ordered by id."""
+        """Return the entries of these scopes that have viewers or conditions, ordered by id."""
         own, inner = self._split(scopes, lambda scope: scope)
         found = (*await self._own.gated_entries(own), *await self._inner.gated_entries(inner))
         return tuple(sorted(found, key=lambda entry: entry.entry_id))
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the chains with something newer."""
+        """Return the pairs (scope, chain) in which something was written after the sequence in `after`."""
         own, inner = self._split(after, lambda place: place[0])
         found = await self._own.chains_written_after({place: after[place] for place in own})
         return found | await self._inner.chains_written_after({place: after[place] for place in inner})
@@ -157,13 +159,13 @@ class OverlayStore:
         return head
 
     async def adopt_world(self, session_id: str, world_id: str, *_: Any, **__: Any) -> SessionHead:
-        """Refuse: that would write the state of every branch. WorldNotAdoptedError."""
+        """Refuse the call, because it would write the state of every branch. Always raises WorldNotAdoptedError."""
         raise WorldNotAdoptedError(session_id, world_id, "nothing may be written for this turn")
 
     async def replace_world(
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
-        """Put a version of a world into memory, unless the store has it already."""
+        """Keep a version of a world in memory, unless the store has it already. Return the number of changed lore entries."""
         stored = None if world_id in self._worlds else await self._inner.world_digest(world_id)
         if stored == digest:
             known = None if pack is None else await self._inner.pack(world_id, digest)
@@ -190,7 +192,10 @@ class OverlayStore:
         return [*found, *_gap(scope, len(found), _FARTHEST)]
 
     async def save_prepared(self, record: TurnRecord, *, expected_version: int, **parts: Any) -> SessionHead:
-        """Return the head that writing a prepared turn would give; VersionConflictError."""
+        """Return the head that the session would have after a prepared turn was written.
+
+        Raises VersionConflictError if the session has another version than `expected_version`.
+        """
         if record.session_id in self._sessions:
             return await self._own.save_prepared(record, expected_version=expected_version, **parts)
         head = await self._inner.head(record.session_id, record.branch_id)
@@ -201,29 +206,32 @@ class OverlayStore:
     async def commit_numerical(
         self, record: TurnRecord, state: Mapping[str, Any], *, expected_version: int, **parts: Any
     ) -> SessionHead:
-        """Return the head that committing a numerical turn would give; VersionConflictError."""
+        """Return the head that the session would have after a numerical turn was committed.
+
+        Raises VersionConflictError if the session has another version than `expected_version`.
+        """
         head = await self.save_prepared(record, expected_version=expected_version, **parts)
         return replace(head, turn_id=record.turn_id, depth=record.depth)
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Keep the summary for this turn."""
+        """Keep the summary in memory, for this turn."""
         if session_id in self._sessions:
             await self._own.save_summary(session_id, summary)
         else:
             self._summary = summary
 
     async def append_model_usage(self, session_id: str, usages: Collection[ModelUsage], **_: Any) -> PutResult:
-        """Keep model calls for this turn."""
+        """Keep the model calls in memory, for this turn."""
         if session_id not in self._sessions:
             self._usages += usages
         return PutResult(version=(await self._of_session(session_id).head(session_id)).version)
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Drop a piece of evidence."""
+        """Drop the evidence, and return its id."""
         return evidence.evidence_id
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Drop a late choice."""
+        """Drop the selection that came too late for its turn."""
 
 
 def _gap(scope: str, place: int, size: int) -> list[MemoryEntry]:

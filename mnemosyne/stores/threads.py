@@ -1,8 +1,8 @@
-"""Awaits blocking store calls: one call in one thread.
+"""Runs blocking store calls in threads, and awaits them on the event loop.
 
-All SQL stores treat a cancelled caller alike. They await threads of their own (asyncio's bridge to concurrent.futures)
-instead of a shared pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still
-running. It knows no database.
+All SQL stores treat a cancelled caller in the same way. They use threads of their own instead of a shared pool. A
+shared pool would free the slot of a cancelled caller while its transaction is still running. The module knows no
+database.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
-    """Return the result of `work` from one of these threads.
+    """Return the result of `work`, which runs on one of `threads`.
 
-    A caller that is cancelled before the work begins has done nothing. After that, with `finish`, it is released when
-    the work is over, so that the outcome is known; without `finish` it is released at once, and the work continues to
-    its end.
+    If the caller is cancelled before the work begins, the work is not done. If the caller is cancelled later, `finish`
+    decides. With `finish` the caller is released when the work is over, so that its outcome is known. Without `finish`
+    the caller is released at once, and the work continues to its end.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=finish):
@@ -32,7 +32,7 @@ async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, f
 
 
 async def run_shielded(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    """Return the result of `work` from one of these threads; the work is done even if the caller is cancelled."""
+    """Return the result of `work`, which runs on one of `threads`. The work is done even if the caller is cancelled."""
     with anyio.CancelScope(shield=True):
         result = await asyncio.shield(asyncio.wrap_future(threads.submit(work)))
     return result  # noqa: RET504 (a scope may swallow, says its type)

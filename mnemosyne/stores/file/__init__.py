@@ -1,1 +1,1 @@
-"""The store in JSON files."""
+"""Stores sessions in a folder of JSON files, for one machine."""

@@ -1,7 +1,8 @@
-"""Converts a folder of a file store whose journals hold the rows of an earlier release (formats 1 and 2).
+"""Converts the folder of a file store that an earlier release wrote (formats 1 and 2) to the current format.
 
-Each line of those journals is a list of `[table, key, row]`. They are read whole, written as rows of the SQL tables, and
-every journal is then replaced in one step: a folder has one form or the other, whenever the conversion is stopped.
+A journal is a file with the writes of one session or one world. Each line of an old journal is a list of `[table, key,
+row]`. The journals are read whole, written as rows of the SQL tables, and all replaced in one step. So a folder has one
+format or the other, whenever the conversion is stopped.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ _Rows = dict[str, dict[str, bytes]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvertedFolder:
-    """Result of a conversion: the format before, the number of sessions, and a sentence for each line that could not be read."""
+    """Result of a conversion: the former format, the number of sessions, and a sentence for each line that could not be
+    read.
+    """
 
     before: int
     sessions: int
@@ -93,11 +96,13 @@ class _FolderContents:
 def convert_folder(
     root: Path, tenants: Sequence[str] = (), change: Callable[[SqliteConnection], None] | None = None
 ) -> ConvertedFolder:
-    """Convert the folder of a file store; blocks. A folder of the present format is not changed. `change` may alter the rows
-    before they are written.
+    """Convert the folder of a file store to the current format; blocks. A folder in the current format is not changed.
 
-    A folder names its tenants by a hash: names with other signs than a-z, 0-9 and single hyphens must be in `tenants`.
-    StoreUnavailableError for a folder without a store, of a later release, or with a tenant that is not known.
+    A folder contains only a readable part and a hash of each tenant's name. So tenants whose names have other
+    characters than a-z, 0-9 and single hyphens must be listed in `tenants`. `change` may alter the rows before they are
+    written.
+
+    Raises StoreUnavailableError if the folder contains no store, or the name of one of its tenants is not known.
     """
     sign = root / "store.json"
     if not sign.is_file():

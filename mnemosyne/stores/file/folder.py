@@ -1,7 +1,8 @@
-"""Folder of a file store: its form, its lock, and the replacement of several journals at once.
+"""Manages the folder of a file store: its format, its lock, and the replacement of several journals at once.
 
-An erasure writes all new files next to the old ones, then a plan that names them; from then on the next process that
-writes finishes it. All functions here block.
+A journal is a file with the writes of one session or one world. An erasure first writes all new files next to the old
+ones, then a plan that names them. If the process is killed after that, the next process that writes finishes the plan.
+All functions here block.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ _SIGNED = encode(_StoreInfo(program=PROGRAM, format=FORMAT)) + b"\n"
 
 
 def file_name(name: str) -> str:
-    """Return a file name for any id: a readable part, and a hash that makes it unique on every file system."""
+    """Return a file name for an id: a readable part, and a hash that makes the name unique on every file system."""
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_NAME_CHARS]
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"{readable}-{digest}" if readable else digest
 
 
 def outdated_error(path: Path, found: int) -> StoreUnavailableError:
-    """Return the error for a file of another format."""
+    """Return the error for a file whose format `found` is not the current one."""
     if found > FORMAT:
         return StoreUnavailableError(
             str(path), f"it was written by a newer release (format {found}, this one reads {FORMAT}); update"
@@ -79,7 +80,7 @@ def outdated_error(path: Path, found: int) -> StoreUnavailableError:
 
 
 class Folder:
-    """The files of all tenants below `root`."""
+    """The files of all tenants of a file store, below the folder `root`."""
 
     def __init__(self, root: Path, tenant: str, *, create: bool, durable: bool, busy_seconds: float) -> None:
         self.root = root
@@ -95,18 +96,20 @@ class Folder:
         self._checked = False
 
     def exists(self) -> bool:
-        """Return whether there is a store."""
+        """Return whether the folder contains a store."""
         return self._sign.exists()
 
     def is_writable(self) -> bool:
-        """Return whether files may be written here."""
+        """Return whether this process may write files in the folder."""
         return os.access(self.root, os.W_OK) and all(
             os.access(path, os.W_OK) for path in (self.cache, self.root / "lock") if path.exists()
         )
 
     def check(self) -> None:
-        """Raise StoreUnavailableError for a folder that is a file, is missing (unless it may be created), or has another
-        release's form.
+        """Check that the folder can be used as a store.
+
+        Raises StoreUnavailableError if it is a file, if it contains no store and may not be created, or if its format
+        is not the current one.
         """
         if self._checked:
             return
@@ -137,7 +140,11 @@ class Folder:
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
-        """Hold the folder's lock; an interrupted erasure is finished first. StoreBusyError."""
+        """Hold the folder's lock during the block, so that no other process writes. A missing folder is created.
+
+        An erasure that was interrupted is finished first. Raises StoreBusyError if another process holds the lock too
+        long.
+        """
         make_private_folder(self.root)
         path = self.root / "lock"
         try:
@@ -152,25 +159,25 @@ class Folder:
             raise StoreBusyError(str(path), self._busy_seconds) from None
 
     def write_new_sign(self) -> Path:
-        """Write the description of a folder of the present form next to its place, and return the place."""
+        """Write `store.json` in the current format under a temporary name, and return its final path."""
         draft = self._sign.with_name(self._sign.name + NEW)
         write_draft(draft, _SIGNED, private=True, durable=self.durable, name=draft.name)
         return self._sign
 
     def begin_write(self) -> None:
-        """Leave a mark that journals and cache may differ from now on."""
+        """Write a mark: from now on the journals and the cached database may differ."""
         make_private_file(self._flag)
 
     def end_write(self) -> None:
-        """Remove the mark: journals and cache agree."""
+        """Remove the mark, because the journals and the cached database agree again."""
         self._flag.unlink(missing_ok=True)
 
     def is_interrupted(self) -> bool:
-        """Return whether a process ended between its mark and the end of its write."""
+        """Return whether the mark is there, so that a process ended in the middle of a write."""
         return self._flag.exists()
 
     def path(self, owner: Owner) -> Path:
-        """Return the path of a journal."""
+        """Return the path of a journal. `owner` is its tenant and its session or world."""
         home = self.root / file_name(owner.tenant)
         if owner.scope == AUDITS:
             return home / f"{AUDITS}{SUFFIX}"
@@ -180,11 +187,11 @@ class Folder:
         return home / "sessions" / f"{file_name(name)}{SUFFIX}"
 
     def name(self, path: Path) -> str:
-        """Return a path below the folder."""
+        """Return a path relative to the folder, with slashes."""
         return path.relative_to(self.root).as_posix()
 
     def journals(self) -> Iterator[os.DirEntry[str]]:
-        """Yield the files of all journals."""
+        """Yield the directory entries of all journals."""
         for home in _entries(self.root):
             if home.name.startswith(".") or not home.is_dir():
                 continue
@@ -192,7 +199,10 @@ class Folder:
                 yield from (each for each in _entries(place) if each.name.endswith(SUFFIX))
 
     def replace(self, gone: Sequence[Path], replaced: Sequence[Path]) -> None:
-        """Remove journals, and put new files in the place of others: all of it or nothing."""
+        """Delete the journals `gone`, and move new files to the paths `replaced`. Either all of it happens or nothing.
+
+        Each new file is already written next to its path.
+        """
         plan = _Plan(gone=tuple(map(self.name, gone)), replaced=tuple(map(self.name, replaced)))
         draft = self._plan.with_name(self._plan.name + NEW)
         write_draft(draft, encode(plan), private=True, durable=self.durable, name=draft.name)
@@ -200,7 +210,10 @@ class Folder:
         self.finish()
 
     def finish(self) -> None:
-        """Finish a planned erasure. StoreUnavailableError for a damaged plan."""
+        """Carry out the plan of an erasure that was written before.
+
+        Raises StoreUnavailableError if the plan is damaged.
+        """
         try:
             plan = decode(self._plan.read_bytes(), _Plan)
         except CodecError as error:
@@ -217,12 +230,12 @@ class Folder:
         self._sync(self.root)
 
     def sweep(self) -> None:
-        """Remove files that were written but never moved into place, because their writer was killed."""
+        """Delete new files that were never moved to their paths, because the process that wrote them was killed."""
         for path in self.root.rglob(f"*{SUFFIX}{NEW}"):
             path.unlink(missing_ok=True)
 
     def remove_cache(self) -> None:
-        """Remove the cache, which is made again from the journals."""
+        """Delete the cached database. It is made again from the journals."""
         for end in ("", "-wal", "-shm"):
             self.cache.with_name(self.cache.name + end).unlink(missing_ok=True)
 

@@ -1,15 +1,15 @@
-"""Journals of a file store, and the database that is made from them.
+"""Reads and writes the journals of a file store, and keeps a SQLite database that is made from them.
 
-A journal is one file of JSON lines for a session or a world, shared by several processes. The first line is a header;
-every other line is one numbered write with the rows that it changed. A line is on the disk before its write is
-acknowledged. An incomplete last line was never acknowledged: it is ignored, and the next write truncates it. A journal that
-has doubled in size is compacted: all current rows are written to a new file, which replaces the old one.
+A journal is one file of JSON lines for a session or a world, which several processes share. The first line is a header.
+Every other line is one numbered write, with the rows that it changed. A line is on the disk before its write is
+acknowledged. An incomplete last line was never acknowledged: it is ignored, and the next write truncates it. A journal
+that has doubled in size is compacted: all current rows are written to a new file, which replaces the old one.
 
-The database contains the same rows for SQL, and how far each journal was read. It is only a cache: if it does not agree with
-the files, it is made again from them. A damaged line is skipped and noted, and the lines after it count; apart from appended lines
-the file is not changed then.
+The database contains the same rows for SQL, and how far each journal was read. It is only a cache. If it does not agree
+with the files, it is made again from them. A damaged line is skipped and noted, and the lines after it count. As long
+as a journal has a damaged line, lines are only appended to it.
 
-All functions here block; those that write are called with the folder's lock held, inside a transaction.
+All functions here block. Those that write are called with the folder's lock held, inside a transaction.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class _Journal:
     """A journal as it was last read or written; a row of the table `journals`."""
 
     name: str
-    """Its path below the folder."""
+    """Path of the journal below the folder."""
     tenant: str
     scope: str
     generation: str
     number: int = 0
-    """The number of its last write."""
+    """Number of the last write."""
     lines: int = 0
     size: int = 0
-    """The bytes of its complete lines."""
+    """Total length of the complete lines, in bytes."""
     kept_size: int = 0
-    """Its size when it was written whole."""
+    """Size of the journal when it was last written as a whole."""
     inode: int = 0
     stored_size: int = 0
     written_ns: int = 0
@@ -80,7 +80,7 @@ class _BrokenError(Exception):
 
 
 class Journals:
-    """The journals of a folder, and the rows of one connection that are made from them."""
+    """The journals of a folder, and the rows that one database connection has from them."""
 
     def __init__(self, folder: Folder, connection: SqliteConnection, *, compact_bytes: int) -> None:
         self._folder = folder
@@ -90,20 +90,21 @@ class Journals:
         self._appended: list[tuple[Path, int]] = []
         self._is_rewritten = False
         self.notes: tuple[DamageNote, ...] = ()
-        """The notes on all damaged lines."""
+        """Notes on all damaged lines."""
         self.is_remade = False
-        """Whether the database was made again, which may leave bytes of deleted rows in its file."""
+        """Whether the database was made again. Its file may then still contain bytes of deleted rows."""
         self._driver.execute(
             f"CREATE TABLE IF NOT EXISTS journals (name PRIMARY KEY, {', '.join(_COLUMNS[1:])}) WITHOUT ROWID"
         )
 
     def watch(self) -> None:
-        """Note the rows that are written from now on."""
+        """Record from now on which rows this connection writes."""
         self._tables.watch()
 
     def follow(self) -> None:
-        """Bring the rows up to the files: appended lines are applied; after any other change all rows are made
-        again.
+        """Update the database from the files.
+
+        Lines that were appended are applied. After any other change of a file, all rows are made again.
         """
         stored = {each.name: each for each in self._read_table("")}
         found = {self._folder.name(Path(each.path)): each.stat() for each in self._folder.journals()}
@@ -130,7 +131,11 @@ class Journals:
         )
 
     def append_written(self, name: str) -> None:
-        """Append the rows that this transaction wrote, and put them on the disk. Journals that an erasure changed are replaced."""
+        """Append the rows that this transaction wrote to their journals, and wait until they are on the disk.
+
+        `name` is the name of the write in the lines. If an erasure deleted sessions or wrote an audit record, the
+        journals are replaced instead.
+        """
         written = self._tables.take_written()
         if not written.changes and not written.gone:
             return
@@ -143,11 +148,14 @@ class Journals:
             self._append(owner, name, changes)
 
     def write_all(self, owners: Sequence[Owner]) -> None:
-        """Replace the journals of a folder of another form, in one step with the description of the folder."""
+        """Replace the journals of `owners` by their current rows, and `store.json` by its current format, in one step."""
         self._erase((), owners, sign=self._folder.write_new_sign())
 
     def end_write(self, *, is_committed: bool) -> None:
-        """End a write: remove the lines of one that was not committed. If that cannot be done, the next write reads the files."""
+        """End a write. If its transaction was not committed, its lines are removed from the files.
+
+        If the lines cannot be removed, the mark of the write stays, and the next write reads the files again.
+        """
         appended, self._appended = self._appended, []
         is_rewritten, self._is_rewritten = self._is_rewritten, False
         if is_rewritten and not is_committed:
@@ -161,14 +169,16 @@ class Journals:
         self._folder.end_write()
 
     def raise_if_lost(self, owner: Owner) -> None:
-        """Raise DamagedRecordError for a journal that is completely unreadable."""
+        """Raise DamagedRecordError if the journal of `owner` cannot be assigned to a session, because its lines are
+        damaged.
+        """
         path = self._folder.path(owner)
         for note in self.notes if path.exists() else ():
             if not note.scope and note.path == str(path.parent) and note.what.endswith(f" of {path.name}"):
                 raise DamagedRecordError(str(path), f"The journal of {owner.scope}", note.reason)
 
     def find_faults(self) -> Iterator[str]:
-        """Yield a sentence for each journal whose file differs from the written one: every line is read again."""
+        """Read every line of all journals again, and yield a sentence for each line whose checksum does not fit."""
         for journal in self._read_table(""):
             path = self._folder.root / journal.name
             with path.open("rb") as file:

@@ -1,7 +1,8 @@
-"""Lines of a journal: their JSON, their checksum, and the form of a row in them.
+"""Encodes and decodes the lines of a journal (a file with the writes of one session or one world): JSON with a
+checksum.
 
-The checksum of a line is a CRC-32 of the line and of the journal's place, so that a changed bit is noticed and so is a line
-of another journal. It is the last field, `sum`.
+The checksum is a CRC-32 of the line and of the journal's place (its tenant and its session or world). So a changed bit
+is noticed, and also a line that was copied from another journal. The checksum is the last field, `sum`.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from mnemosyne.core.errors import CodecError
 from mnemosyne.stores.sql.blobs import join_body, split_body
 
 FORMAT = 3
-"""Form of a journal of row writes. The journals of formats 1 and 2 hold other rows; `jacquard operate migrate` converts them."""
+"""Current format of a journal. Journals of formats 1 and 2 contain other rows; `jacquard operate migrate` converts them."""
 
 _FORM = ":form"
 _BASE64 = "base64"
 _TEXT = "text "
 _ESCAPE = b"\\ud"
-"""The beginning of half a surrogate pair, which other JSON cannot contain: a body with it is written as text."""
+"""Beginning of half a surrogate pair, which other JSON cannot contain. A body that contains it is written as text."""
 _SUM = re.compile(rb',"sum":([0-9]{1,10})\}\n\Z')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """First line. `generation` changes whenever the file is rewritten; the `kept` lines after it are a snapshot. `numbers` are the
-    last numbers that the tables had drawn then.
+    """First line of a journal.
+
+    `generation` changes whenever the file is rewritten. The `kept` lines after the header are a snapshot of all rows at
+    that time. `numbers` are the last numbers that each table had given to its rows by then.
     """
 
     format: int
@@ -44,17 +47,19 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """One write: its number in the file (1-based), its name, and the rows that it changed."""
+    """One write: its number in the file (1-based), its name (`did`), and the rows that it changed."""
 
     n: int
     did: str
     rows: tuple[tuple[str, str, dict[str, JsonText]], ...]
-    """Table, change of the row (`put`: all columns, `set`: some columns, `drop`), and its columns, the key first."""
+    """Each row is (table, change, columns). The change is `put` (all columns), `set` (some columns) or `drop`. The key
+    columns come first.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowChange:
-    """One row that was written or removed; `columns` begin with its key."""
+    """One row that was written or removed. `did` is the change (`put`, `set`, `drop`); `columns` begin with the key."""
 
     table: str
     did: str
@@ -62,13 +67,16 @@ class RowChange:
 
 
 def with_sum(body: bytes, place: str) -> bytes:
-    """Return a JSON object as a line of a journal, with its checksum as the last field."""
+    """Return the JSON object `body` as a line of a journal, with its checksum. `place` is the journal's place."""
     number = zlib.crc32(body, zlib.crc32(place.encode("utf-8", "surrogatepass")))
     return body[:-1] + b',"sum":%d}\n' % number
 
 
 def without_sum(line: bytes, place: str) -> bytes:
-    """Return the JSON of a line; CodecError if it has no checksum or one that does not fit."""
+    """Return the JSON of a line, after its checksum was compared.
+
+    Raises CodecError if the line has no checksum, or its checksum does not fit.
+    """
     found = _SUM.search(line)
     if found is None:
         raise CodecError("it has no checksum")
@@ -79,18 +87,18 @@ def without_sum(line: bytes, place: str) -> bytes:
 
 
 def write_line(number: int, name: str, changes: Sequence[RowChange], place: str) -> bytes:
-    """Return the line of one write, with its checksum."""
+    """Return the line of one write, with its checksum. `number` and `name` are those of the write."""
     rows = [(change.table, change.did, _cells(change.columns)) for change in changes]
     return with_sum(encode({"n": number, "did": name, "rows": rows}), place)
 
 
 def read_line(line: bytes, place: str) -> Line:
-    """Return the write of a line; CodecError."""
+    """Return the write that a line contains. Raises CodecError if the line is damaged."""
     return decode(without_sum(line, place), Line)
 
 
 def read_columns(cells: Mapping[str, JsonText]) -> dict[str, Any]:
-    """Return the columns of a row in a line; CodecError."""
+    """Return the columns of a row from its JSON form in a line. Raises CodecError if a column is damaged."""
     forms = {name.removesuffix(_FORM): name for name in cells if name.endswith(_FORM)}
     return {
         name: _bytes_of(cell, decode(bytes(cells[forms[name]]), str)) if name in forms else decode(bytes(cell), object)

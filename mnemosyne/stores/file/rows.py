@@ -1,7 +1,7 @@
-"""Rows of the SQL tables as changes: noticed when they are written, read as a snapshot, and applied again.
+"""Records which rows of the SQL tables are written, so that they can be appended to journals, and applies such rows.
 
-Temporary triggers note the key of each row that a transaction writes or deletes. Every row belongs to one journal: that of a
-session, of a world, or of the audit records of a tenant.
+A journal is a file with the writes of one session or world, or with the audit records of a tenant. Every row belongs to
+one journal. Temporary triggers note the key of each row that a transaction writes or deletes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _BREAK = "\x1f"
 _PUT, _SET, _DROP = "put", "set", "drop"
 _OF_A_SESSION = (*(each.table for each in OF_A_SESSION), "archives", "archive_parts")
 _LARGE = ("papers",)
-"""Tables of which only the changed columns are written; rows of others are written whole, so that a lost line loses
-less.
+"""Tables of which only the changed columns are written. Rows of other tables are written whole, so that less is lost
+with a damaged line.
 """
 _WITHOUT_ROWID = frozenset(each.split()[2] for each in TABLES if each.endswith("{lean}"))
 _SESSION_OF_TURN = "(SELECT session FROM main.turns WHERE number = {row}.turn)"
@@ -30,27 +30,27 @@ _SESSION_OF_TURN = "(SELECT session FROM main.turns WHERE number = {row}.turn)"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Owner:
-    """A journal: its tenant and its scope (`session:ID`, `world:ID`, or AUDITS)."""
+    """Identifies a journal by its tenant and its scope (`session:ID`, `world:ID`, or AUDITS)."""
 
     tenant: str
     scope: str
 
     @property
     def place(self) -> str:
-        """Return the place of the journal, which is part of the checksum of a line."""
+        """The place of the journal as one text. It is part of the checksum of every line."""
         return f"{self.tenant}{_BREAK}{self.scope}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenRows:
-    """The changes of a transaction by journal, and the journals of sessions that it deleted."""
+    """Changes of a transaction by journal, and the journals of the sessions that the transaction deleted (`gone`)."""
 
     changes: Mapping[Owner, Sequence[RowChange]]
     gone: Sequence[Owner]
 
 
 class RowTables:
-    """The tables of a database whose rows are in journals."""
+    """The tables of a database whose rows are also in journals."""
 
     def __init__(self, driver: sqlite3.Connection) -> None:
         self._driver = driver
@@ -67,7 +67,7 @@ class RowTables:
         }
 
     def watch(self) -> None:
-        """Note from now on the rows that are written on this connection."""
+        """Note from now on which rows are written on this connection."""
         self._is_watched = True
         self._driver.execute("PRAGMA temp_store = MEMORY")
         self._driver.execute("CREATE TEMP TABLE written (name, did, a, b, c, owner, mask)")
@@ -85,13 +85,14 @@ class RowTables:
                 )
 
     def forget_written(self) -> None:
-        """Forget the rows that were noted."""
+        """Forget the noted rows."""
         if self._is_watched:
             self._driver.execute("DELETE FROM temp.written")
 
     def take_written(self) -> WrittenRows:
-        """Return the rows that this transaction wrote, each once in its present form, in the order in which they were
-        written first.
+        """Return the rows that this transaction wrote, and forget the notes.
+
+        Each row is returned once, in its current form. Rows are in the order in which they were first written.
         """
         noted: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
         for table, did, *key, owner, mask in self._driver.execute("SELECT * FROM temp.written ORDER BY rowid"):
@@ -141,7 +142,7 @@ class RowTables:
         return RowChange(table=table, did=_SET if len(wanted) < len(every) else _PUT, columns=columns)
 
     def read_all(self, owner: Owner) -> Iterator[RowChange]:
-        """Yield every row of a journal, so that an empty database that applies them has the same rows."""
+        """Yield every row of a journal. If an empty database applies them, it has the same rows."""
         tenant, scope = owner.tenant, owner.scope
         kind, _, name = scope.partition(":")
         if scope == AUDITS:
@@ -166,7 +167,7 @@ class RowTables:
             yield RowChange(table=table, did=_PUT, columns=dict(zip(columns, row, strict=True)))
 
     def apply(self, changes: Sequence[RowChange]) -> Iterator[tuple[RowChange, str]]:
-        """Write changes read from a line; yield those that cannot be written, each with the reason."""
+        """Write changes that were read from a line. Yield (change, reason) for each that cannot be written."""
         for did in (_DROP, _SET, _PUT):
             for change in changes:
                 if change.did == did and (reason := self._apply(change)):
@@ -201,22 +202,22 @@ class RowTables:
         return ""
 
     def has_session(self, owner: Owner) -> bool:
-        """Return whether there is the session of a journal; true for a journal of something else."""
+        """Return whether the session of a journal has a row. For a journal of a world or of audits, return True."""
         kind, _, name = owner.scope.partition(":")
         found = self._driver.execute("SELECT 1 FROM sessions WHERE tenant = ? AND session_id = ?", (owner.tenant, name))
         return kind != "session" or found.fetchone() is not None
 
     def clear(self) -> None:
-        """Delete every row."""
+        """Delete all rows of these tables."""
         for table in self._keys:
             self._driver.execute(f"DELETE FROM {table}")
 
     def numbers(self) -> dict[str, int]:
-        """Return the last number that each table has drawn."""
+        """Return the last number that each table gave to a row."""
         return dict(self._driver.execute("SELECT name, seq FROM sqlite_sequence"))
 
     def count_on(self, numbers: Mapping[str, int]) -> None:
-        """Draw no number again that was drawn before."""
+        """Continue the numbering of each table after `numbers`, so that no number is used again."""
         for table, last in numbers.items():
             done = self._driver.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (last, table))
             if not done.rowcount and table in self._keys:
@@ -224,7 +225,7 @@ class RowTables:
 
 
 def find_owner(changes: Sequence[RowChange]) -> Owner | None:
-    """Return the journal to which rows belong, if they show it."""
+    """Return the journal to which rows belong, or None if no row shows it."""
     for change in changes:
         tenant, columns = change.columns.get("tenant"), change.columns
         if not isinstance(tenant, str):

@@ -1,7 +1,7 @@
-"""Session locks that hold across processes: one file per session, locked by the operating system while it is open.
+"""Locks sessions across the processes of one machine: one file per session, locked by the operating system.
 
-A turn is longer than a transaction: a process that prepares a turn must not overwrite the commit of another. The
-operating system releases a lock when its holder ends, so locks need no expiry. It must not import a store.
+A turn is longer than a transaction, so a process that prepares a turn must not overwrite the commit of another. The
+operating system releases a lock when its process ends, so locks need no expiry. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _THREADS = 4
 
 
 class FileSessionLocks:
-    """Locks of the sessions of one tenant of a store on this machine, in a folder next to it.
+    """Locks for the sessions of one tenant of a store, as files in a folder next to the store.
 
-    A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms. `wait_seconds` bounds the
-    wait.
+    A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms, for `wait_seconds` in total.
     """
 
     def __init__(self, folder: str | Path, *, tenant: str = "default", wait_seconds: float = 60.0) -> None:
@@ -40,7 +39,9 @@ class FileSessionLocks:
 
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session until the block ends; StoreBusyError after `wait_seconds`, StoreUnavailableError when the lock
+        """Hold the lock of a session during the block.
+
+        Raises StoreBusyError if the lock is not free after `wait_seconds`. Raises StoreUnavailableError if the lock
         file cannot be used.
         """
         claim = _Claim(self._file(session_id))

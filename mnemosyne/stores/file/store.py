@@ -1,13 +1,13 @@
-"""Store in files: local, human-readable JSON, safe for several processes.
+"""Stores sessions as readable JSON files in a folder, safe for several processes of one machine.
 
-Every write is a line in a journal of the rows that it changed: one journal a session and world below a folder per tenant.
-Rules and reads are those of the SQLite store, on a database that is made from the journals.
+Every write is a line in a journal. A journal is the file of one session or one world; each tenant has a folder of
+journals. Reads and rules are those of the SQLite store, on a database that is made from the journals.
 
-    FOLDER/store.json                    what this folder is
-    FOLDER/TENANT/sessions/NAME.jsonl    a journal per session
-    FOLDER/TENANT/worlds/NAME.jsonl      a journal per world
-    FOLDER/TENANT/audits.jsonl           what was erased, and when
-    FOLDER/lock
+    FOLDER/store.json                    format of this folder
+    FOLDER/TENANT/sessions/NAME.jsonl    one journal per session
+    FOLDER/TENANT/worlds/NAME.jsonl      one journal per world
+    FOLDER/TENANT/audits.jsonl           records of erasures
+    FOLDER/lock                          lock for writes
     FOLDER/.cache.db                     the database, which is made again if it is missing
 """
 
@@ -43,17 +43,17 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class FileStore(SqliteStore):
-    """A Store in a folder of JSON files.
+    """A Store in a folder of JSON files. See `mnemosyne.protocols.Store` for the methods.
 
-    Nothing is opened before the first call; the first write creates the folder. See `mnemosyne.protocols.Store` for the
-    methods; notes on damage name file and line.
+    Nothing is opened before the first call, and the first write creates the folder. Notes on damage name the file and
+    line.
 
     Args:
-        synchronous: With `FULL` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of
+        synchronous: With `FULL` an acknowledged turn survives a power cut. `NORMAL` is faster and survives a kill of
             the process.
-        busy_seconds: Maximum wait for another process (StoreBusyError).
+        busy_seconds: Maximum wait for another process; then a call raises StoreBusyError.
         create: If false, a missing folder is not created.
-        compact_bytes: A larger journal that has doubled in size is rewritten without outdated rows.
+        compact_bytes: A journal that is larger and has doubled in size is rewritten without outdated rows.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FileStore(SqliteStore):
         )
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return the faults of the lines of the journals."""
+        """Return a sentence for each damaged line of the journals."""
         return await self._reads.run(lambda _: self._database.find_faults())
 
 

@@ -1,1 +1,1 @@
-"""Copies of whole stores, and their migration."""
+"""Copies whole stores, for backup, restore and migration."""

@@ -1,9 +1,10 @@
-"""Backup and restore of a whole store, or of one tenant: one file, written and checked in full before it gets its name.
+"""Backs up and restores a whole store, or one tenant of it. A backup is one file, which is written and checked in full
+before it gets its name.
 
 The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from
-SQLite to PostgreSQL and back. Its SHA-256 follows its pages; a restore compares it before it writes anything. The
+SQLite to PostgreSQL and back. Its SHA-256 follows its pages, and a restore compares it before anything is written. The
 backup of a file store is a zip file with a digest for each of its files. Both contain the originals of redacted texts
-that are on this host. Indexes are left out: the next turn builds them.
+that are on this host. Indexes are left out, because the next turn builds them.
 """
 
 from __future__ import annotations
@@ -33,17 +34,19 @@ from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyResult:
-    """Copied rows by table, or files and their bytes, from or to a `store`."""
+    """Result of a backup or restore: the store's address, and the number of rows by table (for a file store: files and
+    bytes).
+    """
 
     store: str
     counts: Mapping[str, int]
 
 
 def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyResult:
-    """Write a backup of the store at `address`, of all tenants or of one, while others may use it; blocks.
+    """Write a backup of the store at `address` to `file`, while others may use the store; blocks.
 
-    StoreUnavailableError if there is no store, if it is empty or has nothing of the tenant, if `file` exists, and if it cannot be
-    written.
+    With `tenant` only this tenant is copied. Raises StoreUnavailableError in these cases: there is no store, the store
+    or the tenant is empty, `file` exists already, or `file` cannot be written.
     """
     location = locate_store(address)
     if file.exists():
@@ -71,7 +74,7 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
 
 
 def restore_store(file: Path, address: str) -> CopyResult:
-    """Write a backup into an empty store, which is created if there is none; blocks.
+    """Write the backup `file` into the store at `address`; blocks. The store must be empty, or is created.
 
     Raises:
         StoreUnavailableError: before anything is written, if the backup is damaged or of another kind, or the store is
@@ -109,7 +112,7 @@ def _check(file: Path) -> None:
 
 
 def seal_backup(file: Path) -> None:
-    """Make one file of it, without a log next to it, and write its digest."""
+    """Complete a backup: move its write-ahead log into the SQLite file, and write its digest."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()

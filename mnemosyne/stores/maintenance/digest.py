@@ -1,7 +1,7 @@
-"""SHA-256 of a backup, in the backup itself.
+"""Writes the SHA-256 of a backup into the backup itself, and compares it.
 
-It follows the last page of the SQLite file, a place that SQLite ignores: a file is one thing to copy, and a part of it
-that was lost or changed on the way is noticed before anything is restored.
+The digest follows the last page of the SQLite file, at a place that SQLite ignores. So a backup is one file to copy,
+and a restore notices a lost or changed part before anything is restored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from mnemosyne.core.errors import StoreUnavailableError
 
 DIGESTS = "digests.json"
-"""The list of digests in the backup of a file store."""
+"""Name of the list of digests in the backup of a file store."""
 
 _MARK = b"\njacquard backup sha256 "
 _BYTES = len(_MARK) + 64
@@ -25,7 +25,7 @@ _BLOCK = 1 << 20
 
 
 def write_digest(file: Path) -> None:
-    """Write the digest of a sealed SQLite file after its pages, in place of a former one."""
+    """Write the digest of a sealed SQLite file after its pages. It replaces a former digest."""
     size = _size_of_pages(file)
     digest = _digest(file, size)
     with file.open("r+b") as written:
@@ -35,7 +35,10 @@ def write_digest(file: Path) -> None:
 
 
 def check_digest(file: Path) -> None:
-    """Compare a backup with its digest; StoreUnavailableError. One of a release that wrote none is not compared."""
+    """Compare a backup with its digest. A backup that has none, from an old release, is not compared.
+
+    Raises StoreUnavailableError if the digest differs.
+    """
     size = file.stat().st_size - _BYTES
     with file.open("rb") as read:
         read.seek(max(size, 0))
@@ -47,7 +50,7 @@ def check_digest(file: Path) -> None:
 
 
 def has_digest(file: Path) -> bool:
-    """Return whether a file is a backup: of a SQL store, by its digest, or of a file store, by its list of digests."""
+    """Return whether a file is a backup: a SQLite file with a digest, or a zip file with a list of digests."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             return DIGESTS in archive.namelist()

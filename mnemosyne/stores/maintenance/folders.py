@@ -1,4 +1,4 @@
-"""Copies a file store into a zip file with digests, and back into an empty folder."""
+"""Copies the folder of a file store into a zip file with digests, and back into an empty folder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mnemosyne.stores.maintenance.originals import place_original
 
 LOCK_SECONDS = 60.0
 _BESIDE = ".beside/"
-"""Prefix of the names of files from next to the store's folder; an older release writes them into a folder that it
-ignores.
+"""Prefix, in the backup, of files that are not from the store's folder but from next to it. An older release restores
+them into a folder that it ignores.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Digests:
-    """Contents of a backup of files: the sha256 of each file, by its path below the folder."""
+    """Content of `digests.json` in a backup: the SHA-256 of each file, by its path below the folder."""
 
     program: str
     format: int
@@ -36,7 +36,7 @@ PROGRAM, FORMAT = "jacquard operate backup of files", 1
 
 
 def nothing_of(tenant: str | None) -> str:
-    """Return the reason why nothing of a tenant, or of a whole store, is copied."""
+    """Return the reason why a backup of a tenant (None: of the whole store) would be empty."""
     if tenant is None:
         return "it is empty, so there is nothing to back up; check its address"
     return f"it has nothing of the tenant {tenant!r}; check the name"
@@ -45,10 +45,12 @@ def nothing_of(tenant: str | None) -> str:
 def pack_folder(
     folder: Path, target: Path, tenant: str | None = None, originals: Iterable[tuple[str, Path]] = ()
 ) -> dict[str, int]:
-    """Write all files of a store, or of one tenant, while nobody writes them, and `originals` by their names; return how many
-    files and bytes.
+    """Write all files of a store into the zip file `target`, while no process writes them. Return (files, bytes) as a
+    dict.
 
-    StoreUnavailableError if there is no store, or nothing of the tenant in it.
+    With `tenant` only this tenant's files are written. `originals` are further files, each with its name in the backup.
+
+    Raises StoreUnavailableError if the folder contains no store, or nothing of the tenant.
     """
     if not (folder / SIGN).is_file():
         raise StoreUnavailableError(str(folder), "there is no store in it; start a session there first")
@@ -73,9 +75,10 @@ def pack_folder(
 
 
 def unpack_folder(source: Path, folder: Path, originals: Path | None = None) -> dict[str, int]:
-    """Write the files of a backup into an empty folder, and originals into theirs, after every one of them has been checked.
+    """Write the files of the backup `source` into the empty folder `folder`. Return the numbers of files and bytes.
 
-    StoreUnavailableError, before anything is written, for a folder that is not empty and for a damaged backup.
+    `originals` is the folder for originals of redacted texts (None: they are left out). Every file is checked before
+    the first is written. Raises StoreUnavailableError if the folder is not empty, or the backup is damaged.
     """
     if folder.exists() and (not folder.is_dir() or any(each.name != ".index" for each in folder.iterdir())):
         raise StoreUnavailableError(str(folder), "it is not an empty folder; name a new one")

@@ -1,7 +1,7 @@
-"""Originals of redacted texts (`dual_store`) in a backup: they are in folders next to the index of a store, one for
-each tenant.
+"""Puts the originals of redacted texts (setting `dual_store`) into a backup, and restores them.
 
-Originals of a store in PostgreSQL are on the host that received the text; a backup contains those of this host.
+The originals are in folders next to the index of a store, one folder for each tenant. For a store in PostgreSQL each
+host keeps the originals of the texts that it received, so a backup contains only those of this host.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ _TABLE = "CREATE TABLE backup_files (name TEXT NOT NULL PRIMARY KEY, sha256 TEXT
 
 
 def originals_folder(location: StoreLocation) -> Path | None:
-    """Return the folder of the default tenant's originals; other folders have its name followed by the tenant's
-    number.
+    """Return the folder of the default tenant's originals, or None if the store has no index folder.
+
+    The folders of other tenants have the same name, followed by the number of the tenant.
     """
     return None if location.index is None else _beside(location.index)
 
 
 def originals_of(location: StoreLocation, tenant: str | None = None) -> Iterator[tuple[str, Path]]:
-    """Yield the files with originals of all tenants, or of one, each with its name in a backup."""
+    """Yield (name in a backup, file) for all files with originals. With `tenant` only files of this tenant are yielded."""
     first = originals_folder(location)
     if first is None or not first.parent.is_dir():
         return
@@ -43,7 +44,7 @@ def originals_of(location: StoreLocation, tenant: str | None = None) -> Iterator
 
 
 def pack_originals(location: StoreLocation, target: Connection, tenant: str | None) -> dict[str, int]:
-    """Write the originals into the backup of a SQL store; return how many."""
+    """Write the originals into the backup `target` of a SQL store. Return their number."""
     target.execute(_TABLE)
     number = 0
     for name, file in originals_of(location, tenant):
@@ -54,8 +55,9 @@ def pack_originals(location: StoreLocation, target: Connection, tenant: str | No
 
 
 def unpack_originals(source: Connection, location: StoreLocation) -> dict[str, int]:
-    """Write the originals of a backup next to the store; return how many. StoreUnavailableError if there is a different
-    original.
+    """Write the originals from the backup `source` next to the store. Return their number.
+
+    Raises StoreUnavailableError if an original is damaged, or a different original has its name already.
     """
     if source.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup_files'").fetchone() is None:
         return {FOLDER: 0}
@@ -69,7 +71,11 @@ def unpack_originals(source: Connection, location: StoreLocation) -> dict[str, i
 
 
 def place_original(first: Path, name: str, body: bytes) -> None:
-    """Write one original of a backup; one that is there already must be the same. StoreUnavailableError."""
+    """Write one original of a backup. `first` is the default tenant's folder; `name` is the name in the backup.
+
+    If the file exists already with the same content, nothing is written. Raises StoreUnavailableError if its content
+    differs, or `name` leads out of the folder.
+    """
     folder, *parts = PurePosixPath(name).parts
     if not folder.startswith(FOLDER) or not parts or ".." in parts or "\\" in name:
         raise StoreUnavailableError(name, "a path in the backup leads outside of the store")

@@ -1,8 +1,7 @@
-"""Opens whole SQL stores in one transaction, and copies the rows of one into another: SQLite or PostgreSQL, all tenants
-or one.
+"""Opens whole SQL stores, each in one transaction, and copies rows from one to another: SQLite or PostgreSQL.
 
-Both have the same tables with the same three types (text, integer, bytes), so a row is copied unchanged, with its
-numbers, versions and checksums.
+Both databases have the same tables with the same three types (text, integer, bytes). So a row is copied unchanged, with
+its numbers, versions and checksums.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from mnemosyne.stores.sql.schema import COLUMNS, OF_THE_DATABASE, TABLES, Dialec
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database, read_revision
 
 PAGE_ROWS = 1_000
-"""So many rows are in memory at once; a row may be as large as a world pack."""
+"""Number of rows that are in memory at once. A single row may be as large as a world pack."""
 
 NAMES = tuple(table for table in COLUMNS if table not in OF_THE_DATABASE)
-"""The tables that are copied, in order."""
+"""Names of the tables that are copied, in order."""
 
 SERIALS: Mapping[str, str] = {
     found[1]: found[2] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+) \(\s*(\w+) {serial}", each))
 }
-"""The column of a table that the database numbers."""
+"""For each table whose rows the database numbers: the column of the number."""
 
 _OF_A_TENANT = "session IN (SELECT key FROM sessions WHERE tenant = ?)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenRows:
-    """A store of rows inside a transaction."""
+    """A SQL store that is open inside a transaction, for all tenants."""
 
     connection: Connection
     dialect: Dialect
@@ -47,7 +46,10 @@ class OpenRows:
 
 @contextmanager
 def reading(location: StoreLocation) -> Iterator[OpenRows]:
-    """Open a snapshot of a store, while others may write to it. StoreUnavailableError if there is none."""
+    """Open a snapshot of a store for reading, while others may write to the store.
+
+    Raises StoreUnavailableError if there is no store.
+    """
     with _opened(location, create=False) as rows:
         begin = "BEGIN" if rows.dialect == "sqlite" else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         with _transaction(rows, begin):
@@ -56,7 +58,10 @@ def reading(location: StoreLocation) -> Iterator[OpenRows]:
 
 @contextmanager
 def writing(location: StoreLocation) -> Iterator[OpenRows]:
-    """Give a store that is created if there is none, and that is empty: StoreUnavailableError. An error leaves it so."""
+    """Open an empty store for writing; a missing store is created. If the block raises, nothing is written.
+
+    Raises StoreUnavailableError if the store is not empty.
+    """
     with (
         _opened(location, create=True) as rows,
         _transaction(rows, "BEGIN IMMEDIATE" if rows.dialect == "sqlite" else "BEGIN"),
@@ -69,7 +74,7 @@ def writing(location: StoreLocation) -> Iterator[OpenRows]:
 
 @contextmanager
 def converting(location: StoreLocation) -> Iterator[OpenRows]:
-    """Open a store of any revision while nobody else reads or writes it; an error leaves it unchanged."""
+    """Open a store of any revision, while no other process reads or writes it. If the block raises, nothing is written."""
     with (
         _opened(location, create=False, any_revision=True) as rows,
         _transaction(rows, "BEGIN IMMEDIATE" if rows.dialect == "sqlite" else "BEGIN"),
@@ -80,8 +85,9 @@ def converting(location: StoreLocation) -> Iterator[OpenRows]:
 
 
 def find_revision(location: StoreLocation) -> int:
-    """Return the revision of a SQL store, 0 for a schema without tables; blocks. Nothing is changed.
-    StoreUnavailableError, also for a store that has none.
+    """Return the revision (format) of a SQL store; blocks. Return 0 if the database has no tables. Nothing is changed.
+
+    Raises StoreUnavailableError if there is no store, or the store is of a kind without revisions.
     """
     if location.postgres is not None:
         database: Any = import_module("mnemosyne.stores.postgres.database")
@@ -96,7 +102,7 @@ def find_revision(location: StoreLocation) -> int:
 
 
 def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> dict[str, int]:
-    """Copy all rows, or those of one tenant; return how many, by table."""
+    """Copy all rows from `source` to `target`, or only those of `tenant`. Return the number of copied rows by table."""
     copied: dict[str, int] = {}
     for table in NAMES:
         columns = _columns(source, table)
@@ -176,7 +182,10 @@ def _pages(
 
 @contextmanager
 def postgres_errors(options: Any) -> Iterator[None]:
-    """Raise the errors of psycopg as StoreUnavailableError or StoreBusyError; `options` are those of the connection."""
+    """Turn errors of psycopg in the block into StoreUnavailableError or StoreBusyError.
+
+    `options` are the options with which the connection was opened.
+    """
     psycopg: Any = import_module("psycopg")
     database: Any = import_module("mnemosyne.stores.postgres.database")
     try:

@@ -1,1 +1,1 @@
-"""The shared store in PostgreSQL."""
+"""Stores sessions in PostgreSQL, for many processes on many hosts."""

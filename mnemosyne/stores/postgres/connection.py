@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL inside a transaction: sends statements and rows in as few round trips as possible.
+"""Sends statements and rows to PostgreSQL inside a transaction, in as few round trips as possible.
 
-A statement without a result is sent together with the next query, and thousands of rows are sent by COPY. It knows
-nothing of sessions, and is imported only when an address names PostgreSQL.
+A statement without a result is sent together with the next query, and thousands of rows are sent by COPY. The module
+knows nothing of sessions, and is imported only if an address names PostgreSQL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_POSTED = 500
 
 
 class PostgresConnection:
-    """A driver connection inside a transaction, for one tenant."""
+    """A connection of the driver inside a transaction, for one tenant."""
 
     shares_index = True
 
@@ -51,7 +51,7 @@ class PostgresConnection:
         self._posted: list[tuple[bytes, Sequence[Any]]] = []
 
     def begin(self, statement: bytes) -> None:
-        """Begin a transaction with the next statement."""
+        """Begin a transaction. `statement` is sent together with the next statement."""
         self.answered = False
         self.bodies = self._cache.current
         self._posted = [(statement, ())]
@@ -61,13 +61,15 @@ class PostgresConnection:
         return self._run_query(_number_parameters(sql), _escape_nul(parameters))
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Run one statement without a result, together with the next query or with the commit."""
+        """Run one statement without a result. It is sent together with the next query or with the commit."""
         self._posted.append((_number_parameters(sql), _escape_nul(parameters)))
         if len(self._posted) >= _MOST_POSTED:
             self._flush()
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write new rows: a few together with the next query, many by COPY."""
+        """Write new rows. A few rows are sent with the next query, many by COPY. `columns` are their names, joined by
+        commas.
+        """
         if len(rows) > _FEW_ROWS:
             self._copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)".encode(), rows)
         elif rows:
@@ -76,7 +78,7 @@ class PostgresConnection:
             self.post(f"INSERT INTO {table} ({columns}) VALUES {', '.join([signs] * len(rows))}", values)
 
     def end(self, statement: bytes) -> str | None:
-        """Run the last statement of a transaction, after all posted ones; return the server's status (`COMMIT`,
+        """Run the last statement of a transaction, after all posted ones. Return the server's status (`COMMIT` or
         `ROLLBACK`).
         """
         return self._run_query(statement, ()).statusmessage
@@ -86,12 +88,12 @@ class PostgresConnection:
         return f"position(? IN {column}) > 0"
 
     def now_us(self) -> int:
-        """Return the time of the server, which is one for all hosts."""
+        """Return the time of the server in microseconds since 1970. It is one clock for all hosts."""
         row = self.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
         return int(row[0])
 
     def drop(self) -> None:
-        """Drop posted statements that have not been sent."""
+        """Forget posted statements that have not been sent."""
         self._posted = []
 
     def _run_query(self, statement: bytes, values: Sequence[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -146,7 +148,10 @@ def _escape_nul(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def escape_nul(text: str) -> str:
-    """Return a text without NUL: U+0000 becomes U+0001 U+0001, and U+0001 becomes U+0001 U+0002."""
+    """Return the text without NUL, which PostgreSQL cannot store.
+
+    U+0000 becomes U+0001 U+0001, and U+0001 becomes U+0001 U+0002. The order of texts stays the same.
+    """
     return text.replace("\1", "\1\2").replace("\0", "\1\1")
 
 
@@ -156,11 +161,11 @@ def unescape_nul(text: str) -> str:
 
 
 class TextLoader(Loader):
-    """Decodes text that `escape_nul` encoded."""
+    """Decodes text columns whose values `escape_nul` encoded."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> str:
-        """Return the decoded text."""
+        """Return the original text of a column's bytes."""
         text = bytes(data).decode()
         return unescape_nul(text) if "\1" in text else text

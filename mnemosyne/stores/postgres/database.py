@@ -1,10 +1,10 @@
-"""A PostgreSQL database: connecting, creating and recognising it, and translating its errors.
+"""Connects to a PostgreSQL database, creates and recognises our tables, and translates the driver's errors.
 
-It keeps psycopg out of the stores. It knows nothing of the values in the rows, and is imported only when an address
-names PostgreSQL.
+It keeps psycopg out of the stores. It knows nothing of the values in the rows, and is imported only if an address names
+PostgreSQL.
 
-All tables are in one schema of their own (`mnemosyne` unless the address names another), which is created if there is
-none and refused if it holds anything else. An advisory lock of the schema lets one process at a time create it.
+All tables are in one schema (`mnemosyne`, unless the address names another). The schema is created if it is missing,
+and refused if it contains anything else. An advisory lock lets only one process at a time create the tables.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _IDLE_SECONDS = 300
 _MAKING_SECONDS = 60
 _PLANS = """SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"""
-"""Settings by which the cost of a statement does not depend on the server's estimate of a session's rows.
+"""Settings that make the cost of a statement independent of the server's estimate of a session's rows.
 
-Every statement of the store has an index that gives its rows in their order. By default the server plans most of them
-again each time (0.1 to 0.2 ms), because it estimates a generic plan to be more expensive; and if its statistics are
-old, or describe a thousand short sessions and a long one, it may read a whole session and sort it. These settings make
-it keep generic plans and use the indexes.
+Every statement of the store has an index that gives its rows in their order. By default the server plans most
+statements again each time (0.1 to 0.2 ms), because it estimates a generic plan to be more expensive. If its statistics
+are old, or describe a thousand short sessions and a long one, it may read a whole session and sort it. With these
+settings the server keeps generic plans and uses the indexes.
 """
 
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
@@ -54,18 +54,18 @@ class PostgresOptions:
 
     address: PostgresAddress
     busy_seconds: float = 5.0
-    """Maximum wait for another's lock."""
+    """Maximum wait for a lock that another process holds, in seconds."""
     create: bool = True
     any_revision: bool = False
-    """Whether to open a database of another revision too, to convert it."""
+    """Whether a database of another revision (format) is opened too, so that it can be converted."""
 
 
 def open_driver(opening: PostgresOptions) -> Driver:
-    """Return a connection to our schema, which is created if necessary; StoreUnavailableError when the server or schema
-    cannot be used, StoreBusyError when another process creates or converts it too long.
+    """Return a connection to our schema. The schema and its tables are created if necessary.
 
-    A schema of another program or of another revision, and with `create` false a missing one, is refused and not
-    changed.
+    Raises StoreUnavailableError if the server cannot be used, the schema is of another program or another revision, or
+    it is missing and `create` is false; then nothing is changed. Raises StoreBusyError if another process creates or
+    converts the tables for too long.
     """
     driver = _connect(opening)
     try:
@@ -88,8 +88,9 @@ def open_driver(opening: PostgresOptions) -> Driver:
 
 
 def read_revision(opening: PostgresOptions) -> int:
-    """Return the revision of our schema (0: there is none); nothing is changed. StoreUnavailableError when it is another
-    program's.
+    """Return the revision of our schema (0: it is empty or missing). Nothing is changed.
+
+    Raises StoreUnavailableError if the schema is of another program.
     """
     driver = _connect(opening)
     try:
@@ -168,7 +169,7 @@ def _make(driver: Driver, opening: PostgresOptions) -> int:
 
 
 def translate_error(error: psycopg.Error | OSError, opening: PostgresOptions) -> StoreError | None:
-    """Return the error to raise for one of the driver, or None for a bug in this package."""
+    """Return the error to raise in place of the driver's `error`, or None if the cause is a bug in this package."""
     shown = opening.address.shown
     # Only its first line: the details quote rows.
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None

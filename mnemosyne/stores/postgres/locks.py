@@ -1,7 +1,8 @@
-"""Session locks that hold across machines: advisory locks of PostgreSQL, all locks of one engine on one connection.
+"""Locks sessions across machines, by advisory locks of PostgreSQL. All locks of one engine are on one connection.
 
-A file lock works on one machine only. The server releases a lock when its connection ends, for whatever reason, so
-locks need no expiry; the server notices a silent host within half a minute. It must not import a store.
+A file lock works only on one machine. The server releases a lock when its connection ends, for whatever reason, so
+locks need no expiry. The server notices within half a minute that a host is silent. This module must not import a
+store.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LINE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""Keep-alive settings that detect a dead connection soon, unless the address has its own."""
+"""Settings that detect a dead connection soon. Settings in the address take precedence."""
 
 _SERVERS_SIDE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 Driver = psycopg.Connection[tuple[bool]]
@@ -51,11 +52,11 @@ class _Claim:
 
 
 class PostgresSessionLocks:
-    """Locks of the sessions of one tenant in one schema of a database.
+    """Locks for the sessions of one tenant in one schema of a database.
 
-    A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms. `wait_seconds` bounds the
-    wait. One connection serves all sessions; when it is lost, its locks are too, and the next call opens another. A
-    connection pooler in between must use session pooling, as for the store itself.
+    A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms, for `wait_seconds` in total.
+    One connection serves all sessions. If the connection is lost, its locks are lost too, and the next call opens
+    another. A connection pooler between host and server must use session pooling, as for the store itself.
     """
 
     def __init__(self, address: PostgresAddress, *, tenant: str = "default", wait_seconds: float = 60.0) -> None:
@@ -70,8 +71,10 @@ class PostgresSessionLocks:
 
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session until the block ends; StoreBusyError after `wait_seconds`, StoreUnavailableError when the
-        server cannot be used.
+        """Hold the lock of a session during the block.
+
+        Raises StoreBusyError if the lock is not free after `wait_seconds`. Raises StoreUnavailableError if the server
+        cannot be used.
         """
         claim = _Claim(session_id=session_id, key=self._key(session_id))
         try:
@@ -82,7 +85,7 @@ class PostgresSessionLocks:
                 await run_shielded(self._threads, partial(self._give_back, claim))
 
     async def close(self) -> None:
-        """Close the connection, which releases its locks; may be called again."""
+        """Close the connection, which releases its locks. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True

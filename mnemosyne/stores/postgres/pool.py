@@ -1,7 +1,7 @@
-"""A connection pool: a few threads that share a few PostgreSQL connections and run whole transactions on them.
+"""Runs whole transactions on a few PostgreSQL connections, which a few threads share.
 
 No statement runs on the event loop, and no two callers share a transaction. A connection is opened when it is needed,
-reused, and closed after any error. It knows nothing of sessions.
+reused, and closed after any error. The module knows nothing of sessions.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 class ConnectionPool:
-    """Runs transactions of one kind, as many at once as it has connections; further callers wait.
+    """Runs transactions of one kind (reads or writes), as many at once as it has connections. Further callers wait.
 
-    A read sees one snapshot, whatever is written meanwhile. A write sees everything committed before each statement,
-    and locks what it is about to change. A cancelled caller leaves either nothing or a complete transaction.
+    A read sees one snapshot of the database. A write sees everything that was committed before each of its statements,
+    and locks what it is about to change. If a caller is cancelled, either nothing or a complete transaction is left.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class ConnectionPool:
         self._closed = False
 
     async def run(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Return the result of `work`, from one transaction; when it raises, all of it is rolled back.
+        """Return the result of `work`, which runs in one transaction. If `work` raises, everything is rolled back.
 
         Raises:
             StoreBusyError: if a lock is not available in time.
-            StoreUnavailableError: if the server cannot be used or the store is closed.
+            StoreUnavailableError: if the server cannot be used, or the store is closed.
             CommitUnknownError: if the connection was lost during the commit.
             DamagedRecordError: if a stored record cannot be read.
-            StoreError: for an id that cannot be stored.
+            StoreError: if an id cannot be stored.
         """
         if self._closed:
             raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")
         return await run_in_thread(self._threads, lambda: self._run_guarded(work), finish=self._writing)
 
     async def close(self) -> None:
-        """Wait for running work, then release connections and threads. A second call does nothing."""
+        """Wait for running work, then release the connections and threads. A second call does nothing."""
         if not self._closed:
             self._closed = True
             with anyio.CancelScope(shield=True):

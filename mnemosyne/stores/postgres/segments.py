@@ -1,8 +1,9 @@
-"""Rows of scopes' indexes in PostgreSQL: a chain of segments for each scope, which hosts read and add to.
+"""Shares the index rows of scopes (sessions or worlds) between hosts, in PostgreSQL.
 
-A host adds the rows that it indexed since its last known segment. Hosts that have read the same entries have made the
-same rows, so that a segment of either host has the missing rows of the other; the highest sequences that each has read
-(`marks`) decide.
+Each scope has a chain of segments, and a segment contains index rows. A host reads the chain, and adds a segment with
+the rows that it indexed since. Hosts that have read the same entries have made the same rows, so a segment of one host
+can replace the work of another. Each segment states how far its host had read (`marks`: the highest sequence number of
+each chain of entries). The marks decide which rows are missing.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ _OF_A_SCOPE = "FROM index_segments WHERE tenant = ? AND scope = ?"
 
 
 class PostgresSegments:
-    """The `SegmentStore` of a `PostgresStore`; see `mnemosyne.protocols.SegmentStore` for the methods."""
+    """The `SegmentStore` of a `PostgresStore`. See `mnemosyne.protocols.SegmentStore` for the methods."""
 
     def __init__(self, reads: ConnectionPool, writes: ConnectionPool) -> None:
         self._reads, self._writes = reads, writes
 
     async def load(self, scope: str) -> StoredSegments:
-        """Return the chain of a scope, oldest segment first."""
+        """Return the segments of a scope, oldest first."""
         return await self._reads.run(lambda db: _load(db, scope))
 
     async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
-        """Add a segment; return the chain's end."""
+        """Add a segment if it fits the stored ones. Return the end of the chain, or None if its rows must be read again."""
         return await self._writes.run(lambda db: _append(db, scope, rows))
 
     async def is_current(self, scope: str, base: IndexBase) -> bool:
-        """Return whether the chain still has the segment that it ended with when `base` was returned."""
+        """Return whether the chain still contains the segment `base`, so that it was not dropped or replaced."""
         return await self._reads.run(lambda db: _is_current(db, scope, base))
 
     async def drop(self, scope: str) -> None:
-        """Remove the chain of a scope."""
+        """Remove all segments of a scope."""
 
         def work(db: PostgresConnection) -> None:
             if lock_owner(db, scope) is not None:
@@ -106,7 +107,7 @@ def _covers_all(stored: bytes, marks: Mapping[str, int]) -> bool:
 
 
 def lock_chain(db: Connection, scope: str) -> None:
-    """Let one host at a time add to a chain, until the transaction ends."""
+    """Lock the segments of a scope until the transaction ends, so that only one host at a time adds to them."""
     db.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('segments ' || current_schema() || ? || ' ' || ?, 0))",
         (db.tenant, scope),

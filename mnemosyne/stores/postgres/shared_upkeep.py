@@ -1,7 +1,8 @@
-"""Finds vectors and index rows in PostgreSQL that belong to nothing any more, and deletes them.
+"""Finds and deletes shared index data in PostgreSQL (vectors and index rows) that no stored entry needs any more.
 
-An erasure of this release deletes them itself. One of a release that does not know the tables leaves them, and so do entries that
-are removed without an erasure. Each function runs inside a transaction that its caller has opened.
+An erasure of this release deletes its data itself. An erasure of a release that does not know these tables leaves the
+data, and so does the removal of entries without an erasure. Each function runs inside a transaction that its caller has
+opened.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class _SharedRows:
 
 
 def list_scopes(db: Connection, after: str, limit: int) -> tuple[str, ...]:
-    """Return the next scopes that have vectors or index rows, sorted."""
+    """Return at most `limit` scopes (sessions or worlds) after `after` that have vectors or index rows, sorted."""
     each = "(SELECT DISTINCT scope FROM {table} WHERE tenant = ? AND scope > ? ORDER BY scope LIMIT ?)"
     tables = " UNION ".join(each.format(table=table) for table in ("vectors", "index_segments"))
     rows = db.execute(
@@ -66,7 +67,10 @@ def list_scopes(db: Connection, after: str, limit: int) -> tuple[str, ...]:
 
 
 def inspect(db: Connection, scope: str, encoder: str) -> SharedScope:
-    """Return the shared index data of a scope; `missing` counts entries without a vector of `encoder` (empty: 0)."""
+    """Return the shared index data of a scope.
+
+    Its field `missing` counts the entries without a vector of `encoder` (0 if `encoder` is '').
+    """
     found = _find(db, scope)
     return SharedScope(
         scope=scope,
@@ -80,8 +84,10 @@ def inspect(db: Connection, scope: str, encoder: str) -> SharedScope:
 
 
 def tidy(db: Connection, scope: str, lease: Lease | None) -> SharedScope:
-    """Delete the ownerless index data of a scope, unless it is being written; return the deleted data.
-    LeaseLostError.
+    """Delete the shared index data of a scope that no entry needs, and return what was deleted.
+
+    While another transaction works on the scope, nothing is deleted. Raises LeaseLostError if `lease`, the right to do
+    this job, is lost.
     """
     leases.check(db, lease)
     if _is_gone(db, scope):

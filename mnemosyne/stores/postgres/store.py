@@ -1,9 +1,9 @@
-"""The shared store: a PostgreSQL database, for many processes on many hosts.
+"""Stores sessions in a PostgreSQL database, for many processes on many hosts.
 
-It adds what is specific to PostgreSQL to the SQL store: a writer first locks the row of its session, so that writes to
-one session run one after the other and writes to different sessions concurrently, and what hosts share of their indexes
-(`vectors`, `segments`). It is imported only when an address
-names PostgreSQL, and must not import other stores.
+It adds what is specific to PostgreSQL to the SQL store. A writer first locks the row of its session. So writes to one
+session run one after the other, and writes to different sessions run at the same time. Hosts share parts of their
+indexes (`vectors`, `segments`). The module is imported only if an address names PostgreSQL, and must not import other
+stores.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mnemosyne.stores.sql.store import SqlStore
 class PostgresStore(SqlStore):
     """A Store in one schema of a PostgreSQL database (14 or later, UTF-8), opened for one tenant.
 
-    Nothing is opened before the first call, which creates schema and tables. See `mnemosyne.protocols.Store` for the
-    methods; CommitUnknownError if the connection is lost while a write is being committed. docs/stores.md states which
-    texts an erasure leaves in the server's files.
+    Nothing is opened before the first call, which creates the schema and its tables. See `mnemosyne.protocols.Store`
+    for the methods. A write raises CommitUnknownError if the connection is lost during the commit. `docs/stores.md`
+    states which texts an erasure leaves in the server's files.
 
     Args:
-        url: Address for libpq (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`); `schema=NAME` names the schema
-            (default `mnemosyne`).
-        busy_seconds: Maximum wait for another writer of the same session (StoreBusyError).
+        url: Address for libpq (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`). The parameter `schema=NAME` names
+            the schema (default `mnemosyne`).
+        busy_seconds: Maximum wait for another writer of the same session; then a call raises StoreBusyError.
         create: If false, nothing is created.
-        connections: Maximum number of connections for writes, and separately for reads.
+        connections: Maximum number of connections for writes, and the same number for reads.
 
     `shown` is the address without its password.
     """
@@ -59,7 +59,7 @@ class PostgresStore(SqlStore):
         self.segments = PostgresSegments(reads, writes)
 
     async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        """See `mnemosyne.protocols.SharedIndexStore`, here and below."""
+        """Return at most `limit` scopes after `after` with shared index data; see `mnemosyne.protocols.SharedIndexStore`."""
         return await self._reads.run(lambda db: shared_upkeep.list_scopes(db, after, limit))
 
     async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
@@ -67,7 +67,7 @@ class PostgresStore(SqlStore):
         return await self._reads.run(lambda db: shared_upkeep.inspect(db, scope, encoder))
 
     async def tidy_shared(self, scope: str, *, lease: Lease | None = None) -> SharedScope:
-        """Remove the ownerless index data of a scope."""
+        """Remove the shared index data of a scope that no entry needs."""
         return await self._writes.run(lambda db: shared_upkeep.tidy(db, scope, lease))
 
     async def close(self) -> None:

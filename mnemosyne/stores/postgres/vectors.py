@@ -1,7 +1,9 @@
-"""Vectors of embedded texts in PostgreSQL, in pgvector's `halfvec` if the table has it, else as bytes.
+"""Shares the vectors of embedded texts between hosts, in PostgreSQL: as pgvector's `halfvec` if the table has it, else
+as bytes.
 
-Vectors are kept as float16: on LoCoMo the ten best of a search are the same with it (docs/decisions/0052), and half as
-much is read. A row carries a checksum of its vector, so that a damaged one is noticed and its text embedded again.
+Vectors are stored as float16: on LoCoMo the ten best results of a search stay the same (docs/decisions/0052), and half
+as much is read. A row contains a checksum of its vector. So a damaged vector is noticed, and its text is embedded
+again.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _SESSION = session_scope("")
 
 
 class PostgresVectors:
-    """The `VectorStore` of a `PostgresStore`; see `mnemosyne.protocols.VectorStore` for the methods."""
+    """The `VectorStore` of a `PostgresStore`. See `mnemosyne.protocols.VectorStore` for the methods."""
 
     def __init__(self, reads: ConnectionPool, writes: ConnectionPool, locks: PostgresSessionLocks, shown: str) -> None:
         self._reads, self._writes, self._locks, self._shown = reads, writes, locks, shown
@@ -44,7 +46,11 @@ class PostgresVectors:
         self._damaged: dict[tuple[str, str], set[str]] = {}
 
     async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
-        """Return by entry id the known vectors, float32 of shape (dimensions,), each a row of one array."""
+        """Return the stored vectors by entry id, each as float32 of the shape (dimensions,).
+
+        `wanted` maps entry ids to hashes of their texts; vectors of other texts are left out. A value of None means
+        that the text has no vector of this encoder.
+        """
         if not wanted:
             return {}
         try:
@@ -58,7 +64,7 @@ class PostgresVectors:
         return found
 
     async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> bool:
-        """Keep vectors in place of earlier ones of the same entries; return whether the server was reached."""
+        """Store vectors in place of earlier vectors of the same entries. Return whether the server was reached."""
         if not texts:
             return True
         try:
@@ -75,7 +81,7 @@ class PostgresVectors:
 
     @asynccontextmanager
     async def claim(self, scope: str) -> AsyncIterator[None]:
-        """Let one host at a time embed texts of a scope, until the block ends."""
+        """Let only this host embed texts of a scope during the block. If the server cannot be used, the block runs anyway."""
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(self._locks.hold(f"vectors of {scope}"))
@@ -84,17 +90,17 @@ class PostgresVectors:
             yield
 
     async def close(self) -> None:
-        """Release the connections of claims."""
+        """Release the connection that `claim` uses."""
         await self._locks.close()
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
-        """Remove the vectors of every encoder, of some entries of a scope or of all."""
+        """Remove the vectors of a scope, of every encoder. With `entry_ids` only the vectors of these entries are removed."""
         await self._writes.run(lambda db: drop_vectors(db, scope, entry_ids))
         if entry_ids is None:
             self._damaged = {key: ids for key, ids in self._damaged.items() if key[0] != scope}
 
     def faults(self) -> tuple[str, ...]:
-        """Return the present faults, one sentence each."""
+        """Return one sentence for each present fault."""
         away = (
             f"The vectors in {self._shown} cannot be used ({self._away.rstrip('.')}): texts are embedded here, and again on every "
             "other host, until they can be.",
@@ -163,14 +169,18 @@ class PostgresVectors:
 
 
 def lock_owner(db: PostgresConnection, scope: str) -> int | None:
-    """Return the number of the session that has a scope, which no erasure can change until the transaction ends; None if there
-    is no such session, 0 for a world.
+    """Return the number of the session whose scope this is, and keep erasures away from it until the transaction ends.
+
+    Return None if there is no such session, and 0 if the scope is a world.
     """
     return find_owner(db, scope, lock=" FOR SHARE")
 
 
 def find_owner(db: PostgresConnection, scope: str, *, lock: str = "") -> int | None:
-    """Return the number of the session that has a scope; None if there is none, 0 for a world."""
+    """Return the number of the session whose scope this is.
+
+    Return None if there is no such session, and 0 if the scope is a world. `lock` is SQL at the end of the query.
+    """
     if not scope.startswith(_SESSION):
         return 0
     row = db.execute(

@@ -1,1 +1,1 @@
-"""The embedded store in a SQLite file."""
+"""Stores sessions in a SQLite file, or in a SQLite database in memory."""

@@ -1,7 +1,7 @@
-"""A SQLite file: opening, creating and recognising it, and rewriting it after an erasure.
+"""Opens, creates and recognises SQLite files, and rewrites a file after an erasure.
 
-Files that are refused (another program's, those of another revision) and the settings of a connection are defined here. It
-knows nothing of the values in the rows.
+It refuses files of other programs and of other revisions (formats), and makes the settings of a connection. It knows
+nothing of the values in the rows.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class SqliteOptions:
     path: Path
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
     busy_seconds: float = 5.0
-    """Maximum wait for another process."""
+    """Maximum wait for another process, in seconds."""
     create: bool = True
     page_limit: int | None = None
-    """Maximum size, in pages of 4096 bytes."""
+    """Maximum size of the file, in pages of 4096 bytes."""
     read_only: bool = False
     any_revision: bool = False
-    """Whether to open a file of another revision too, to convert it."""
+    """Whether a file of another revision is opened too, so that it can be converted."""
 
 
 class SqliteConnection:
-    """A driver connection, for one tenant. SQLite allows only one writer at a time, so no row is ever locked."""
+    """A connection to SQLite for one tenant. SQLite allows only one writer at a time, so rows are never locked."""
 
     lock = ""
     shares_index = False
@@ -64,7 +64,7 @@ class SqliteConnection:
         self.execute = driver.execute
 
     def begin(self, statement: str) -> None:
-        """Begin a transaction."""
+        """Begin a transaction with `statement`."""
         self.bodies = self._cache.current
         self.driver.execute(statement)
 
@@ -73,7 +73,7 @@ class SqliteConnection:
         self.driver.execute(sql, parameters)
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write new rows; `columns` are their names, joined by commas."""
+        """Write new rows. `columns` are the names of the columns, joined by commas."""
         if rows:
             signs = ", ".join("?" * len(rows[0]))
             self.driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({signs})", rows)
@@ -83,16 +83,20 @@ class SqliteConnection:
         return f"instr({column}, ?) > 0"
 
     def now_us(self) -> int:
-        """Return the time of this machine, which is that of every process that uses the file."""
+        """Return the time in microseconds since 1970. It is this machine's clock, which all processes that use the file
+        share.
+        """
         return time.time_ns() // 1000
 
 
 def open_database(opening: SqliteOptions) -> sqlite3.Connection:
-    """Return a connection in WAL mode to a file of the current revision, which is created if necessary.
+    """Return a connection in WAL mode to a file of the current revision. The file is created if necessary.
 
-    StoreUnavailableError, before anything is written, for a file of another program or of another revision, and with
-    `create` false for a missing one. Call it on the thread that will use the connection. Deleted rows are overwritten
-    (`secure_delete`); `rewrite_file` removes the copies that this misses.
+    Call it on the thread that will use the connection. Deleted rows are overwritten (`secure_delete`); `rewrite_file`
+    removes copies that this misses.
+
+    Raises StoreUnavailableError, before anything is written, if the file is of another program or another revision, may
+    not be written, or is missing and `create` is false.
     """
     path = opening.path
     if not path.exists():
@@ -125,7 +129,7 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
 
 
 def open_memory() -> sqlite3.Connection:
-    """Return a connection to a new database in memory, which any thread may use, one at a time."""
+    """Return a connection to a new database in memory. Any thread may use it, one at a time."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA secure_delete = ON")
     _make(connection)
@@ -152,10 +156,10 @@ def _may_write(path: Path) -> bool:
 
 
 def rewrite_file(connection: sqlite3.Connection) -> bool:
-    """Rewrite the file and empty its log, so that no byte of deleted rows is left; return whether it could be done.
+    """Rewrite the file and empty its log, so that no byte of deleted rows is left. Return whether it could be done.
 
-    `secure_delete` overwrites a row in its page, but SQLite leaves copies of rows when it splits a page; only VACUUM
-    removes those. It cannot be done while another process is inside a transaction, nor on a full disk.
+    `secure_delete` overwrites a row in its page, but SQLite leaves copies of rows when it splits a page, and only
+    VACUUM removes them. VACUUM is not possible while another process is inside a transaction, nor on a full disk.
     """
     try:
         connection.execute("VACUUM")
@@ -187,13 +191,13 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file is one of SQLite, by its first bytes."""
+    """Return whether a file is a SQLite database, judged by its first bytes."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 
 
 def read_revision(path: Path) -> int:
-    """Return the revision of a file; nothing is changed. StoreUnavailableError when it is another program's."""
+    """Return the revision of a file. Nothing is changed. Raises StoreUnavailableError if the file is of another program."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return _recognise(connection, path)
 

@@ -1,6 +1,6 @@
-"""Store in memory: for tests, for hosts that store nothing, and for trying things out.
+"""Stores sessions in memory: for tests, for hosts that store nothing, and for trying things out.
 
-It is SQLite without a file, with the rules, the tables and the thread of the SQLite store.
+It is SQLite without a file. Rules, tables and thread are those of the SQLite store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN = "memory:"
 
 
 class MemoryStore(SqlStore):
-    """A Store whose sessions exist as long as this instance and the views of other tenants on it.
+    """A Store whose sessions exist as long as this instance, or a view of it for another tenant, exists.
 
     It keeps all rules of `mnemosyne.protocols.Store` except rule 1.
     """
@@ -44,13 +44,13 @@ class MemoryStore(SqlStore):
         super().__init__(reads=runner, writes=runner, log=log, cache=cache)
 
     def for_tenant(self, tenant: str) -> MemoryStore:
-        """Return a view of the same memory for another tenant; neither sees the other's data."""
+        """Return a view of the same memory for another tenant. Neither tenant sees the data of the other."""
         view = MemoryStore.__new__(MemoryStore)
         view._open(self._memory, tenant)
         return view
 
     async def close(self) -> None:
-        """Do nothing: other views keep the data, which goes with the last of them."""
+        """Do nothing. The data is released with the last view of the memory."""
         await anyio.lowlevel.checkpoint()
 
 

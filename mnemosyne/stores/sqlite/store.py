@@ -1,7 +1,7 @@
-"""The embedded store: a SQLite file in WAL mode, safe for several processes.
+"""Stores sessions in one SQLite file in WAL mode, safe for several processes of one machine.
 
-It adds what is specific to SQLite to the SQL store: writes run one after the other on one connection (BEGIN IMMEDIATE),
-reads on another, so that a read never waits for a locked file.
+Writes run one after the other on one connection (BEGIN IMMEDIATE). Reads run on another connection, so a read never
+waits for a locked file.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from mnemosyne.stores.sqlite.worker import SqliteWorker
 
 
 class SqliteStore(SqlStore):
-    """A Store in one SQLite file, opened for one tenant.
+    """A Store in one SQLite file, opened for one tenant. See `mnemosyne.protocols.Store` for the methods.
 
-    Nothing is opened before the first call, which creates the file and its folder (unless `create` is false). With
-    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the
-    process. `busy_seconds` bounds the wait for another process (StoreBusyError). `page_limit` bounds the file (4096
-    bytes per page; StoreUnavailableError when it is reached). After an erasure the file is rewritten (VACUUM), so that
-    nothing erased is left in the file or next to it; if that must wait for another process, it is done with the next
-    erasure or by `close` (a repeated `erase` with the same request changes nothing else). For what a method does and
-    raises, see `mnemosyne.protocols.Store`.
+    Nothing is opened before the first call, which creates the file and its folder (unless `create` is false).
+
+    After an erasure the file is rewritten (VACUUM), so that nothing erased is left in the file or next to it. If
+    another process prevents this, it is done after the next erasure, or by `close`. Repeating the same erasure changes
+    nothing else.
+
+    Args:
+        synchronous: With `FULL` an acknowledged turn survives a power cut. `NORMAL` is faster and survives a kill of
+            the process.
+        busy_seconds: Maximum wait for another process; then a call raises StoreBusyError.
+        page_limit: Maximum size of the file in pages of 4096 bytes; a write beyond it raises StoreUnavailableError.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class SqliteStore(SqlStore):
         )
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Forget in one transaction, everywhere in the store, and leave an audit record; then rewrite the file."""
+        """Erase in one transaction, everywhere in the store, and write an audit record. Then rewrite the file."""
         outcome = await super().erase(erasure)
         self._unclean = True
         await self._clean()
@@ -76,13 +80,13 @@ class SqliteStore(SqlStore):
     async def erase_archived(
         self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
     ) -> ErasureOutcome | None:
-        """Erase an archived session; the file is rewritten once, when the store is closed."""
+        """Erase an archived session. The file is not rewritten now, but once, when the store is closed."""
         outcome = await super().erase_archived(erasure, archived_before=archived_before, lease=lease)
         self._unclean = self._unclean or outcome is not None
         return outcome
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return the finds of SQLite's own check of the file: damaged pages, and indexes that do not fit their
+        """Return the faults that SQLite's own check of the file finds: damaged pages, and indexes that do not fit their
         tables.
         """
         found = await self._reads.run(lambda db: db.execute("PRAGMA integrity_check(100)").fetchall())

@@ -1,7 +1,7 @@
-"""A thread that owns one SQLite connection and runs whole transactions on it, one after the other.
+"""Runs whole transactions on one SQLite connection, one after the other, on a thread of its own.
 
-No statement runs on the event loop, and no two callers share a transaction. It knows SQLite's error codes and nothing of
-sessions.
+No statement runs on the event loop, and no two callers share a transaction. The module knows SQLite's error codes and
+nothing of sessions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ _REASONS = {
 
 
 class SqliteWorker:
-    """Runs transactions of one kind in order.
+    """Runs transactions of one kind (reads or writes) in order.
 
-    A cancelled caller leaves either nothing or a complete transaction. A worker for writes (`finish`) releases the
-    caller when the transaction is over, so that the outcome is known; a worker for reads releases it at once. It makes a `thread`
-    of its own unless it is given one, which is never to be closed.
+    If a caller is cancelled, either nothing or a complete transaction is left. With `finish` (for writes) a cancelled
+    caller is released only when the transaction is over, so that its outcome is known. Without `finish` (for reads) a
+    cancelled caller is released at once.
+
+    `thread` is a thread to share with other workers. Without one, the worker makes its own thread.
     """
 
     def __init__(
@@ -59,20 +61,23 @@ class SqliteWorker:
         self._closed = False
 
     async def run(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return the result of `work`, from one transaction; when it raises, everything is rolled back.
+        """Return the result of `work`, which runs in one transaction. If `work` raises, everything is rolled back.
 
         Raises:
             StoreBusyError: if the database stays locked.
-            StoreUnavailableError: if it cannot be used or is closed.
+            StoreUnavailableError: if the database cannot be used, or the worker is closed.
             DamagedRecordError: if a stored record cannot be read.
-            StoreError: for an id that cannot be stored.
+            StoreError: if an id cannot be stored.
         """
         return await self._run_in_thread(
             lambda connection: run_transaction(connection, self._begin, work, str(self._path))
         )
 
     async def run_outside_transaction(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return the result of `work`, run in order with the others but in no transaction; errors as for `run`."""
+        """Return the result of `work`, which runs in order with the other calls but outside of a transaction.
+
+        It raises the same errors as `run`.
+        """
         return await self._run_in_thread(work)
 
     async def _run_in_thread(self, work: Callable[[SqliteConnection], T]) -> T:
@@ -85,7 +90,7 @@ class SqliteWorker:
         await run_in_thread(self._thread, self._disconnect, finish=True)
 
     async def close(self) -> None:
-        """Wait for running work, then release connection and thread. A second call does nothing."""
+        """Wait for running work, then release the connection and the thread. A second call does nothing."""
         if not self._closed:
             self._closed = True
             ending = self._thread.submit(self._disconnect)
@@ -128,8 +133,10 @@ class SqliteWorker:
 
 
 def run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
-    """Return the result of `work`, from one transaction; when it raises, everything is rolled back.
-    DamagedRecordError.
+    """Return the result of `work`, which runs in one transaction. If `work` raises, everything is rolled back.
+
+    `begin` is the statement that begins the transaction; `shown` names the store in messages. Raises DamagedRecordError
+    if a stored record cannot be read.
     """
     driver = connection.driver
     connection.begin(begin)
