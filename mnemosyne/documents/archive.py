@@ -137,7 +137,7 @@ async def export_session(
 
 
 async def _with_other_parts(store: Store, session_id: str, tree: TurnTree, document: SessionDocument) -> TurnTree:
-    """Return a tree with the evidence, calls and blocks of the session that the document of one branch lacks."""
+    """Return a tree with the evidence, tool calls and blocks of the session that are not in `document`."""
     known = {block.block_id for block in document.context_blocks}
     evidences = [each for each in await store.list_evidences(session_id) if each.evidence_id not in document.evidences]
     named = dict.fromkeys(each.links.tool_call_id for each in evidences if each.links.tool_call_id)
@@ -187,7 +187,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
 async def _find_unexplained_states(
     store: Store, head: SessionHead, path: Sequence[TurnRecord]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return, by turn id, the states of a path that do not follow from its ops; most paths have none."""
+    """Return, by turn id, the states on a path that do not follow from the ops of its turns. Most paths have none."""
     session_id = head.session_id
     state: Mapping[str, Any] = await _read_state(store, session_id, None) or {}
     with suppress(StateOpError):
@@ -205,7 +205,7 @@ async def _find_unexplained_states(
 
 
 async def _read_turn(store: Store, session_id: str, turn_id: str) -> TurnRecord | None:
-    """Return a turn without its damaged parts, or None (noted) if nothing of it can be read."""
+    """Return a turn without its damaged parts. If nothing of it can be read, record the damage and return None."""
     try:
         return without_lost(await store.turn(session_id, turn_id))
     except DamagedRecordError as error:
@@ -214,7 +214,7 @@ async def _read_turn(store: Store, session_id: str, turn_id: str) -> TurnRecord 
 
 
 async def _read_state(store: Store, session_id: str, turn_id: str | None) -> Mapping[str, Any] | None:
-    """Return the state after a turn, or None (noted) if it cannot be rebuilt."""
+    """Return the state after a turn. If it cannot be rebuilt, record the damage and return None."""
     try:
         return await store.state_at(session_id, turn_id)
     except DamagedRecordError as error:
@@ -375,7 +375,7 @@ async def _write_other_parts(store: Store, name: str, tree: TurnTree) -> None:
 
 
 def _without_waiting(document: SessionDocument, tree: TurnTree) -> SessionDocument:
-    """Return a document without the messages of the turn that waits on its branch, which is written as a turn."""
+    """Return a document without the messages of the waiting turn on its branch, because that turn is written as a turn."""
     waiting = tuple(each for turn in tree.pending if turn.branch_id == tree.told for each in turn.messages)
     said = document.session.messages
     if not waiting or said[-len(waiting) :] != waiting:
@@ -384,10 +384,10 @@ def _without_waiting(document: SessionDocument, tree: TurnTree) -> SessionDocume
 
 
 async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:
-    """Create the session, or return whether the existing one is a part of this tree.
+    """Create the session and return True. If it exists already, return whether it is a part of this tree.
 
-    A document does not contain the pack of its world: where the store does not have it either, a missing pack is
-    recorded.
+    A document does not contain the pack of its world. If the store does not have the pack either, it is recorded as
+    missing.
     """
     # An older tree does not record it; but then only a pack can have given the session its first state.
     needs_pack = bool(tree.state) if tree.has_pack is None else tree.has_pack
@@ -413,7 +413,7 @@ async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:
 
 
 async def _write_tree(store: Store, name: str, tree: TurnTree) -> None:
-    """Write branches, turns, memories and summaries; those that exist already are skipped."""
+    """Write branches, turns, memories and summaries. Existing ones are skipped."""
     known = {head.branch_id for head in await store.branches(name)}
     waiting = list(tree.branches)
     grown: set[str | None] = {None}

@@ -302,7 +302,7 @@ def _write_value(shape: Shape, value: Any) -> Any:
 
 
 def _write_time(at: datetime) -> str:
-    """Return a time as ISO 8601 text, UTC as `Z`; ValueError for a naive one, whose hour is ambiguous."""
+    """Return a time as ISO 8601 text, with `Z` for UTC. Raises ValueError if the time has no time zone."""
     offset = at.utcoffset()
     if offset is None:
         raise ValueError(f"{at.isoformat()} has no time zone; give an aware datetime")
@@ -317,7 +317,10 @@ def _default_of(each: Field, owner: Any) -> Any:
 
 
 def _is_spelled_otherwise(each: Field, raw: Any, owner: Any) -> bool:
-    """Return whether writing the field of `owner` would give other JSON than `raw`; nested objects keep their own spellings."""
+    """Return whether writing the field of `owner` would give different JSON than `raw`.
+
+    The result is False for nested objects, because they keep their own spellings.
+    """
     value = getattr(owner, each.attribute)
     if raw is None or (not each.required and value == _default_of(each, owner)):
         return True
@@ -328,7 +331,7 @@ def _is_spelled_otherwise(each: Field, raw: Any, owner: Any) -> bool:
 
 
 def _reads_as(each: Field, raw: Any, value: Any) -> bool:
-    """Return whether a kept spelling still means `value`."""
+    """Return whether the kept spelling `raw` still has the meaning of `value`."""
     if raw is None and each.takes_null:
         return bool(value == each.fallback)
     read = each.shape.read(raw, (), open_reading())

@@ -113,7 +113,7 @@ async def _check_session(checked: _CheckedParts, name: str) -> None:
 
 
 async def _check_branch(checked: _CheckedParts, name: str, branch_id: str | None, seen: set[str]) -> None:
-    """Read every turn of a branch with its large parts and the state after it, and see that none is missing."""
+    """Read every turn of a branch, with its large parts and the state after it, and record missing turns."""
     store, scope = checked.store, session_scope(name)
     head = await store.head(name, branch_id)
     path = await store.turns(name, limit=_ALL, branch_id=branch_id)

@@ -179,7 +179,10 @@ def turn_of_call(call: ToolCall) -> str:
 def _with_others(
     given: Iterable[T], stored: Sequence[T], others: Sequence[T], name: Callable[[T], str]
 ) -> tuple[T, ...]:
-    """Return the given items with those of `others` that are not among them, each before the item that it was stored before."""
+    """Return the items `given` together with the items of `others` that are not in `given`.
+
+    Each of the others comes before the item that it preceded in `stored`.
+    """
     placed = {name(item): item for item in given}
     rest = {name(item): item for item in others if name(item) not in placed}
     if not rest:

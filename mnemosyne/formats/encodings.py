@@ -37,7 +37,7 @@ def encoding_hint(data: bytes) -> str:
 
 
 def _score(data: bytes, codec: str, score: Callable[[Sequence[str], str], float], is_cut: bool) -> float:
-    """Return how usual a text is in an encoding, 0 to 1; 0 for bytes that the encoding does not allow."""
+    """Return a number from 0 to 1: how usual the text is in an encoding. It is 0 if the encoding does not allow the bytes."""
     try:
         text = codecs.getincrementaldecoder(codec)().decode(data, final=not is_cut)
     except UnicodeDecodeError:

@@ -72,7 +72,7 @@ class FieldCounter:
 
 
 def _holds_replacement(value: Any) -> bool:
-    """Return whether a text, or a text in a value of JSON, has a character that was replaced."""
+    """Return whether a JSON value contains a character that was replaced."""
     stack = [value]
     while stack:
         each = stack.pop()

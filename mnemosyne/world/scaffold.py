@@ -44,7 +44,7 @@ def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
 
 
 def _list_contents(folder: Path) -> str | None:
-    """Return the names of the entries of a folder as text for a person; None if it is empty."""
+    """Return the names of the entries of a folder as text for people, or None if the folder is empty."""
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "") or None
@@ -73,7 +73,7 @@ def _walk(folder: Traversable, name: PurePosixPath) -> list[tuple[str, bytes]]:
 
 
 def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
-    """Write everything next to the folder first, so that it appears complete or not at all."""
+    """Write all files into a temporary folder next to `folder`, and rename it, so that `folder` is complete or missing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     staged = folder.parent / f".{folder.name}.{uuid4().hex}"
     try:
@@ -87,7 +87,7 @@ def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
 
 
 def _add_files(folder: Path, starter: dict[str, bytes]) -> None:
-    """Write into an existing folder; on a failure remove the written files again."""
+    """Write the files into an existing folder. If one cannot be written, remove the files written before."""
     made: list[Path] = []
     try:
         for name, data in starter.items():

@@ -144,7 +144,7 @@ def _read_fields(entry: Mapping[str, Any], counter: FieldCounter, path: str, nam
 
 
 def _read_position(value: Any, fields: dict[str, Any], counter: FieldCounter, path: str) -> None:
-    """Read the position of an entry without one in its extensions: all that is not known means after the character."""
+    """Read the position of an entry, unless its extensions have one. An unknown position becomes: after the character."""
     if "position" in fields:
         counter.keep(f"{path}position", value, "extensions.position takes precedence")
         return
@@ -165,7 +165,7 @@ def _read_position(value: Any, fields: dict[str, Any], counter: FieldCounter, pa
 def _read_held(
     held: dict[str, Any], fields: dict[str, Any], is_from_sillytavern: bool, counter: FieldCounter, path: str
 ) -> dict[str, Any]:
-    """Count the fields that have no native name, and return those that an export needs."""
+    """Count the fields that have no native name, and return the ones that an export needs."""
     name, use_regex = held.get("name"), held.get("use_regex")
     if isinstance(name, str) and name.strip() and not str(fields.get("comment", "")).strip():
         fields["comment"] = name
@@ -187,7 +187,7 @@ def _read_held(
 
 
 def _is_own(value: Any) -> bool:
-    """Return whether an extension is one that an export of ours wrote, and nothing in it hides a native field."""
+    """Return whether our own export wrote an extension, and none of its fields has the name of a native field."""
     if not isinstance(value, Mapping) or not set(value) <= {"fields", "original"}:
         return False
     fields, original = value.get("fields", {}), value.get("original", {})

@@ -144,9 +144,11 @@ def _count_uid(value: Any, counter: FieldCounter, path: str) -> None:
 def _with_own_uids(
     rows: list[tuple[str, str, Mapping[str, Any]]], counter: FieldCounter, path: str
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return rows of (own uid or empty, uid by place, entry) with uids that occur once.
+    """Return (uid, entry) for each of `rows`, so that every uid occurs once. A row is (own uid or empty, uid by place,
+    entry).
 
-    The first entry with a uid keeps it; later ones, and entries whose place is the uid of another, get the lowest free numbers.
+    The first entry with a uid keeps it. A later entry with the same uid gets the lowest free number. So does an entry
+    without its own uid if its place is the uid of another entry.
     """
     own = {uid for uid, _, _ in rows}
     reserved = own.union(place for _, place, _ in rows)

@@ -134,7 +134,7 @@ def _rows(value: Any, names: tuple[str, ...]) -> list[Any] | None:
 
 
 def _has(rows: list[Any], *names: tuple[str, ...]) -> bool:
-    """Return whether a row is an object that has one field of each group of names."""
+    """Return whether a row is an object that has at least one field of each group in `names`."""
     return any(isinstance(row, Mapping) and all(any(name in row for name in group) for group in names) for row in rows)
 
 
@@ -146,7 +146,9 @@ def _count_rest_of_game(value: Any, names: tuple[str, ...], counter: FieldCounte
 
 
 def _read_anti_keys(value: Any, fields: dict[str, Any], counter: FieldCounter, path: str) -> None:
-    """Read keys that must not be found: as secondary keys with NOT_ANY, if there are no others."""
+    """Read keys that must not occur in the chat, as secondary keys with NOT_ANY. If the entry has secondary keys, they
+    are refused.
+    """
     try:
         keys = to_keys(value)
     except ValueError:

@@ -113,9 +113,9 @@ def _count_context(context: Mapping[str, Any], counter: FieldCounter, path: str,
 
 
 def _split_joined_keys(fields: dict[str, Any], counter: FieldCounter, path: str) -> bool:
-    """Read keys joined with `&`, all of which NovelAI wants to find; return whether the keys are others than in the file.
+    """Read keys joined with `&`, which NovelAI wants to find all. Return whether the keys were changed.
 
-    A native entry can say that of all its keys only, so it is read where there is one such key and no other.
+    A native entry can express this only for all its keys. So a joined key is split only if the entry has no other key.
     """
     keys = fields.get("key", [])
     joined = [key for key in keys if "&" in key and not is_regex_key(key)]

@@ -74,9 +74,9 @@ def _card_entry(entry: BookEntry) -> dict[str, Any]:
 
 
 def _card_extensions(fields: Mapping[str, Any], position: int, original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extensions of an entry: its own ones, native fields, and the rest under our own.
+    """Return the extensions of an entry: its own, the native fields, and all other fields under OWN_EXTENSION.
 
-    The position of an entry that needs no other native field there is written only in words, as by other programs.
+    If the only native field is the position and a card has a word for it, the position is not repeated here.
     """
     extensions = fields.get("extensions")
     made = dict(extensions) if isinstance(extensions, Mapping) else {}
@@ -94,5 +94,5 @@ _NATIVE = frozenset(field.name for field in NATIVE_FIELDS)
 
 
 def _uid(uid: str) -> int | str:
-    """Return a uid as a number where it is written as JavaScript writes one, so that reading gives the same text."""
+    """Return a uid as a number if it is written as JavaScript writes numbers. Reading the number gives the same text again."""
     return int(uid) if _WHOLE_NUMBER.fullmatch(uid) else uid

@@ -164,7 +164,9 @@ def _is_named(fields: Mapping[str, Any]) -> bool:
 
 
 def _version_of(document: Mapping[str, Any]) -> float | None:
-    """Return the version that a card states: that of its `spec`, else its `spec_version`, compared as numbers."""
+    """Return the version that a card states in its `spec`, or else in its `spec_version`, as a number. Return None if it
+    states none.
+    """
     spec = document.get("spec")
     found = _SPEC.match(spec) if isinstance(spec, str) else None
     if found:
@@ -201,7 +203,7 @@ def _count_spec(document: Mapping[str, Any], counter: FieldCounter) -> None:
 def _count_others(
     document: Mapping[str, Any], source: Mapping[str, Any], prefix: str, texts: Mapping[str, Any], counter: FieldCounter
 ) -> None:
-    """Count the fields of a card that no text of CharacterCard comes from."""
+    """Count the fields of a card that are not read into a text of CharacterCard."""
     known = {name for field in FIELDS for name in (field.name, *(() if prefix else field.others))}
     known |= {"extensions", "character_book", "assets"}
     export_only = _FLAT_EXPORT_ONLY if not prefix else tuple(EXPORT_ONLY)

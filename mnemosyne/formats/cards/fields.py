@@ -213,7 +213,7 @@ def _read_role(value: Any, path: str, default: str, counter: FieldCounter) -> st
 
 
 def _count_other(value: Any, taken: Any, path: str, name: str, counter: FieldCounter) -> None:
-    """Count a field that says what the field `name`, which was taken, says too."""
+    """Count a field with the same meaning as the field `name`, which was used. If both values are equal, it is kept."""
     if (tuple(value) if isinstance(value, list) else value) == taken:
         counter.keep(path, value, f"the same as {name}; {FOR_EXPORT}")
     else:

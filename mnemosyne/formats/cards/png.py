@@ -68,7 +68,7 @@ def read_card_png(path: Path) -> ImportedFile:
 def _read_best_card(
     data: bytes, chunks: PngChunks, file_name: str
 ) -> tuple[CharacterCard, FieldCounter, tuple[str, ...]]:
-    """Return the first card that can be read, with notes on it and on the other one."""
+    """Return (card, counter, notes): the first card that can be read, and notes on it and on the other cards."""
     found = list(_first_chunks(chunks, CARD_KEYWORDS).values())
     if not found:
         raise CorpusError(_missing_card(chunks))
@@ -123,7 +123,7 @@ def _notes_of(chunk: TextChunk) -> list[str]:
 
 
 def _note_on_other(data: bytes, value: Any, taken: TextChunk, other: TextChunk) -> list[str]:
-    """Return a note where another card of the file has other texts than the one that was taken."""
+    """Return a note if another card of the file has different texts than the card that was used."""
     try:
         second = _card_value(data, other)
     except CorpusError as error:
@@ -148,7 +148,7 @@ def _missing_card(chunks: PngChunks) -> str:
 
 
 def _decode_base64(text: bytes) -> bytes:
-    """Return the bytes that base64 text says, or the text itself where it is none."""
+    """Return the bytes that a base64 text encodes. If `text` is not base64, return `text`."""
     packed = text.translate(None, _BASE64_SPACE).rstrip(b"=")
     try:
         return base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)

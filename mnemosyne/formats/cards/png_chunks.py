@@ -117,7 +117,7 @@ def growth_limit(packed_bytes: int) -> int:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield type, start and end of each chunk that is whole."""
+    """Yield (type, start, end) of each complete chunk."""
     position = len(SIGNATURE)
     while position + _FRAME_BYTES <= len(data):
         kind = data[position + 4 : position + 8]

@@ -61,7 +61,7 @@ def _persona(card: CharacterCard, user: str) -> Mapping[str, Any]:
 
 
 def _examples(card: CharacterCard, user: str) -> list[list[str]]:
-    """Return the example dialogues of a card; a line without a speaker belongs to what was said before it."""
+    """Return the example dialogues of a card. A line without a speaker belongs to the speech before it."""
     names = (*_SPEAKERS, *(name.strip().lower() for name in (card.name, card.nickname, user) if name.strip()))
     speakers = tuple(f"{name}{colon}" for name in names for colon in _COLONS)
     dialogues = []

@@ -84,7 +84,9 @@ def card_png_bytes(card: CharacterCard, book: WorldBook | None = None, *, pictur
 
 
 def _new_data(document: Mapping[str, Any], target: str) -> dict[str, Any]:
-    """Return the `data` of a card that had none, without texts: what every card must have, and what the flat one said."""
+    """Return a `data` for a flat card, without texts. It has the fields that every card must have, and the values of the
+    flat card.
+    """
     said = document.get("data")
     data: dict[str, Any] = dict(said) if isinstance(said, Mapping) else {}
     version = _VERSIONS[target][0]
@@ -106,7 +108,9 @@ def _new_data(document: Mapping[str, Any], target: str) -> dict[str, Any]:
 def _write_texts(
     card: CharacterCard, document: dict[str, Any], data: dict[str, Any], texts: Mapping[str, Any], *, is_new: bool
 ) -> None:
-    """Write the texts that differ from the document; if the document repeats one next to `data`, there too."""
+    """Write the texts that differ from the document. If the document repeats such a text next to `data`, the copy is
+    changed too.
+    """
     for field in FIELDS:
         old, new = texts[field.attribute], getattr(card, field.attribute)
         written = list(new) if field.is_list else new

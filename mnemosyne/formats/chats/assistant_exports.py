@@ -134,7 +134,7 @@ def _read_all(
 
 
 def _name_of(value: _Values) -> str:
-    """Return the title of a conversation, wherever a program writes it; empty if it has none."""
+    """Return the title of a conversation from any of the fields that programs use for it. It is empty if there is none."""
     told = (value.get("name"), value.get("title"), _mapping(value.get("chat")).get("title"))
     return next((text for each in told if (text := whole_text(each).strip())), "")
 
@@ -260,7 +260,9 @@ def _read_librechat_message(each: _Values, role: Role, request: ImportRequest, c
 def _cherry_messages(
     messages: Sequence[_Values], blocks: Mapping[str, _Values], request: ImportRequest, counter: FieldCounter
 ) -> Iterator[SaidMessage]:
-    """Yield the messages of a topic; the answers of several models to one question are replies to choose from."""
+    """Yield the messages of a topic. If several models answered a question, one answer is the message and the others are
+    alternatives.
+    """
     answers: dict[str, list[_Values]] = {}
     for each in messages:
         if isinstance(each.get("askId"), str) and each.get("role") == Role.ASSISTANT:
@@ -302,7 +304,7 @@ def _read_cherry_message(
 
 
 def _topic_names(store: _Values) -> dict[str, str]:
-    """Return the names of topics, which the program keeps as JSON within JSON."""
+    """Return the names of topics by id. The program stores them as JSON within JSON."""
     state = _mapping(_parsed(store.get(_STORE_KEY)))
     assistants = _mapping(_parsed(state.get("assistants")))
     held = [*_mappings(assistants.get("assistants")), _mapping(assistants.get("defaultAssistant"))]
@@ -315,7 +317,7 @@ def _topic_names(store: _Values) -> dict[str, str]:
 
 
 def _split_parts(content: Any, field: str, counter: FieldCounter) -> tuple[list[str], list[Any]]:
-    """Return the texts of a content in parts, and its other parts; thoughts are counted and left out."""
+    """Return (texts, other parts) of a content. Thoughts of the model are counted and left out."""
     texts: list[str] = []
     others: list[Any] = []
     for part in _mappings(content):

@@ -74,7 +74,7 @@ def _read_conversation(value: Mapping[str, Any], name: str, request: ImportReque
 
 
 def _read_message(node: Node, role: Role | None, request: ImportRequest, counter: FieldCounter) -> Message | None:
-    """Return the message of a node; None for one without a text that belongs to the conversation."""
+    """Return the message of a node, or None if the node has no text that belongs to the conversation."""
     held = node.get("message")
     if role is None or not isinstance(held, Mapping):
         return None
@@ -103,7 +103,7 @@ def _read_message(node: Node, role: Role | None, request: ImportRequest, counter
 
 
 def _read_content(content: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """Return the texts of a content, and its parts that are not text."""
+    """Return (texts, other parts) of a content."""
     texts: list[str] = []
     others: list[Any] = []
     for part in content["parts"] if isinstance(content.get("parts"), list) else ():

@@ -94,7 +94,7 @@ def _read_story(
 
 
 def _with_marks(text: str, settings: Mapping[str, Any]) -> str:
-    """Return a story with marks in the place of literal tags; a text that has no tag of the user stays unchanged."""
+    """Return a story in which literal tags are replaced by marks. A story without a tag of the user stays unchanged."""
     tags: dict[str, str] = {}
     patterns: list[str] = []
     for setting, mark in _TAG_SETTINGS.items():
@@ -214,7 +214,7 @@ def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedF
 def _read_side(
     raw: Any, shown: Any, role: Role, info: Any, request: ImportRequest, counter: FieldCounter
 ) -> SaidMessage | None:
-    """Return one text of a pair as a message; None if nothing was said."""
+    """Return one text of a pair as a message. Return None if both forms of the text are empty."""
     seen = html.unescape(shown) if isinstance(shown, str) else ""
     own = raw if isinstance(raw, str) and raw.strip() and raw != _BEGIN else ""
     if not (own or seen).strip():
@@ -362,7 +362,7 @@ _READERS: tuple[tuple[Callable[[Any], bool], Callable[[Path, ImportRequest], Imp
 def _others(
     message: Message, texts: Sequence[tuple[Any, Any]], field: str, counter: FieldCounter
 ) -> tuple[tuple[Message, ...], ...]:
-    """Return the texts that are other replies in the place of a message, each with its date."""
+    """Return the alternatives of a message. `texts` are (text, date) of each."""
     found: dict[str, Message] = {}
     for value, date in texts:
         text = whole_text(value)

@@ -48,7 +48,7 @@ def read_json_lines(path: Path, *, most_lines: int | None = None) -> Iterator[Js
 
 
 def _read_raw_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield number and bytes (UTF-8) of each line; None for one that is too long, which is passed over."""
+    """Yield (number, bytes in UTF-8) of each line. The bytes are None if the line is too long; the line is skipped then."""
     try:
         if not path.is_file():
             raise CorpusError(f"{path}: {'is not a regular file' if path.exists() else 'there is no such file'}.")

@@ -134,7 +134,7 @@ def _is_true(value: Any) -> bool:
 def _read_others(
     line: Mapping[str, Any], swipes: list[str], place: int | None, said: Message, counter: FieldCounter
 ) -> tuple[list[Message], int]:
-    """Return the swipes that are not the message, in their order, and how many of them come before it."""
+    """Return (others, place): the swipes except the message itself, in their order, and the place of the message among them."""
     others: list[Message] = []
     before: int | None = None
     known = {said.content}

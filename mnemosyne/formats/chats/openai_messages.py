@@ -138,7 +138,7 @@ def read_openai_message(plain: Mapping[str, Any], counter: FieldCounter) -> Mess
 
 
 def _split_content(content: Any) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of a content, and all its parts where one of them is not text."""
+    """Return (text, parts) of a content. The parts are empty if all of them are text; otherwise all parts are returned."""
     if isinstance(content, str):
         return content, []
     parts: list[dict[str, Any]] = []

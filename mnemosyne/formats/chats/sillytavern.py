@@ -81,7 +81,7 @@ def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str =
 
 @dataclass(kw_only=True, slots=True)
 class _Survey:
-    """Finds of the first reading of a file."""
+    """Findings of the first reading of a file."""
 
     header: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     first_date: Any = None
@@ -126,7 +126,7 @@ class _Survey:
 
 
 def _read_said(path: Path, counter: FieldCounter, seen: _Survey, most_lines: int | None) -> Iterator[SaidMessage]:
-    """Yield the messages of a file, and note its other contents in `seen`."""
+    """Yield the messages of a file, and record its other contents in `seen`."""
     for line in read_json_lines(path, most_lines=most_lines):
         seen.last_line = line.number
         if line.value is None:
@@ -158,7 +158,7 @@ def _with_header(said: Iterator[SaidMessage], header: Mapping[str, Any]) -> Iter
 
 
 def _identity(path: Path, seen: _Survey) -> tuple[object, ...]:
-    """Return the identity of a chat, shared by its longer versions and branches, but by no other chat."""
+    """Return data that identify a chat. Longer versions and branches of the chat have the same; other chats do not."""
     created = seen.header.get("create_date")
     if isinstance(created, str | int) and str(created).strip():
         return ("create_date", created)

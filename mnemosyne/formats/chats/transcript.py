@@ -201,7 +201,9 @@ def _start_of(line: str, names: Collection[str]) -> Speech | None:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a text before a colon may be the name of a speaker: a few words, none of which is small."""
+    """Return whether a text before a colon may be the name of a speaker: few words, and several words only if each is
+    capitalised.
+    """
     words = name.split()
     if not words or len(words) > _MOST_WORDS or name.casefold() in _LABELS:
         return False

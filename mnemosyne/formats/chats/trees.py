@@ -104,7 +104,9 @@ class _Tree:
 
 
 def _links(nodes: Mapping[str, TreeNode]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Return the parent of each place and the children of each, in the order that the parent states, else that of the file."""
+    """Return (parent of each place, children of each place). Children are in the order that the parent states, or else in
+    file order.
+    """
     parents: dict[str, str] = {}
     for key, node in nodes.items():
         for child in node.children:

@@ -58,7 +58,7 @@ def chat_jsonl(
 
 
 def _find_swipes(own: Replies, others: Iterable[Replies]) -> dict[int, list[Message]]:
-    """Return the swipes of each reply, by its place among the replies of its turn."""
+    """Return the swipes of each reply, by the place of the reply in its turn."""
     found: dict[int, list[Message]] = {}
     for other in others:
         place = next(
@@ -102,7 +102,7 @@ def _line_of(message: Message, name: str, swipes: Sequence[Message]) -> dict[str
 
 
 def _new_fields(message: Message) -> dict[str, Any]:
-    """Return the fields of a message that came from no such file."""
+    """Return the fields of a message that was not read from a file of SillyTavern."""
     fields: dict[str, Any] = {"is_system": tuple(message.extra.get(VIEWERS, ())) == NOBODY, "extra": {}}
     if message.at is not None:
         fields["send_date"] = _format_date(message.at)

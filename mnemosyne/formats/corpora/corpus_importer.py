@@ -55,7 +55,7 @@ class CorpusImporter:
 
 
 def _choose_sessions(path: Path, corpus: Corpus, request: ImportRequest) -> list[str | None]:
-    """Return the names of the requested sessions; CorpusError for an unknown one."""
+    """Return the names of the requested sessions. Raises CorpusError if the request names an unknown one."""
     session, only = request.session_id, request.only
     if only is not None or session in corpus.sessions:
         return [only or session]

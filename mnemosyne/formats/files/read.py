@@ -111,7 +111,7 @@ def _decode(data: bytes, name: str) -> str:
 
 
 async def _parse_apart(data: bytes, path: Path, most_chars: int, most_seconds: float) -> tuple[str, str]:
-    """Return text and title of a page or a PDF, parsed in a process of its own."""
+    """Return (text, title) of a page or a PDF, parsed in a separate process."""
     seconds = ceil(most_seconds)
     command = [
         sys.executable,

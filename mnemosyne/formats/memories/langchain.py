@@ -77,7 +77,7 @@ def _rows_of(value: Any) -> Sequence[Any] | None:
 
 
 def _parts_of(row: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the type of a stored message and its fields; None for any other row."""
+    """Return (type, fields) of a stored message, or None if the row is not a message."""
     if not isinstance(row, Mapping):
         return None
     kind, data = row.get("type"), row.get("data")
@@ -159,7 +159,7 @@ def _read_history(path: Path, numbers: Sequence[int], counter: FieldCounter) -> 
 
 
 def _parse(text: Any) -> Any:
-    """Return the JSON value of a text or bytes in a database; None for what is none."""
+    """Return the JSON value of a text or of bytes in a database, or None if it is not JSON."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     if not isinstance(text, str):

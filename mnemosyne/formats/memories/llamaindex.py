@@ -79,7 +79,7 @@ def read_llamaindex(path: Path) -> ImportedFile:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return a value that is written as JSON within a text of JSON."""
+    """Return `value`. If `value` is a text with JSON, return the value of that JSON instead."""
     if not isinstance(value, str):
         return value
     try:

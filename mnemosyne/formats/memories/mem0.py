@@ -188,7 +188,7 @@ def _read_folder(folder: Path, counter: FieldCounter) -> ImportedFile:
 
 
 def _row_of_point(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored memory as `get_all` would; forms of the text that are made for search are left out."""
+    """Return a stored memory in the form of `get_all`. Forms of its text that serve only the search are left out."""
     known = ("data", "hash", "user_id", "expiration_date", "categories", *_OF_TIME, *_BY_OTHERS)
     payload = point["payload"]
     row = {name: payload[name] for name in known if name in payload}
@@ -213,7 +213,7 @@ def _read_history(path: Path, counter: FieldCounter) -> ImportedFile:
 
 
 def _newest_texts(database: Database, counter: FieldCounter) -> list[dict[str, Any]]:
-    """Return the memories that a history ends with, in the order in which they were first added."""
+    """Return the memories that exist at the end of a history, in the order in which they were first added."""
     memories: dict[str, dict[str, Any] | None] = {}
     for row in database.rows(_HISTORY, _HISTORY_COLUMNS):
         memory_id, text = str(row.get("memory_id")), row.get("new_memory")

@@ -78,7 +78,7 @@ def read_plain_pickle(data: bytes) -> Any:
 
 
 def _step(name: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:
-    """Carry out one instruction; ValueError for one that builds no data."""
+    """Carry out one instruction of a pickle. Raises ValueError if the instruction does not build data."""
     if name in _VALUES:
         stack.append(argument)
     elif name in _CONSTANTS:
@@ -136,7 +136,7 @@ def _gather(name: str, stack: list[Any]) -> None:
 
 
 def _size_of(value: Any) -> int:
-    """Return how much a value says that is there once more; ValueError for a collection, which may hold itself."""
+    """Return the size of a value that a pickle repeats. Raises ValueError for a collection, because it may contain itself."""
     if isinstance(value, list | dict):
         raise ValueError("has a collection in two places")
     return len(value) if isinstance(value, str) else 8
@@ -207,7 +207,7 @@ def _databases(folder: Path, notes: list[str]) -> Iterator[Path]:
 
 
 def _point_of(data: Any) -> dict[str, Any] | None:
-    """Return the id and the payload of a stored point; None for any other data."""
+    """Return `id` and `payload` of a stored point, or None if the data is not a point."""
     if not isinstance(data, bytes):
         return None
     try:

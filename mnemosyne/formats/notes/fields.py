@@ -136,7 +136,7 @@ def note_fields(
 
 
 def _take_keys(left: dict[str, Any], title: str, habits: KeyHabits, counter: FieldCounter) -> list[str]:
-    """Take the keys of a note out of its front matter and return them; its aliases are keys too."""
+    """Take the keys of a note out of its front matter `left`, and return them. The aliases of the note are keys too."""
     keys = _texts(left.get("keys"))
     aliases = _texts(left.get("aliases"))
     if "keys" in left:
@@ -179,7 +179,7 @@ def _take_tags(left: dict[str, Any], fields: dict[str, Any], own: dict[str, Any]
 
 
 def _take_numbers(left: dict[str, Any], fields: dict[str, Any], own: dict[str, Any], counter: FieldCounter) -> None:
-    """Take the fields whose numbers count otherwise than in world info."""
+    """Take the fields whose numbers have another meaning than in world info, and convert them."""
     if "order" not in fields and (priority := _number(left.get("priority"))) is not None:
         fields["order"] = 2 * _USUAL_ORDER - priority
         own["priority"] = left.pop("priority")
@@ -221,7 +221,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts of a field that is a list, or one text with commas; links become what they show."""
+    """Return the texts of a field, which is a list or one text with commas. Links become their shown text."""
     try:
         texts: Iterable[str] = to_keys(value)
     except ValueError:

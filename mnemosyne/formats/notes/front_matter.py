@@ -80,7 +80,7 @@ def parse_note(text: str, name: str) -> Note:
 
 
 def _read_front(raw: str, name: str, faults: list[str]) -> dict[str, Any] | None:
-    """Return the fields of front matter; None for a text that has none."""
+    """Return the fields of front matter, or None if the text has no fields."""
     if len(raw) > MOST_FRONT_CHARS:
         return None
     try:
@@ -94,7 +94,7 @@ def _read_front(raw: str, name: str, faults: list[str]) -> dict[str, Any] | None
 
 
 def _salvage(raw: str, name: str, faults: list[str]) -> dict[str, Any]:
-    """Return the fields of front matter that can be read one by one; the first of a name counts."""
+    """Return the fields of front matter that can be read one by one. If a name occurs twice, the first one counts."""
     front: dict[str, Any] = {}
     for line, block in _blocks(raw):
         try:
@@ -115,7 +115,7 @@ def _salvage(raw: str, name: str, faults: list[str]) -> dict[str, Any]:
 
 
 def _blocks(raw: str) -> Iterator[tuple[int, str]]:
-    """Yield the top-level fields of YAML text, each with the number of its first line, from 1."""
+    """Yield (number of the first line, text) for each top-level field of a YAML text. Lines count from 1."""
     block: list[str] = []
     start = 1
     for number, line in enumerate(raw.split("\n"), 1):
@@ -127,7 +127,7 @@ def _blocks(raw: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain_fields(front: Mapping[str, Any], name: str, faults: list[str]) -> dict[str, Any]:
-    """Return the fields that can be stored."""
+    """Return the fields whose values can be stored. Each other field becomes a fault."""
     plain = {}
     for key, value in complete_characters(front).items():
         fault = next((reason for _, reason in plain_faults({key: value})), None)
@@ -140,7 +140,7 @@ def _plain_fields(front: Mapping[str, Any], name: str, faults: list[str]) -> dic
 
 
 def _place(name: str, error: PayloadError, line: int) -> str:
-    """Return file and line of a fault in a block that begins on `line` of the front matter, which begins on line 2."""
+    """Return `FILE:LINE` of a fault. The fault is in a block that begins on line `line` of the front matter."""
     return f"{name}:{line + (error.line or 1)}"
 
 

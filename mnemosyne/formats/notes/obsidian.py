@@ -98,7 +98,7 @@ def _read_notes(folder: Path, passed: PassedBy) -> Iterator[Note]:
 
 
 def _choose_entries(notes: list[Note], passed: PassedBy) -> list[Note]:
-    """Return the notes that are entries: all of them, or those with the tag `lorebook` if any note has it."""
+    """Return the notes that are entries. These are all notes, or only the notes with a tag `lorebook` if at least one has it."""
     tagged = [note for note in notes if _has_lorebook_tag(note)]
     if not tagged:
         return notes
@@ -127,7 +127,7 @@ def _count_more(faults: list[str]) -> Iterator[str]:
 
 
 def _doubtful(entries: list[BookEntry]) -> Iterator[str]:
-    """Yield sentences on entries that came in and may not do what their author wants."""
+    """Yield sentences on imported entries that may not work as their author expects."""
     empty = [entry.uid for entry in entries if not entry.fields["content"]]
     silent = [entry.uid for entry in entries if not entry.fields["key"] and entry.fields.get("constant") is not True]
     titles = Counter(str(entry.fields["comment"]).casefold() for entry in entries)

@@ -121,7 +121,9 @@ def first_heading(text: str) -> Heading | None:
 
 
 def _title_of_line(line: str) -> str:
-    """Return the text of a line that may be a heading if the next one underlines it."""
+    """Return the text of a line that is a heading if the next line underlines it. It is empty if the line cannot be a
+    heading.
+    """
     return "" if line[:1] in ("-", "*", ">", "|", "+", "\t", " ") else line.strip()
 
 
@@ -138,7 +140,7 @@ def _ticks_by_length(text: str) -> dict[int, list[int]]:
 
 
 def _end_of_code(text: str, mark: re.Match[str], ticks: dict[int, list[int]]) -> int:
-    """Return where code ends that may begin here; the end of the mark itself for one that opens none."""
+    """Return the position at which the code that `mark` opens ends. If `mark` opens no code, return the end of `mark`."""
     line = text.rfind("\n", max(0, mark.start() - 4), mark.start()) + 1
     is_fence = len(mark[0]) >= 3 and (line > 0 or mark.start() < 4) and not text[line : mark.start()].strip()
     if is_fence:
@@ -161,7 +163,7 @@ def _end_of_code(text: str, mark: re.Match[str], ticks: dict[int, list[int]]) ->
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return where a comment ends; -1 for one that never does."""
+    """Return the position at which a comment ends, or -1 if it does not end."""
     if text.startswith(_OPEN_ZONE, start):
         end = text.find(_CLOSE_ZONE, start + len(_OPEN_ZONE))
         return end + len(_CLOSE_ZONE) if end >= 0 else -1
@@ -170,7 +172,7 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 def _read_link(text: str, mark: re.Match[str]) -> tuple[int, str, str]:
-    """Return the end of a link, its shown text, and its kind; the end of the mark and no kind if it is not a link."""
+    """Return (end, shown text, kind) of a link. If `mark` does not begin a link, return the end of `mark` and an empty kind."""
     end = text.find("]]", mark.end(), mark.end() + _MOST_LINK_CHARS)
     inner = text[mark.end() : end] if end >= 0 else ""
     if not inner.strip() or "\n" in inner or "[[" in inner:

@@ -118,7 +118,7 @@ def _value_of(
     new: set[str],
     told: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the content of `imported.json`: the present one with the new cards and books."""
+    """Return the new content of `imported.json`: the present content with the new cards and books."""
     value = imported_value(joined)
     if "names" in world.imported:
         value["names"] = world.imported["names"]
@@ -142,8 +142,8 @@ def _check_unedited(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def _note_written(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a pack whose `imported.json` records the hash of each file of a book, and that it is in a
-    folder.
+    """Return the files of a pack. Its `imported.json` gets the hash of each book's file and the mark that the pack is in
+    a folder.
     """
     if IMPORTED_FILE not in files:
         return dict(files)

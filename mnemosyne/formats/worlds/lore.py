@@ -156,7 +156,7 @@ def books_of(world: WorldPack) -> tuple[WorldBook, ...]:
 
 
 def _join(name: str, entries: list[BookEntry], told: Mapping[str, Any]) -> WorldBook:
-    """Return a book with its entries that have no text, in the order of its file."""
+    """Return a book with `entries` and its entries without text, in the order of its file."""
     empty = [
         BookEntry(uid=_text(each.get("uid")), fields=dict(each["fields"]))
         for each in _list(told.get("empty"))
@@ -172,7 +172,7 @@ def _join(name: str, entries: list[BookEntry], told: Mapping[str, Any]) -> World
 
 
 def _restore(entry: MemoryEntry, kept: Mapping[str, Any], names: Names, *, is_off: bool) -> BookEntry:
-    """Return the entry of a book, with the changes of its lore entry since the import."""
+    """Return an entry of a book, with the changes that its lore entry got since the import."""
     uid, fields = _text(kept.get("uid")), dict(kept["fields"])
     fields["content"] = _text(kept.get("content"), entry.text)
     was = _to_lore(BookEntry(uid=uid, fields=fields), _text(kept.get("world")), names)
@@ -217,7 +217,7 @@ def _is_at_depth(fields: Mapping[str, Any]) -> bool:
 
 
 def _priority(order: Any) -> int:
-    """Return the priority for an insertion order: 50 for the usual 100."""
+    """Return the priority of lore for an insertion order: half of it, from 0 to 100. The usual order 100 gives 50."""
     return max(0, min(100, int(order) // 2)) if isinstance(order, int | float) and not isinstance(order, bool) else 50
 
 

@@ -215,7 +215,7 @@ def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
 
 
 def _instruction(world: ImportedWorld, names: Names, usual: str) -> str:
-    """Return the instruction of a world: a single card's system prompt in place of the usual one, those of several
+    """Return the instruction of a world. The system prompt of a single card replaces the usual text; several are added
     after it.
     """
     is_single = len(world.cards) == 1

@@ -48,7 +48,7 @@ def filter_groups(
 
 
 def _group(entries: Iterable[WorldInfoEntry]) -> dict[str, list[WorldInfoEntry]]:
-    """Return the members of each group. Names that are whole numbers come first, as the keys of an object do."""
+    """Return the members of each group. Names that are whole numbers come first, as in an object of JavaScript."""
     groups: dict[str, list[WorldInfoEntry]] = {}
     for entry in entries:
         for name in entry.group.split(","):
@@ -96,7 +96,7 @@ def _drop_low_scores(
 
 
 def _choose(name: str, members: list[WorldInfoEntry], roll: Roll) -> WorldInfoEntry | None:
-    """Return the winner of a group: the one with priority, else one by chance and weight."""
+    """Return the winner of a group: the member with priority (`group_override`), or else one by chance and weight."""
     first = [entry for entry in members if entry.group_override]
     if first:
         return max(first, key=lambda entry: entry.order)

@@ -75,7 +75,7 @@ def translate_javascript(body: str, flags: str) -> str:
 
 
 def _escape(body: str, place: int, *, is_class: bool, is_unicode: bool) -> tuple[str, int]:
-    """Return the translation of a backslash and the characters after it, and their number."""
+    """Return (translation, length) of an escape: a backslash and the characters that belong to it."""
     letter = body[place + 1 : place + 2]
     table = _INSIDE if is_class else _OUTSIDE
     if letter in table:
@@ -94,7 +94,7 @@ def _escape(body: str, place: int, *, is_class: bool, is_unicode: bool) -> tuple
 
 
 def _outside(body: str, place: int, flags: str) -> tuple[str, int]:
-    """Return the translation of the part outside of a class at a place, and its number of characters."""
+    """Return (translation, length) of the part of an expression at `place`, which is outside of a class `[…]`."""
     char = body[place]
     for written, meant in (("[^]", "(?s:.)"), ("[]", "(?!)"), ("[^", "[^")):
         if body.startswith(written, place):

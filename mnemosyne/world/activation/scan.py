@@ -62,9 +62,9 @@ class _FoundKey:
 
 @dataclass(kw_only=True, slots=True)
 class _Buffer:
-    """Scanned texts: messages, newest first, and the texts of entries that activate others, in one text a pass.
+    """The scanned texts: messages, newest first, and the texts of entries that activate others, one text per pass.
 
-    `woken` has the same texts each with the name of its entry.
+    `woken` has the texts of these entries again, each with the name of its entry.
     """
 
     messages: list[str]

@@ -38,7 +38,7 @@ def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
 
 
 def _find_pairs(root: dict[str, Any], where: Where, doubts: FaultList) -> None:
-    """Add each pair of texts that is read as a value with its description, and reads like a list of two; in templates too."""
+    """Add a doubt for each pair of texts that is read as a value with its description but looks like a list of two."""
     for path, node, rules, described in walk_nodes(root):
         template = meta_of(node).get(TEMPLATE)
         if isinstance(template, dict):
@@ -56,7 +56,7 @@ def _find_pairs(root: dict[str, Any], where: Where, doubts: FaultList) -> None:
 
 
 def _reads_as_description(value: str, text: str, field: str) -> bool:
-    """Return whether the second of two texts is clearly one about the first."""
+    """Return whether `text` clearly describes `value`."""
     is_plural = field.isascii() and field.endswith("s") and not field.endswith(("ss", "us", "is"))
     if is_plural or (len(text) <= len(value) and not _SENTENCE_SIGN.search(text)):
         return False
@@ -67,7 +67,7 @@ def _reads_as_description(value: str, text: str, field: str) -> bool:
 
 
 def _check_template(node: Mapping[str, Any], rules: Rules, place: SourceLocation, doubts: FaultList) -> None:
-    """Add a doubt about a mapping whose template is for things that a model may not add."""
+    """Add a doubt about a mapping that has a template for new things, although a model may not add things to it."""
     own = meta_of(node)
     if not isinstance(own.get(TEMPLATE), dict) or EXTENSIBLE in own or rules.extensible or not rules.holds_things:
         return

@@ -76,7 +76,7 @@ def _check_numbers(action: dict[str, Any], place: SourceLocation, faults: FaultL
 def _calculated_ops(
     action: dict[str, Any], place: SourceLocation, tree: StateTree, faults: FaultList
 ) -> Iterator[tuple[SourceLocation, list[Any]]]:
-    """Yield the ops of an action, with expressions calculated from the least numbers; those with faults are left out."""
+    """Yield the ops of an action, with expressions calculated from the least numbers. Ops with faults are left out."""
     numbers = {each["name"]: each.get("least", 1) for each in _sound_numbers(action) if "name" in each}
 
     def read_name(name: str) -> int:
@@ -189,7 +189,7 @@ def _check_known(name: str, known: set[str], what: str, remedy: str, place: Sour
 
 
 def _check_quest_graph(draft: PackDraft, faults: FaultList) -> None:
-    """Report cycles: a quest that waits for itself can never begin."""
+    """Report cycles, because a quest that waits for itself can never begin."""
     places = {quest["id"]: place for place, quest in draft.quests if "id" in quest}
     for key in ("requires", "parent"):
         before = {
@@ -230,7 +230,7 @@ def _check_focus(draft: PackDraft, faults: FaultList) -> None:
 
 
 def _check_events(draft: PackDraft, faults: FaultList) -> None:
-    """Report events that cannot happen: their text would never be shown, and the author would not know why."""
+    """Report events that cannot happen, because their text would never be shown."""
     quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
     known = [QUEST_UPDATE, *(f"quest_{status}" for status in QUEST_STATUSES)]
     for place, injection in draft.injections:
@@ -281,7 +281,7 @@ def _check_condition(condition: Condition, tree: StateTree, place: SourceLocatio
 
 
 def _check_status(condition: Condition, path: tuple[str, ...], place: SourceLocation, faults: FaultList) -> None:
-    """Report unknown statuses: they would never be reached, and the author would not know why."""
+    """Report comparisons with an unknown status, because they can never be true."""
     if path[0] != QUESTS or path[-1] != "status" or len(path) not in (3, 5):
         return
     known = QUEST_STATUSES if len(path) == 3 else OBJECTIVE_STATUSES
@@ -293,9 +293,9 @@ def _check_status(condition: Condition, path: tuple[str, ...], place: SourceLoca
 
 
 def _check_ops(ops: Iterable[tuple[SourceLocation, list[Any]]], tree: StateTree, faults: FaultList) -> None:
-    """Record every op of an action that does not run on `tree`; each sees the effect of those before it.
+    """Add a fault for every op of an action that cannot run on `tree`. Each op is tried after the ops before it.
 
-    Of a POP only the list is looked up: whether it has an entry is known only in play.
+    For a POP only the list is looked up, because its entries are known only in play.
     """
     root: Any = tree.root
     for place, raw in ops:

@@ -134,7 +134,7 @@ def _check_field(rules: Rules, key: str, value: Any, place: SourceLocation, faul
 
 
 def _fields_of(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that rules may name, with their values (None for one that only `types` declares)."""
+    """Return the fields that rules may name, with their values. The value is None if only `types` declares the field."""
     types = meta.get(TYPES)
     foreseen = dict.fromkeys(types, None) if isinstance(types, Mapping) else {}
     return {**foreseen, **{key: value for key, value in node.items() if key != META}}
@@ -283,9 +283,7 @@ def _check_template(template: Any, place: SourceLocation, faults: FaultList, dep
 
 
 def _check_shape(shape: dict[str, Any], place: SourceLocation, faults: FaultList, depth: int) -> None:
-    """Check a template, or a mapping that is a part of one; nothing in it may have an anchor, because many things
-    follow it.
-    """
+    """Check a template, or a mapping within one. It must not have an anchor, because many things are made from the template."""
     check_meta(shape, place, faults, depth=depth)
     rules = rules_at_root(shape)
     for key, value in shape.items():

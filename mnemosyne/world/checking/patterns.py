@@ -77,7 +77,7 @@ def slow_fault(pattern: str) -> str | None:
 
 
 def _probes(pattern: str) -> Iterator[str]:
-    """Yield inputs that begin like a match, repeat a possible piece, and end so that they cannot match."""
+    """Yield inputs that begin like a match, repeat a piece that may match, and end so that they cannot match."""
     letters = _letters(pattern)
     known: set[str] = set()
     for seed in range(_WALKS):
@@ -108,6 +108,6 @@ def _walk(pattern: str, letters: list[str], chance: random.Random) -> str:
 
 
 def _letters(pattern: str) -> list[str]:
-    """Return the letters that a pattern names, and one of each common class."""
+    """Return the letters that occur in a pattern, and one of each common class."""
     escaped = re.findall(r"\\([^\w\s])", pattern)
     return list(dict.fromkeys([*_SAMPLES, *_NOT_A_LETTER.sub("", pattern.lower()), *escaped]))[:_MOST_LETTERS]

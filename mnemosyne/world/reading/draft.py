@@ -105,7 +105,7 @@ def _part(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> Part:
 
 
 def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> tuple[SourceLocation, Any]:
-    """Return the root of a list file and the checked list, BROKEN if it is not a list."""
+    """Return (place of the file, checked list). The list is BROKEN if the file has no list."""
     place, value = _parse_yaml(pack, name, name.removesuffix(".yaml"), faults)
     if name not in pack.files:
         return place, []
@@ -113,7 +113,7 @@ def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) ->
 
 
 def _imported(pack: PackFolder, faults: FaultList) -> dict[str, Any]:
-    """Return the content of `imported.json`; empty if there is no such file, or it has a fault."""
+    """Return the content of `imported.json`. It is empty if the file is missing or has a fault."""
     place = SourceLocation(file=IMPORTED_FILE)
     text = decode(pack.files[IMPORTED_FILE], place, faults) if IMPORTED_FILE in pack.files else None
     if text is None:
@@ -149,7 +149,7 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
 
 
 def _parse_yaml(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[SourceLocation, Any]:
-    """Return the root of a YAML file and its value: None if the file is absent, BROKEN if it cannot be read."""
+    """Return (place of the file, value). The value is None if the file is missing, and BROKEN if it cannot be read."""
     place = SourceLocation(file=name, prefix=prefix)
     if name not in pack.files:
         return place, None

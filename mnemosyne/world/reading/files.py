@@ -104,7 +104,7 @@ def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:
 
 
 def _names(root: Path, faults: FaultList) -> Iterator[str]:
-    """Yield the relative names of all pack files, sorted, so that the digest does not depend on the file system."""
+    """Yield the relative names of all pack files. They are sorted, so that the digest does not depend on the file system."""
     found: list[str] = []
     for entry in _list_folder(root, root, faults):
         if entry.name in TOP_FILES:
@@ -185,7 +185,7 @@ def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
 
 
 def _templates(files: dict[str, bytes], faults: FaultList) -> dict[str, str]:
-    """Return the texts of a pack's templates, without golden prompts (`templates/tests/`) and other kinds of files."""
+    """Return the texts of a pack's templates. Golden prompts (`templates/tests/`) and other kinds of files are left out."""
     texts: dict[str, str] = {}
     for name, data in files.items():
         folder, _, below = name.partition("/")
@@ -216,10 +216,10 @@ def _guess(data: bytes) -> str:
 
 
 def _whole(name: str) -> SourceLocation:
-    """Return the place of a folder, or of a file that has no lines to name."""
+    """Return the place of a folder, or of a file as a whole (without a line)."""
     return SourceLocation(file=_escape_unprintable(name), lines=NO_LINES)
 
 
 def _escape_unprintable(name: str) -> str:
-    """Return a file name in a form that can be printed on one line, whatever its bytes."""
+    """Return a file name as one printable line, whatever its bytes are."""
     return re.sub(r"[\x00-\x1f\x7f]", "?", os.fsencode(name).decode("utf-8", "replace"))

@@ -51,7 +51,7 @@ _JSON_NAMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Form:
-    """The value of a record as JSON: `path` without numbers, and the lists of other records in it."""
+    """The form of a record in JSON. `path` is its place without numbers, `inside` the forms of records in its lists."""
 
     path: str
     kind: type
@@ -106,7 +106,10 @@ def _read_items(pack: Mapping[str, Any], form: _Form, root: SourceLocation, faul
 
 
 def _author(raw: Any, form: _Form, place: SourceLocation, faults: FaultList) -> Any:
-    """Return a record with its names in a file, without the fields that no author writes; any other value unchanged."""
+    """Return a record with the names of its fields in a file, without the fields that no author writes.
+
+    Any value that is not a mapping is returned unchanged.
+    """
     if not isinstance(raw, Mapping):
         return raw
     authored = {
@@ -132,7 +135,7 @@ def _author(raw: Any, form: _Form, place: SourceLocation, faults: FaultList) -> 
 
 
 def _collapse_patterns(action: dict[str, Any]) -> dict[str, Any]:
-    """Return an action whose patterns are as short as an author writes them."""
+    """Return an action with its patterns in the short form that an author writes."""
     patterns, numbers = action.get("patterns"), action.get("numbers")
     if not isinstance(patterns, list) or not isinstance(numbers, list):
         return action
@@ -144,7 +147,7 @@ def _collapse_patterns(action: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_quests(quests: Any, place: SourceLocation, faults: FaultList) -> Iterator[Item]:
-    """Yield the quests of a state with the fields of an author."""
+    """Yield (place, quest) for the quests of a state. Each quest has only the fields that an author writes."""
     if quests is None:
         return
     if not isinstance(quests, dict):
@@ -177,7 +180,7 @@ def _check_fields(
     place: SourceLocation,
     faults: FaultList,
 ) -> None:
-    """Note unknown fields of the value, and missing ones that the shape of the record does not report."""
+    """Add faults for unknown fields of a record, and for missing fields that the check of its shape does not report."""
     known = {each.name: each.default is each.default_factory is MISSING for each in fields(kind)}
     asked = {authored[each.name] for each in record.fields if each.required}
     for name in raw:
