@@ -1,8 +1,9 @@
-"""Checks the invariants of a session document on its JSON, so that all faults are reported at once.
+"""Checks the rules that hold between the parts of a session document (its invariants), and reports all faults at once.
 
-An invariant is an error if the document format demands it (a stable id, unique blocks, refs that lead to evidence) or a
-store needs it (unique ids, tasks without cycles). It is a warning if the format only recommends it (links back, keys that
-equal ids). Parts with a broken structure are skipped, because the reader has reported them.
+The check works on the JSON of the document. A broken rule is an error if the document format demands it (a stable id,
+unique blocks, refs that lead to evidence) or a store needs it (unique ids, tasks without cycles). It is a warning if the
+format only recommends it (links back, keys that equal ids). Parts with a broken structure are skipped, because the reader
+has reported them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Generates the published JSON Schemas (2020-12) of the session document and the context package from the readers'
-tables.
+"""Generates the published JSON Schemas (2020-12) of the session document and the context package.
 
-`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are not faults. The
-word of a choice may also be several alternatives (`success|error`); the reader warns about these.
+They are made from the tables by which documents are read. `python -m mnemosyne.documents.json_schema DOCS/schema` writes
+them. Unknown fields are allowed everywhere. The word of a choice may also be several alternatives (`success|error`),
+about which the reader warns.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Converts session documents and context packages between JSON and their dataclasses, by tables made from these
-dataclasses.
+"""Converts session documents and context packages between JSON and their dataclasses.
 
-Names, types and defaults of fields come from the dataclasses of `mnemosyne.schema`. The few rules that a type cannot
-express are given here, by the name of the field.
+The tables for this are made from the dataclasses of `mnemosyne.schema`: names, types and defaults of the fields. The few
+rules that a type cannot express are given here, by the name of the field.
 
-Every value has one canonical spelling in JSON. If a document spells it differently (a default that is written out,
-another notation of a time zone, `success|error` for an open choice), the spelling is kept in `extra` under the name of
-the field. It is written back as long as it still has the meaning of the value. A value that was changed is written in its
+Every value has one canonical spelling in JSON. If a document spells a value differently (a default that is written out,
+another notation of a time zone, `success|error` for an open choice), that spelling is kept in `extra` under the name of
+the field. The kept spelling is written again as long as it still means the value. A changed value is written in its
 canonical spelling.
 """
 

@@ -20,7 +20,7 @@ _REFUSED = "What needs it is refused"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreCheck:
-    """Result of a check: counts, and all damage in the order in which it was found."""
+    """Result of a check: the numbers of sessions, worlds and turns, and all damage in the order in which it was found."""
 
     sessions: int
     worlds: int

@@ -232,7 +232,7 @@ def check_document(session_id: str, document: SessionDocument) -> None:
     """Check that a document belongs to the session `session_id`, that ids are unique, and that every ref leads to
     evidence.
 
-    Raises SchemaValidationError if not.
+    Raises SchemaValidationError, with all faults, if not.
     """
     session = document.session
     faults = []

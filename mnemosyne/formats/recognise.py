@@ -116,8 +116,8 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
 
 
 def read_imported_file(path: Path, name: str, request: ImportRequest) -> ImportedFile:
-    """Return the content of a file, read with the reader of the format `name`. Raises CorpusError if the file cannot be
-    read so.
+    """Return the content of a file, read with the reader of the format `name`. Raises CorpusError if that reader cannot
+    read it.
     """
     return replace(FORMATS[name](path, request), format=name)
 

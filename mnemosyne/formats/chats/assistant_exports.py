@@ -1,6 +1,6 @@
-"""Reads the exports of assistant programs: Claude, Open WebUI, LibreChat and Cherry Studio.
+"""Reads the exports of programs for talking to assistants: Claude, Open WebUI, LibreChat and Cherry Studio.
 
-Claude and Cherry Studio send zip archives, which are read directly. The thoughts of a model are not imported, because
+Claude and Cherry Studio export zip archives, which are read directly. The thoughts of a model are not imported, because
 they are not part of the conversation.
 """
 

@@ -86,7 +86,7 @@ class _Tree:
         return [key for key in self._children.get(path[number - 1], ()) if key != path[number]] if number else []
 
     def _branch(self, key: str) -> Iterator[Message]:
-        """Yield the messages from a place on, along the newest children, up to the next one of the user."""
+        """Yield the messages from a place on, always along the newest child, up to the next message of the user."""
         passed: set[str] = set()
         here: str | None = key
         while here is not None and here not in passed and len(passed) < MOST_REPLIES:

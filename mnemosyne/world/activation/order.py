@@ -81,7 +81,7 @@ class LastingEffects:
     def _check(
         self, kind: str, effects: Mapping[str, TimedEffect], begun: Mapping[str, TimedEffect]
     ) -> dict[str, TimedEffect]:
-        """Take over the effects of a kind that still hold; return the cooldowns that begin because sticky ones ended."""
+        """Keep the effects of a kind that have not ended. Return the cooldowns that begin because a sticky effect ended."""
         cooldowns: dict[str, TimedEffect] = {}
         for name, effect in {**effects, **begun}.items():
             entry = self._by_hash.get(effect.entry_hash)

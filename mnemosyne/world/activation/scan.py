@@ -74,7 +74,7 @@ class _Buffer:
     _texts: dict[tuple[object, ...], tuple[str, str]] = field(default_factory=dict)
 
     def text(self, depth: int | None, extra: tuple[str, ...], *, with_woken: bool) -> tuple[str, str]:
-        """Return the text for an entry, unchanged and in small letters."""
+        """Return (text, text in lower case): the text that is scanned for an entry."""
         depth = self.depth if depth is None else min(depth, MAX_DEPTH)
         if depth <= 0:
             return "", ""
@@ -131,7 +131,7 @@ class _Scan:
         )
 
     def _run_pass(self, state: _Pass) -> _Pass | None:
-        """Examine every entry once; return the kind of the next pass, None for the end."""
+        """Examine every entry once. Return the kind of the next pass, or None if the scan is complete."""
         found: dict[str, tuple[WorldInfoEntry, _FoundKey]] = {}
         for entry in self._entries:
             name = name_of(entry)
@@ -153,7 +153,7 @@ class _Scan:
         return self._choose_next(state, [entry for entry in passed if not entry.prevent_recursion])
 
     def _find(self, entry: WorldInfoEntry, state: _Pass) -> _FoundKey | None:
-        """Return the reason why an entry is activated in this pass, None if it is not."""
+        """Return the reason for which an entry is activated in this pass, or None if it is not activated."""
         if entry.disable or not self._is_meant(entry):
             return None
         is_sticky = self._effects.is_sticky(entry)
@@ -178,7 +178,7 @@ class _Scan:
         return _FoundKey(why="sticky") if is_sticky else self._find_keys(entry, state)
 
     def _is_meant(self, entry: WorldInfoEntry) -> bool:
-        """Return whether an entry is for this trigger and this character."""
+        """Return whether an entry is for the trigger and the character of this scan."""
         context, wanted_by = self._context, entry.character_filter
         if entry.triggers and context.trigger not in entry.triggers:
             self._reject(entry, "trigger", f"it is for {', '.join(entry.triggers)}")
@@ -226,7 +226,7 @@ class _Scan:
                 return all(hits)
 
     def _find_waker(self, key: str, entry: WorldInfoEntry, state: _Pass) -> str:
-        """Return the name of the entry in whose text a key was found; empty if it is in a message or a field."""
+        """Return the name of the entry whose text contains a key. It is empty if the key is in a message or a field."""
         if state is _Pass.MORE_MESSAGES or not self._buffer.woken:
             return ""
         extra = tuple(text for name in entry.match_fields if (text := self._context.fields.get(name, "").strip()))
@@ -239,7 +239,7 @@ class _Scan:
         return ""
 
     def _score(self, entry: WorldInfoEntry, state: _Pass) -> int:
-        """Return the number of found keys of an entry; secondary ones count if the logic needs them."""
+        """Return the number of found keys of an entry. Secondary keys count only if the logic needs them."""
         text, lowered = self._text(entry, state)
         first = sum(self._has(key, text, lowered, entry) for key in entry.key)
         second = sum(self._has(key, text, lowered, entry) for key in entry.key_secondary)
@@ -252,8 +252,10 @@ class _Scan:
         return first
 
     def _admit(self, new: Sequence[WorldInfoEntry], hits: dict[str, _FoundKey]) -> list[WorldInfoEntry]:
-        """Show the entries that pass chance and budget; return those that passed chance, shown or not, which may
-        activate others.
+        """Activate the entries that pass chance and budget. Return the entries that passed chance; they may activate
+        others.
+
+        The result includes entries that exceed the budget.
         """
         tokens = 0
         for entry in new:
@@ -304,7 +306,7 @@ class _Scan:
         return following
 
     def _reject_hit(self, entry: WorldInfoEntry, state: _Pass, reason: str, detail: str) -> None:
-        """Note an entry that an effect holds back and that would otherwise be activated."""
+        """Record an entry that would be activated if no effect prevented it."""
         if entry.constant or (entry.key and self._find_keys(entry, state) is not None):
             self._reject(entry, reason, detail)
 

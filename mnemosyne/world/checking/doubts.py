@@ -23,9 +23,9 @@ _WORDS, _CHARS_CJK = 3, 5
 
 
 def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
-    """Return the doubtful places in the state `tree` of a pack and in the persona of its file `world`, as sentences.
+    """Return the doubtful places in the state of a pack and in its persona, as sentences. The pack must have no faults.
 
-    The pack must have no faults.
+    `tree` is the state, and `world` is the file `world.yaml`.
     """
     doubts, persona, place = PackFaults(), world.value["persona"], world.place.at("persona")
     _find_pairs(tree.root, tree.where, doubts)
