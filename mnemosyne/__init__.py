@@ -1,7 +1,7 @@
 """Mnemosyne stores what an agent remembers (sessions, evidence, lore), indexes it, and recalls it.
 
-These are the public names of the package. `__init__.pyi` lists them with the module of each, which is loaded when a
-name is first used, so that `import mnemosyne` stays fast.
+These are the public names of the package. `__init__.pyi` lists them with the module that defines each. A module is
+loaded when one of its names is first used, so that `import mnemosyne` stays fast.
 """
 
 from mnemosyne.core.optional_packages import attach_names

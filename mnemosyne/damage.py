@@ -1,7 +1,8 @@
-"""Unreadable stored records: each is reported, and everything that does not need it keeps working.
+"""Reports stored records that cannot be read, so that everything that does not need them keeps working.
 
-A read skips a damaged record and notes it in the store's `DamageLog`, so that its caller can report what is missing. A
-damaged part of a turn is a `LostTree`: only a reader of this very part fails, with an error that names it.
+A read skips a damaged record and adds a note to the store's `DamageLog`, so that the caller can report what is
+missing. A damaged part of a turn becomes a `LostTree`: only a reader of this part fails, with an error that names the
+part.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ LEFT_OUT = "It was left out"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DamageNote:
-    """A damaged record that a read skipped."""
+    """Note on a damaged record that a read skipped."""
 
     scope: str
-    """`session:ID`, `world:ID`, or empty if the record belongs to neither."""
+    """`session:ID` or `world:ID`; '' if the record belongs to neither."""
     what: str
     """Name of the record."""
     reason: str
@@ -33,11 +34,11 @@ class DamageNote:
     path: str = ""
     """Address of the store."""
     effect: str = LEFT_OUT
-    """Clause that states what was done without the record."""
+    """Sentence without its full stop that states what was done without the record."""
 
     @property
     def sentence(self) -> str:
-        """Return the note for a person."""
+        """Return the note as sentences for a person."""
         place = f" in {self.path}" if self.path else ""
         return (
             f"{self.what}{place} is damaged: {self.reason.strip().rstrip('.')}. {self.effect}; `jacquard operate check` names all "
@@ -46,7 +47,7 @@ class DamageNote:
 
 
 class DamageLog:
-    """Newest notes of one open store, each once. It may be used from several threads."""
+    """Newest notes of one open store, each of them once. Several threads may use it."""
 
     def __init__(self) -> None:
         self._notes: OrderedDict[tuple[str, str], tuple[int, DamageNote]] = OrderedDict()
@@ -54,7 +55,7 @@ class DamageLog:
         self._count = 0
 
     def add(self, note: DamageNote) -> None:
-        """Note a damaged record; a known one becomes the newest."""
+        """Add a note on a damaged record. A note on a record that has one already becomes the newest."""
         key = (note.scope, note.what)
         with self._lock:
             self._count += 1
@@ -64,18 +65,18 @@ class DamageLog:
                 self._notes.popitem(last=False)
 
     def mark(self) -> int:
-        """Return a number for `since`: later notes come after it."""
+        """Return a number to pass to `since`: only later notes count from there."""
         return self._count
 
     def since(self, mark: int = 0, scopes: Collection[str] | None = None) -> tuple[DamageNote, ...]:
-        """Return the notes after a mark, oldest first; with `scopes` only notes of these."""
+        """Return the notes that came after `mark`, oldest first. With `scopes`, only notes of these scopes."""
         with self._lock:
             kept = [note for number, note in self._notes.values() if number > mark]
         return tuple(note for note in kept if scopes is None or note.scope in scopes)
 
 
 class LostTree(Mapping[str, Any]):
-    """A damaged part of a turn's record: every read of it raises the error that names it."""
+    """A damaged part of a turn's record. Every read of this part raises DamagedRecordError, which names the part."""
 
     __slots__ = ("error",)
 
@@ -105,14 +106,12 @@ class LostTree(Mapping[str, Any]):
 
 
 def note_of(error: DamagedRecordError, scope: str, effect: str = LEFT_OUT) -> DamageNote:
-    """Return the note on a record whose error was caught."""
+    """Return the note on the record that the caught `error` names."""
     return DamageNote(scope=scope, what=error.what, reason=error.reason, path=error.path, effect=effect)
 
 
 def without_lost(record: TurnRecord) -> TurnRecord:
-    """Return a turn's record with None in the place of its damaged parts, for readers that can continue without
-    them.
-    """
+    """Return the record of a turn with its damaged parts replaced by None, for readers that can continue without them."""
     return replace(
         record,
         plan=unless_lost(record.plan),
@@ -124,7 +123,7 @@ def without_lost(record: TurnRecord) -> TurnRecord:
 
 
 def has_lost(record: TurnRecord) -> bool:
-    """Return whether a part of a turn's record is damaged."""
+    """Return whether a part of the turn's record is damaged."""
     return any(
         isinstance(part, LostTree)
         for part in (record.plan, record.receipt, record.prompt, record.report, record.anchors)
@@ -132,5 +131,5 @@ def has_lost(record: TurnRecord) -> bool:
 
 
 def unless_lost(tree: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a part of a turn's record, or None if it is damaged."""
+    """Return `tree`, a part of a turn's record, or None if the part is damaged."""
     return None if isinstance(tree, LostTree) else tree

@@ -1,4 +1,4 @@
-"""Clock, id generator and hasher: parts that a host may replace and seldom does."""
+"""Default clock, id generator and hasher. A host may replace each of them, and seldom does."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from uuid import uuid4
 
 
 class SystemClock:
-    """Clock of the machine."""
+    """The machine's clock."""
 
     def now(self) -> datetime:
-        """Return the present as an aware datetime."""
+        """Return the current time as an aware datetime."""
         return datetime.now(UTC)
 
     def now_iso(self) -> str:
-        """Return the present as ISO 8601 text."""
+        """Return the current time as ISO 8601 text."""
         return self.now().isoformat()
 
 
@@ -29,7 +29,7 @@ class UuidV4Generator:
 
 
 class Sha256Hasher:
-    """Hashes texts, so that the same text is found again."""
+    """Hashes texts, so that the same text can be recognised."""
 
     def digest(self, content: str) -> str:
         """Return the SHA-256 of a text in UTF-8, as 64 hexadecimal digits; lone surrogates are hashed too."""
@@ -37,29 +37,32 @@ class Sha256Hasher:
 
 
 HashText = Callable[[str], str]
-"""The `digest` of a hasher."""
+"""Function that returns the digest of a text: the `digest` of a hasher."""
 
 DEFAULT_HASHER = Sha256Hasher()
-"""Hasher of texts unless a host brings its own."""
+"""Hasher that is used unless a host brings its own."""
 
 hash_with_sha256: HashText = DEFAULT_HASHER.digest
 
 
 def digest_of(text: str, hash_text: HashText) -> str:
-    """Return the digest of a text by a host's hasher, or by the default one if that fails, so that nothing is lost."""
+    """Return the digest of `text` by `hash_text`, the host's function, or the default digest if that function fails."""
     return _ask(text, hash_text) or hash_with_sha256(text)
 
 
 def is_digest(known: str, text: str, hash_text: HashText) -> bool:
-    """Return whether a digest may belong to a text: by a host's hasher (any digest if it fails) or by the default one.
+    """Return whether `known` is a digest of `text`, by the host's `hash_text` or by the default hasher.
 
-    Records from before a host brought its own hasher have the default digest.
+    The default counts because records from before a host brought its own hasher have the default digest. If
+    `hash_text` fails, every digest is accepted.
     """
     return known == hash_with_sha256(text) or (own := _ask(text, hash_text)) is None or known == own
 
 
 def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
-    """Return the digests that a text may have: by a host's hasher and by the default one; none if the hasher fails."""
+    """Return the digests that `text` may have: by the host's `hash_text` and by the default hasher; none if
+    `hash_text` fails.
+    """
     own = _ask(text, hash_text)
     return () if own is None else tuple(dict.fromkeys((own, hash_with_sha256(text))))
 

@@ -1,8 +1,9 @@
-"""Finds parts by name: those of other distributions through their entry points (`importlib.metadata`).
+"""Finds parts such as stores and embedders by name, and opens those that plugins provide.
 
-Each kind of part has an `ExtensionPoint`; those of planners, selectors and pruners are in
-`jacquard.config.extension_points`, and docs/plugins.md has the table of all. Installed distributions are searched only
-for a name that no built-in part has, and only the plugin of that name is imported.
+A plugin is an entry point (`importlib.metadata`) of an installed distribution. Each kind of part has an
+`ExtensionPoint`; those of planners, selectors and pruners are in `jacquard.config.extension_points`, and
+docs/plugins.md has the table of all. Installed distributions are searched only for a name that no built-in part has,
+and only the plugin of that name is imported.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ GUIDE = "docs/plugins.md"
 
 
 class StoreFactory(Protocol):
-    """Makes a store from its address; nothing is read or written before the store's first call.
+    """Makes a store from its address. Nothing is read or written before the first call of a method of the store.
 
-    The scheme of the address is the name of the entry point: `NAME:…` or `NAME://…`. With `create` false the first call
-    raises StoreUnavailableError if there is no store yet.
+    The scheme of the address is the name of the entry point: `NAME:…` or `NAME://…`. If `create` is false and there
+    is no store yet, the first call raises StoreUnavailableError.
     """
 
     def __call__(self, address: str, *, tenant: str, create: bool) -> Store:
@@ -33,8 +34,9 @@ class StoreFactory(Protocol):
 
 
 class EmbedderFactory(Protocol):
-    """Makes an embedder; `argument` is the text after `NAME:`, or ''. The model is loaded later, by `warm` or
-    `embed`.
+    """Makes an embedder; `argument` is the text after `NAME:`, or ''.
+
+    The model is loaded later, by the embedder's `warm` or `embed`.
     """
 
     def __call__(self, argument: str) -> Embedder:
@@ -71,17 +73,17 @@ class ExtensionPoint:
     """One kind of part that is found by name."""
 
     group: str
-    """Group of its entry points."""
+    """Name of the group of entry points."""
     setting: str
-    """Setting that contains its name."""
+    """Setting whose value is the name of a part."""
     kind: str
-    """Word for such a part in a sentence."""
+    """Word for this kind of part in a sentence."""
     part: type
-    """Protocol that the part implements."""
+    """Protocol that a part implements."""
     factory: type
-    """Protocol of an entry point, which returns the part."""
+    """Protocol of the entry point's object, which returns a part."""
     built_in: tuple[str, ...]
-    """Names that always mean the built-in part."""
+    """Names that always mean a built-in part."""
 
 
 STORES = ExtensionPoint(
@@ -128,7 +130,7 @@ IMPORTERS = ExtensionPoint(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plugin:
-    """One entry point of an installed distribution; `value` is the place of its factory (`module:name`)."""
+    """One entry point of an installed distribution. `value` is the place of the factory (`module:name`)."""
 
     name: str
     distribution: str
@@ -137,14 +139,15 @@ class Plugin:
 
 
 def split_name(written: str) -> tuple[str, str]:
-    """Return the name and the argument of `NAME` or `NAME:ARGUMENT` (no argument: '')."""
+    """Return (name, argument) for `NAME:ARGUMENT`. For `NAME` without an argument, the argument is ''."""
     name, _, argument = written.partition(":")
     return name, argument
 
 
 def find_plugins(point: ExtensionPoint) -> tuple[Plugin, ...]:
-    """Return the installed plugins of an extension point by name, including those with the name of a built-in part;
-    none is imported.
+    """Return the installed plugins of an extension point, sorted by name. No plugin is imported.
+
+    Plugins with the name of a built-in part are included.
     """
     found = (
         Plugin(name=entry.name, distribution=_distribution(entry), version=_version(entry), value=entry.value)
@@ -154,15 +157,17 @@ def find_plugins(point: ExtensionPoint) -> tuple[Plugin, ...]:
 
 
 def plugin_names(point: ExtensionPoint) -> tuple[str, ...]:
-    """Return the names that plugins add to the built-in ones, in alphabetical order."""
+    """Return the names that plugins add to the built-in names, in alphabetical order."""
     return tuple(dict.fromkeys(each.name for each in find_plugins(point) if each.name not in point.built_in))
 
 
 def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) -> Any:
-    """Return the part that the plugin `name` makes from these arguments of its factory.
+    """Return the part that the plugin `name` makes; `args` and `options` are the arguments of its factory.
 
-    PluginError when no distribution or more than one provides it, when it cannot be imported, when its factory fails,
-    and when the part lacks a member of its Protocol. A ContextEngineError of the factory passes through.
+    Raises:
+        PluginError: if no distribution or more than one provides the plugin, if it cannot be imported, if its factory
+        fails, or if the part lacks a member of its Protocol.
+        ContextEngineError: from the factory.
     """
     entry = _find_entry(point, name)
     source = f"the {point.kind} {name!r} of the plugin {_distribution(entry)} {_version(entry)}".rstrip()
@@ -193,7 +198,7 @@ def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) ->
 
 
 def unknown_name(point: ExtensionPoint, name: str, known: tuple[str, ...] = ()) -> PluginError:
-    """Return the error for an unknown name; `known` are further names besides those of built-in parts and plugins."""
+    """Return the error for an unknown name. `known` are further legal names, next to built-in parts and plugins."""
     names = ", ".join(sorted({*point.built_in, *known, *plugin_names(point)}))
     return PluginError(
         f"{point.setting}: there is no {point.kind} {name!r}; known: {names}. Others come with plugins: Python packages with entry "

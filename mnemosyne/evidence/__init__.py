@@ -1,4 +1,7 @@
-"""Evidence: ingestion, the only way by which text from outside becomes evidence, and its use."""
+"""Ingests text from outside as evidence (retrieved passages, tool results, documents), and uses it in prompts.
+
+Ingestion is the only way by which text from outside becomes evidence.
+"""
 
 from mnemosyne.evidence.echoes import without_shown
 from mnemosyne.evidence.ingestor import RedactingIngestor, SessionIngestor

@@ -1,15 +1,16 @@
-"""Finds evidence items that contradict each other, field by field, and resolves them by a policy.
+"""Finds evidence items that contradict each other, field by field, and resolves each conflict by a policy.
 
-An outdated page must not appear in a prompt next to the tool result that contradicts it without a remark. Every
-conflict is reported. Pure: the module imports the schema, never a store.
+Without this, an outdated page could appear in a prompt next to the tool result that contradicts it. Every conflict is
+reported. The module imports the schema, never a store.
 
 A claim is the value that one evidence item gives for one field of one subject. Claims are read from
+
 - `metadata.claims`: a list of `{subject, field, value}`, for prose that the caller has interpreted;
 - JSON content: the leaves of an object under its `id` (or its only `…_id` field), or under `metadata.subject`;
 - lines `name: value` (`名：值`) of text content, if `metadata.subject` names their subject.
 
-Two claims are compared only if subject and field are the same; a claim without a subject is never compared. Times and
-ids are not claims. `Shipped` and `shipped`, `10` and `10.0` are one value.
+Two claims are compared only if subject and field are the same. A claim without a subject is never compared. Times and
+ids are not claims. `Shipped` and `shipped` are the same value, and so are `10` and `10.0`.
 """
 
 from __future__ import annotations
@@ -39,36 +40,39 @@ _MAX_NOTICES = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """Value of one evidence item for one field."""
+    """Value that one evidence item gives for one field of a subject."""
 
     evidence: Evidence
     subject: str
     field_path: str
     value: Any
     at: datetime | None
-    """Time of the claim if the evidence states one, otherwise the time of ingestion."""
+    """Time of the claim: the time that the evidence states, otherwise the time of ingestion."""
     is_own: bool = True
-    """Whether it was read from the content itself, not from the metadata."""
+    """Whether the claim was read from the content, not from `metadata.claims`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConflictResolution:
-    """Outcome of a search for conflicts."""
+    """Result of a search for conflicts."""
 
     records: tuple[ConflictRecord, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Ids of evidence items that are overruled entirely, each with the reason."""
+    """Ids of the evidence items that are overruled entirely, each with the reason."""
     notices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Remarks to show with an evidence item that stays, by its id."""
 
 
 def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> ConflictResolution:
-    """Return all conflicts among evidence items, in the order of their subjects and fields, and their resolution by the
-    policy.
+    """Return all conflicts among `evidences`, in the order of their subjects and fields, with their resolution by
+    `policy`.
 
-    PREFER_TOOL_OVER_RAG: tool results overrule retrieved text. PREFER_LATEST_BY_AT: the latest claim counts. If a
-    policy cannot decide (two tools differ; a time is unknown or equal), both stay and both are marked. An evidence item
-    is left out when all claims of its content are overruled; one with other claims stays, with a notice.
+    - PREFER_TOOL_OVER_RAG: tool results overrule retrieved text.
+    - PREFER_LATEST_BY_AT: the latest claim counts.
+
+    If the policy cannot decide (two tools differ; a time is unknown or equal), both items stay and both get a notice.
+    An evidence item is left out if all claims of its content are overruled. An item with other claims stays, with a
+    notice.
     """
     claims = [claim for evidence in evidences for claim in claims_of(evidence)]
     by_field: dict[tuple[str, str], list[Claim]] = {}
@@ -99,7 +103,7 @@ def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> 
 
 
 def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
-    """Return the claims of an evidence item, at most 200, each field of a subject once (the last counts)."""
+    """Return the claims of `evidence`, at most 200. If a field of a subject occurs more than once, the last claim counts."""
     found: dict[tuple[str, str], Claim] = {}
     for claim in _read_claims(evidence):
         found[claim.subject, claim.field_path] = claim

@@ -1,8 +1,7 @@
-"""Documents in a session's evidence as memory: cut into passages, each an entry of the session with a selector of its
-span.
+"""Cuts documents in a session's evidence into passages, and writes the passages into the session's memory for recall.
 
-Passages are recalled with the rest of memory and by the same rules. Cutting is pure; the functions that write know the
-store by protocol.
+Each passage is a memory entry with a selector that points at its characters in the document. Passages are recalled
+with the rest of memory and by the same rules. The functions that write know the store by its protocol.
 """
 
 from __future__ import annotations
@@ -35,14 +34,20 @@ from mnemosyne.schema.memory import (
 from mnemosyne.schema.query import EvidenceFilter
 
 IS_DOCUMENT = "document"
-"""Key in an evidence item's metadata: true if its content is a document, which is recalled by passages."""
+"""Key in the metadata of an evidence item: true if its content is a document, which is recalled by passages."""
 
 EXPIRES_AT = "expires_at"
 MOST_WEIGHT = 1_000
-"""The size of a passage: a letter counts 1, a Chinese, Japanese or Korean sign 3. Embedding models read some 250 to 500 tokens."""
+"""Maximum size of a passage: a letter counts 1, a Chinese, Japanese or Korean character 3.
+
+Embedding models read some 250 to 500 tokens.
+"""
 
 LEAST_WEIGHT = 60
-"""A smaller passage is joined with its neighbour; a heading begins a new one if the text before it has this size."""
+"""Size below which a passage is joined with its neighbour.
+
+A heading begins a new passage if the text before the heading has at least this size.
+"""
 
 _KEPT = ("sensitivity", COPIED_FROM)
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
@@ -52,18 +57,20 @@ _ENDS = (
     re.compile(r"[.!?][\"'”’)]?\s+|[。！？][”’」』）]?"),
     re.compile(r"[,;，；、]\s*|\s"),
 )
-"""Places to cut a text, the best first: paragraphs, lines, sentences, words."""
+"""Places at which to cut a text, the best first: paragraphs, lines, sentences, words."""
 
 
 def is_document(evidence: Evidence) -> bool:
-    """Return whether an evidence item is a document, recalled by its passages and not shown as a result."""
+    """Return whether `evidence` is a document, which is recalled by its passages and not shown as a result."""
     return evidence.metadata.get(IS_DOCUMENT) is True
 
 
 def split_document(text: str) -> tuple[Span, ...]:
-    """Return the spans of a text's passages, in order, without blanks at their ends; together they hold every word.
+    """Return the spans of the passages of `text`, in order, without blanks at their ends. Together they cover every
+    word.
 
-    Passages end where a paragraph does, else a line, a sentence, a word. Linear in the length of the text.
+    A passage ends at the end of a paragraph if possible, else of a line, a sentence or a word. The time is linear in
+    the length of the text.
     """
     spans: list[Span] = []
     for begin, end in _join_small(text, list(_cut_paragraphs(text))):
@@ -125,11 +132,13 @@ def _join_small(text: str, pieces: Sequence[Span]) -> Iterator[Span]:
 
 
 def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, ...]:
-    """Return the passages of a document as entries of its session, in order; none of an empty one.
+    """Return the passages of a document as entries of its session, in order; nothing for an empty document.
 
-    An entry's text is exactly the text of the selector in its metadata (`section_id`, as `chars:0-900`) in the evidence
-    (`document_id`). Its title is the name of the document, with the heading above the passage. After them come the
-    entries, known to nobody, that name the entries for recall to leave out (`takes_from_recall`).
+    The text of an entry is exactly the text at the selector in its metadata (`section_id`, such as `chars:0-900`) in
+    the evidence `document_id`. The title is the name of the document and the heading above the passage.
+
+    After the passages come entries that nobody may know. Each names a memory entry that recall leaves out because the
+    document replaces it (`takes_from_recall`).
     """
     if UNDONE_AT in evidence.metadata:
         return ()
@@ -180,9 +189,9 @@ def _marks(session_id: str, evidence: Evidence) -> Iterator[MemoryEntry]:
 
 
 async def write_passages(store: Store, session_id: str, evidence: Evidence) -> int:
-    """Write the missing passages of a document into its session's memory; return how many are new.
+    """Write the missing passages of a document into its session's memory, and return how many are new.
 
-    A document that a turn found has none before the turn is committed.
+    A document that a turn found has no passages before the turn is committed.
     """
     entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
     try:
@@ -192,24 +201,27 @@ async def write_passages(store: Store, session_id: str, evidence: Evidence) -> i
 
 
 async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> None:
-    """Remove the passages of a document from its session's memory. `evidence` still has the content that they were cut from."""
+    """Remove the passages of a document from its session's memory.
+
+    `evidence` must still have the content from which the passages were cut.
+    """
     entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
     await store.append_entries(session_id, tuple(map(_without_text, entries)))
 
 
 async def index_documents(store: Store, session_id: str, where: EvidenceFilter | None = None) -> int:
-    """Write the missing passages of every document of a session (or of those that pass) into its memory; return how
-    many.
+    """Write the missing passages of the documents of a session into its memory, and return how many are new.
 
-    For documents that a host put into the store itself (`put_evidence`, with `document: true` in the metadata), for
-    those that a turn found, once it is committed, and for sessions that came from another store.
+    `where` limits the documents (None: all). Use this for documents that a host wrote with `put_evidence` and
+    `document: true` in the metadata, for documents that a turn found, after its commit, and for sessions that were
+    copied from another store.
     """
     found = [each for each in await store.list_evidences(session_id, where) if is_document(each)]
     return sum([await write_passages(store, session_id, each) for each in found])
 
 
 def has_expired(entry: MemoryEntry, now: datetime) -> bool:
-    """Return whether an entry is a passage of an expired document."""
+    """Return whether `entry` is a passage of a document that has expired at the time `now`."""
     until = entry.metadata.get(EXPIRES_AT) if entry.kind == DOCUMENT else None
     try:
         return isinstance(until, str) and datetime.fromisoformat(until) <= now

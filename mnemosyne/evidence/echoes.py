@@ -1,11 +1,11 @@
-"""Recognises and leaves out text that was copied from a prompt, because it is not new. Pure.
+"""Removes from a new text the parts that were copied from a prompt, because they are not new information.
 
-A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would later be recalled
-as further evidence for the same text. It must not import a store.
+A model repeats its prompt, and a tool may return its input. If such text were ingested, each copy would later be
+recalled as further evidence for the same text. The module must not import a store.
 
-A shown text is recognised if WINDOW of its characters occur in a row (WINDOW_CJK for Chinese and the like), with runs
-of white space counted as one blank, or if a shorter one occurs completely. Common words, names and numbers are shorter
-than that and stay.
+A text that the prompt showed is recognised if WINDOW consecutive characters of it occur (WINDOW_CJK for Chinese and
+the like), with each run of white space counted as one blank. A text that is not longer than that is recognised if all
+of it occurs and it is distinctive. Common words, names and numbers are too short to be recognised, so they stay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mnemosyne.schema.ingest import ShownText
 WINDOW = 48
 WINDOW_CJK = 16
 ALL_OF_IT = 0.9
-"""Share of a text's weight from which it counts as an echo as a whole."""
+"""Share of a text that must be copied for the whole text to count as an echo."""
 
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
@@ -32,8 +32,9 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewText:
-    """A text without the parts that the prompt had shown. `text` is empty if nothing is left; `sources` are in the
-    order of `shown`.
+    """A text without the parts that the prompt had shown. `text` is empty if nothing is left.
+
+    `sources` are the ids of the shown texts that occurred, in the order of `shown`.
     """
 
     text: str
@@ -41,10 +42,10 @@ class NewText:
 
 
 def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
-    """Return a text without what was shown; each repeated part becomes `[recalled:<source>]`.
+    """Return `content` without the texts in `shown`. Each repeated part becomes `[recalled:<source>]`.
 
-    JSON stays JSON: there only whole values that were shown are replaced. A text of which a tenth or less is new is an
-    echo, and its `text` is empty.
+    JSON stays JSON. If a tenth of the content or less is new, the whole content is an echo, and `text` of the result
+    is empty.
     """
     search = _Search(shown)
     if not search.sources or not content.strip():

@@ -1,7 +1,7 @@
-"""Ingests a text as evidence: redacted, deduplicated, labelled and with an expiry.
+"""Ingests a text as evidence: redacts and deduplicates it, gives it a trust label and an expiry, and stores it.
 
-All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and
-clock by protocol and must not import a concrete one.
+All text from outside passes through here, so that nothing sensitive is stored. Store, redactor, vault and clock are
+known by their protocols; the module must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ Place = Callable[[EvidenceLinks, Mapping[str, Any]], Awaitable[tuple[EvidenceLin
 
 
 class SessionIngestor:
-    """An `EvidenceIngestor` of one session. `place` adds the known facts of the turn to links that name a turn, and to
-    the metadata.
+    """Ingests texts into one session.
+
+    If the links of a text name a turn, `place` adds the known facts of the turn to the links and to the metadata.
     """
 
     def __init__(self, ingestor: EvidenceIngestor, session_id: str, place: Place | None = None) -> None:
@@ -76,7 +77,7 @@ class SessionIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Store a text as evidence of the session; see `EvidenceIngestor.ingest`, also for the errors."""
+        """Store a text as evidence of the session. `EvidenceIngestor.ingest` describes arguments, result and errors."""
         if self._place is not None and links is not None and links.turn_id:
             links, metadata = await self._place(links, metadata or EMPTY)
         return await self._ingestor.ingest(
@@ -89,13 +90,15 @@ class RedactingIngestor:
 
     Args:
         redactor: Redacts every text.
-        settings: Options that count for every text, whatever a call asks for: if redaction is off there, nothing is
-            redacted.
-        vault: Keeps originals for calls that ask for it.
-        rules: How long evidence of a type is used.
-        hash_text: Identifies ingested texts; records with the default hash are recognised too. A text that it cannot
-            hash is stored
-        without a search for duplicates (`dedup_skipped`).
+        settings: Options that hold for every text, whatever a call asks for. If redaction is off in `settings`,
+            nothing is
+        redacted.
+        vault: Stores originals for calls that ask for this.
+        rules: How long evidence of each type is used.
+        new_id: Makes the ids of evidence that is not deduplicated.
+        hash_text: Hashes texts to recognise duplicates; records with the default hash are recognised too. A text that
+            this
+        function cannot hash is stored without a search for duplicates (`dedup_skipped`).
         text_selector: Applies selectors.
     """
 
@@ -129,7 +132,10 @@ class RedactingIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Store a text as evidence, or return the existing evidence item with it; see `EvidenceIngestor.ingest`."""
+        """Store a text as evidence, or return the evidence item that has the text already.
+
+        `EvidenceIngestor.ingest` describes arguments, result and errors.
+        """
         chosen = self._with_settings(options or IngestOptions())
         fresh = await to_thread.run_sync(without_shown, content, chosen.shown)
         if fresh.sources and not fresh.text:

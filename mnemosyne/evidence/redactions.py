@@ -1,4 +1,4 @@
-"""Record of a redaction, kept with an evidence item or a message: rules and numbers, no text. Pure."""
+"""Records a redaction with an evidence item or a message: which rules matched and in how many fields, without any text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mnemosyne.schema.redaction import RedactionRecord
 from mnemosyne.schema.session import Message
 
 REDACTION = "redaction"
-"""Field (in `extra`) for the record of a redaction: `{rules, fields}`."""
+"""Field (in `extra`) with the record of a redaction: `{rules, fields}`."""
 
 
 def redaction_field(rules: tuple[str, ...], fields: int) -> dict[str, Any]:
-    """Return the field for an item or a message from which something was removed; no field otherwise."""
+    """Return the field that records a redaction by `rules` in `fields` fields; an empty dict if no rule matched."""
     return {REDACTION: {"rules": list(rules), "fields": fields}} if rules else {}
 
 
 def redaction_of(stored: Evidence | Message) -> RedactionRecord | None:
-    """Return the record of the redaction of an item or a message; None if there is none."""
+    """Return the record of the redaction of an evidence item or a message; None if there is none."""
     told = stored.extra.get(REDACTION)
     if not isinstance(told, Mapping):
         return None

@@ -1,7 +1,9 @@
-"""Ranks the evidence of a session for a turn: items found since the last reply first, then by words and age. Pure.
+"""Ranks the evidence of a session for a turn: first the items that are newer than the last reply, then by words and
+age.
 
-Relevance is BM25 over name and text of each item (of a pointer, whose text is elsewhere: its description), on its
-absolute scale: a word that all items contain counts nothing. Among items with equal words the newer is better.
+Words are compared by BM25 over the name and the text of each item. An item that stores only a pointer is compared by
+its description in the metadata. A word that all items contain counts nothing. Of items with equal words, the newer is
+better.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.query import Signals
 
 READ_CHARS = 8_000
-"""Number of characters of a text that are read for its words."""
+"""Number of characters of a text whose words count."""
 
 DESCRIBES = ("title", "summary", "description", "abstract", "snippet", "keywords", "tags", "query")
-"""Keys of the metadata whose texts replace the content of an item without one."""
+"""Keys of the metadata whose texts replace the content of an item that has no content."""
 
 _HALF_RELEVANT = 1.0
-"""BM25 score that counts half."""
+"""BM25 score that gives half of the maximum for words."""
 
 _NEWEST = 0.5
 _HALF_AGE = 6.0
@@ -33,7 +35,10 @@ _FRESH = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedEvidence:
-    """An evidence item with its score; `is_fresh`: it came after the last reply. Signals: BM25 (`fts`) and `recency` (0..1)."""
+    """An evidence item with its score. `is_fresh` states that the item came after the last reply.
+
+    `signals` are the BM25 score (`fts`) and the `recency` (0..1).
+    """
 
     evidence: Evidence
     score: float
@@ -44,10 +49,10 @@ class RankedEvidence:
 def rank_evidence(
     evidences: Sequence[Evidence], terms: Mapping[str, float], since: datetime | None = None
 ) -> tuple[RankedEvidence, ...]:
-    """Return evidence items (given oldest first), best first; ties by age, newest first.
+    """Return `evidences` (given oldest first), the best first. Of equal items, the newer comes first.
 
-    `terms` are the words of the turn with their weights. Items made after `since` are fresh; if it is None, the newest
-    is.
+    `terms` are the words of the turn with their weights. Items made after `since` are fresh. If `since` is None, only
+    the newest item is fresh.
     """
     if not evidences:
         return ()

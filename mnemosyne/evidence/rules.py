@@ -1,6 +1,6 @@
-"""Defaults of ingestion: trust, confidence, expiry, and the equality of texts. Pure.
+"""Default rules of ingestion: confidence, trust, time of expiry, and whether two texts are the same.
 
-The rules are separate so that they can be read and tested by themselves. It must not import a store or a redactor.
+The module must not import a store or a redactor.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ class IngestRules:
     """Settings of an ingestor."""
 
     ttl_seconds: Mapping[EvidenceType, float] = field(default_factory=dict)
-    """Seconds for which evidence of a type is used; other types never expire."""
+    """Number of seconds for which evidence of a type is used. Evidence of other types never expires."""
 
 
 def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, Any]) -> float:
-    """Return a confidence of 0..1 by rule, for a text without one.
+    """Return a confidence of 0..1 by rule, for a text that came without one.
 
     - A retrieval score in `metadata.score` counts unchanged if it is within 0..1 (a cosine).
     - A `metadata.distance` counts as 1 / (1 + distance).
-    - A `metadata.rank` (1: best) counts as 0.9 for the first and 0.1 less for each after it, at least 0.3.
+    - A `metadata.rank` counts as 0.9 for the first (rank 1) and 0.1 less for each after it, at least 0.3.
     - A failed call (`metadata.status`) has 0.2.
-    - Otherwise by kind: system 1, tool 0.9, skill and user 0.8, retrieval 0.6, model 0.5.
+    - Otherwise the kind of source decides: system 1, tool 0.9, skill and user 0.8, retrieval 0.6, model 0.5.
     - Nothing from the web has more than 0.7.
     """
     if str(metadata.get("status", "")).lower() in _FAILED:
@@ -88,31 +88,37 @@ def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, A
 
 
 def check_confidence(value: float) -> float:
-    """Return a given confidence; ValueError unless it is within 0..1."""
+    """Return the confidence `value`. Raises ValueError unless it is within 0..1."""
     if not (math.isfinite(value) and 0.0 <= value <= 1.0):
         raise ValueError(f"A confidence must be within 0..1; got {value!r}.")
     return float(value)
 
 
 def content_hash(text: str) -> str:
-    """Return the SHA-256 (hex) of a text."""
+    """Return the SHA-256 (hex) of `text`."""
     return hash_with_sha256(text)
 
 
 def args_digest(args: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (hex) of a call's arguments; the order of keys does not matter."""
+    """Return the SHA-256 (hex) of the arguments of a call. The order of keys does not matter."""
     return hashlib.sha256(encode(_in_order(args))).hexdigest()
 
 
 def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
-    """Return the uri that identifies a source: its own, or `tool:NAME#args=DIGEST` for a call; empty if it has neither."""
+    """Return the uri that identifies a source: its own, or `tool:NAME#args=DIGEST` for a call with `args`.
+
+    The result is '' if the source has neither.
+    """
     if source.uri or args is None:
         return source.uri
     return f"{source.kind.value}:{source.name}#args={args_digest(args)}"
 
 
 def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
-    """Return when evidence ingested at `at` expires; ValueError unless `seconds` is a positive number."""
+    """Return the time at which evidence that was ingested at `at` expires; None if `seconds` is None.
+
+    Raises ValueError unless `seconds` is a positive number.
+    """
     if seconds is None:
         return None
     if not (math.isfinite(seconds) and seconds > 0):
@@ -121,7 +127,7 @@ def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
 
 
 def is_expired(evidence: Evidence, now: datetime) -> bool:
-    """Return whether an evidence item has expired."""
+    """Return whether `evidence` has expired at the time `now`."""
     return evidence.expires_at is not None and evidence.expires_at <= now
 
 

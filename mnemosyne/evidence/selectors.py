@@ -1,4 +1,4 @@
-r"""Selectors: which part of a piece of evidence a ref points at. Pure; it knows no store.
+r"""Reads selectors, which name a part of an evidence item's text, and extracts that part.
 
     lines:12-18        lines 12 to 18, counted from 1, both included; `lines:12` is one line
     chars:120-260      characters 120 up to, not including, 260, counted from 0
@@ -6,15 +6,17 @@ r"""Selectors: which part of a piece of evidence a ref points at. Pure; it knows
     regex:def\s+\w+    everything that a regular expression matches
     lines:1-9,regex:x  the parts of the content that every selector covers
 
-A comma ends a selector only where the name of another and a colon follow it (`,lines:` `,chars:` `,json:` `,regex:`,
-blanks allowed after the comma); so `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that needs such a
-text itself writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
+A comma ends a selector only if the name of another selector and a colon follow (`,lines:` `,chars:` `,json:`
+`,regex:`, blanks allowed after the comma). So `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that
+must contain such a text writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
 
-Each selector gives spans of characters: ordered and disjoint (they may be adjacent). A combination gives the overlaps
-of its parts' spans, so order does not matter and each further selector can only narrow. A JSON text value is its
-characters between the quotation marks; shown completely it is decoded, shown in part it is as written in the source.
-Several spans are shown as separate lines. A selector that selects nothing is an error; only a blank line and an empty
-JSON text give an empty extract.
+Each selector gives spans of characters, ordered and disjoint (they may be adjacent). A combination gives the overlaps
+of the spans of its parts. So the order of the parts does not matter, and each further part can only narrow the
+result. The span of a JSON text value is the characters between its quotation marks. A complete JSON text is shown
+decoded; a part of one is shown as written in the source. Several spans are shown as separate lines. A selector that
+selects nothing is an error. Only a blank line and an empty JSON text give an empty extract.
+
+A ref is a reference to an evidence item, with an optional selector and the hash of the text to which it pointed.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _BREAK = re.compile(r"\r\n|\n|\r")
 
 
 class SelectorType(StrEnum):
-    """Unit or search of a selector."""
+    """Kind of a selector: lines, characters, JSONPath or regular expression."""
 
     LINES = "lines"
     CHARS = "chars"
@@ -52,7 +54,7 @@ _SEPARATOR = re.compile(r",[ \t]*(?=(?:lines|chars|json|regex):)")
 
 
 class RefState(StrEnum):
-    """State of a ref: unchanged, changed since it was made, or pointing at nothing."""
+    """State of a ref: its text is unchanged, has changed since the ref was made, or does not exist."""
 
     FRESH = "fresh"
     CHANGED = "changed"
@@ -61,7 +63,7 @@ class RefState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedSelector:
-    """One selector. `params`: `from` and `to` for lines and chars, `path` for json, `pattern` for regex."""
+    """One selector. `params` has `from` and `to` for lines and chars, `path` for json, `pattern` for regex."""
 
     type: SelectorType
     params: Mapping[str, Any]
@@ -70,14 +72,17 @@ class ParsedSelector:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extract:
-    """The selected text, and its half-open spans in the content, in order."""
+    """Selected text, with its half-open spans in the content, in order."""
 
     text: str
     spans: tuple[Span, ...]
 
 
 def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
-    """Return the selectors of a text, in order; SelectorResolveError names the malformed one and a correction."""
+    """Return the selectors in `text`, in order.
+
+    Raises SelectorResolveError for a malformed selector; the error suggests a correction.
+    """
     parts = _split_selectors(text)
     if len(parts) > MAX_SELECTORS:
         raise SelectorResolveError(_quote_text(text), f"it joins more than {MAX_SELECTORS} selectors; write fewer")
@@ -85,8 +90,10 @@ def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
 
 
 def extract(content: str, selector: str) -> Extract:
-    """Return the part of `content` that a selector (or several, joined by commas) points at; SelectorResolveError for a
-    malformed selector, and for one that selects nothing.
+    """Return the part of `content` at which `selector` (or several selectors, joined by commas) points.
+
+    Raises:
+        SelectorResolveError: if a selector is malformed or selects nothing.
     """
     parsed = parse_selector(selector)
     decoded: dict[Span, str] = {}
@@ -103,18 +110,16 @@ class RefSelector:
     """The built-in `TextSelector`: `parse_selector` and `extract` as one object."""
 
     def parse(self, selector: str) -> list[ParsedSelector]:
-        """Return the selectors of a text, in order; SelectorResolveError for a malformed one."""
+        """Return the selectors in the text `selector`, in order. Raises SelectorResolveError for a malformed one."""
         return list(parse_selector(selector))
 
     def extract(self, content: str, selector: str) -> str:
-        """Return the text that a selector points at; SelectorResolveError for a malformed one and for one that selects
-        nothing.
-        """
+        """Return the text at which `selector` points. Raises SelectorResolveError if it is malformed or selects nothing."""
         return extract(content, selector).text
 
 
 def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the overlaps of two ordered sequences of disjoint spans, ordered; overlaps without a character are left out."""
+    """Return the overlaps of two ordered sequences of disjoint spans, in order. Empty overlaps are left out."""
     found: list[Span] = []
     at_left = at_right = 0
     while at_left < len(left) and at_right < len(right):
@@ -130,7 +135,7 @@ def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def ref_hash(text: str | Extract, hash_text: HashText = hash_with_sha256) -> str:
-    """Return the hash of an extract, or of a whole text."""
+    """Return the hash of an extract or of a whole text."""
     return digest_of(text.text if isinstance(text, Extract) else text, hash_text)
 
 
@@ -141,8 +146,9 @@ def make_ref(
     hash_text: HashText = hash_with_sha256,
     text_selector: TextSelector | None = None,
 ) -> Ref:
-    """Return a ref to (a part of) an evidence item, with the hash of its present text; SelectorResolveError as for
-    `extract`.
+    """Return a ref to `evidence`, or to the part at `selector`, with the hash of the present text.
+
+    Raises SelectorResolveError if the selector is malformed or selects nothing.
     """
     chosen = text_selector or RefSelector()
     pointed = evidence.content if selector is None else chosen.extract(evidence.content, selector)
@@ -150,10 +156,11 @@ def make_ref(
 
 
 def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_with_sha256) -> RefState:
-    """Return whether a ref still gives the text that it was made for.
+    """Return whether `ref` still leads to the text for which it was made.
 
-    MISSING: there is no such evidence item, or its content has no such part. A ref without a hash is FRESH if it points
-    at anything. `hash_text` is the host's; the default hash counts as well.
+    The result is MISSING if `evidence` is not the item of the ref, or if its content has no such part. A ref without
+    a hash is FRESH if it leads to any text. A hash by `hash_text`, the host's function, counts, and so does the
+    default hash.
     """
     if evidence is None or evidence.evidence_id != ref.evidence_id:
         return RefState.MISSING

@@ -1,8 +1,9 @@
-"""Leaves out expired evidence and deletes its text.
+"""Finds expired evidence and deletes its text.
 
-Expiry works in two steps: readers leave out expired evidence at once, and a sweep, whenever a host runs one, deletes
-its text. Messages, receipts and prompts that quote it stay, because they record the past; to remove it there too, erase
-it (`mnemosyne.privacy.forget`). It knows store and vault by protocol.
+Evidence expires in two steps: readers leave it out at once, and a sweep deletes its text whenever a host runs one.
+Messages, receipts (why each block is in the prompt) and prompts that quote the evidence stay, because they record the
+past. To remove the text there too, erase it (`mnemosyne.privacy.forget`). Store and vault are known by their
+protocols.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mnemosyne.protocols import Clock, OriginalVault, Store, StoreUpkeep
 from mnemosyne.schema.memory import EMPTY
 
 EXPIRED = "expired"
-"""The mark in the metadata of a swept evidence item, and the reason in the audit record of an erasure of expired ones."""
+"""Mark in the metadata of a swept evidence item, and reason in the audit record when expired evidence is erased."""
 
 SWEPT = "swept"
 
@@ -24,7 +25,7 @@ SWEPT = "swept"
 async def find_expired_evidences(
     store: Store, clock: Clock, session_ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ids of expired evidence items, by session id; `session_ids` None means all sessions."""
+    """Return the ids of expired evidence items by session id, for `session_ids` or, if None, for all sessions."""
     now = clock.now()
     found: dict[str, tuple[str, ...]] = {}
     # A session with evidence that will expire is not archived, so an archived one has none.
@@ -40,11 +41,10 @@ async def find_expired_evidences(
 async def sweep_expired(
     store: Store, clock: Clock, *, vault: OriginalVault | None = None, session_ids: Sequence[str] | None = None
 ) -> dict[str, int]:
-    """Empty expired evidence items and drop their originals; return their number by session id (`session_ids` None: all
-    sessions).
+    """Empty expired evidence items and delete their originals; return the number of swept items by session id.
 
-    Id, source, hash and times stay, so that refs to them still resolve. Items that were swept before are not counted
-    again.
+    `session_ids` limits the sweep (None: all sessions). Id, source, hash and times of an item stay, so that refs to
+    the item still resolve. Items that were swept before are not counted again.
     """
     counts: dict[str, int] = {}
     for session_id, evidence_ids in (await find_expired_evidences(store, clock, session_ids)).items():

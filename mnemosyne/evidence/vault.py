@@ -1,7 +1,7 @@
-"""Stores originals separately from their redacted form, for hosts that must have them.
+"""Stores the original texts of redacted evidence in a folder of their own, for hosts that must keep originals.
 
-Originals are in a folder of their own that only its owner may read; nothing in this system indexes it or reads it into
-a prompt. It must not import a store.
+Only the owner may read the folder. Nothing in this system indexes the originals or reads them into a prompt. The
+module must not import a store.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _UNFINISHED = f".*{NEW}"
 
 
 class FolderVault:
-    """An `OriginalVault` in a folder: one JSON file per original, readable only by its owner.
+    """An `OriginalVault` in a folder: one JSON file for each original, readable only by its owner.
 
-    Files are named by hashes, so that a listing shows no ids. Every method raises OSError when the folder cannot be
+    Files are named by hashes, so that a listing shows no ids. Every method raises OSError if the folder cannot be
     used.
     """
 
@@ -37,39 +37,39 @@ class FolderVault:
         self.folder = Path(folder)
 
     async def put(self, session_id: str, evidence_id: str, original: str) -> None:
-        """Store an original, replacing an older one of this evidence item."""
+        """Store the original of an evidence item. An older original of the item is replaced."""
         await to_thread.run_sync(self._put, session_id, evidence_id, original)
 
     async def get(self, session_id: str, evidence_id: str) -> str | None:
-        """Return an original, or None."""
+        """Return the original of an evidence item, None if there is none."""
         return await to_thread.run_sync(self._get, session_id, evidence_id)
 
     async def drop(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Delete originals and return how many were deleted.
+        """Delete originals, and return how many were deleted.
 
-        Deletes the originals of these sessions (with `evidence_ids` only of these evidence items), and any that contain
-        one of `texts`, in any session.
+        Deletes the originals of `session_ids`; with `evidence_ids`, only those of these evidence items. Deletes also
+        each original that contains one of `texts`, in any session.
         """
         return await to_thread.run_sync(self._drop, tuple(session_ids), frozenset(evidence_ids), tuple(texts))
 
     async def count(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Return how many originals `drop` would delete."""
+        """Return how many originals `drop` would delete with the same arguments."""
         found = await to_thread.run_sync(
             lambda: list(self._find_files(tuple(session_ids), frozenset(evidence_ids), tuple(texts)))
         )
         return len(found)
 
     async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
-        """Cut these texts, and names as whole words, out of the originals of sessions; return how many originals were
+        """Cut `texts`, and `names` as whole words, out of the originals of `session_ids`; return how many originals
         changed.
 
-        The former content of a changed file is overwritten. A file that cannot be read and contains one of the texts is
-        deleted, and so are files that a killed process has left half written or half overwritten; a second call
-        finishes the work of a killed one.
+        The former content of a changed file is overwritten. A file that cannot be read and contains one of the texts
+        is deleted. Files that a killed process left half written or half overwritten are deleted too. So a second
+        call finishes the work of a killed process.
         """
         return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids), tuple(names))
 
@@ -80,7 +80,10 @@ class FolderVault:
         sessions: Collection[str] | None = None,
         without: Collection[str] = (),
     ) -> None:
-        """Call `visit` with every original (of these sessions, or of all except `without`) until it returns False."""
+        """Call `visit` with one original after the other until it returns False.
+
+        The originals belong to `sessions` (None: all sessions), without the sessions in `without`.
+        """
         await to_thread.run_sync(self._walk, visit, sessions, frozenset(without))
 
     def _file(self, session_id: str, evidence_id: str) -> Path:

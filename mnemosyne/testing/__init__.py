@@ -1,4 +1,4 @@
-"""Contract suites that every implementation of a Protocol of mnemosyne must pass. They need pytest and hypothesis."""
+"""Contract suites: tests that every implementation of a Protocol of mnemosyne must pass. They need pytest and hypothesis."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The contract suite of `mnemosyne.protocols.EvidenceIngestor`: subclass it, say how to make an ingestor, and run pytest.
+"""The contract suite of `mnemosyne.protocols.EvidenceIngestor`: subclass `IngestorContract`, define the ingestor, run
+pytest.
 
     from mnemosyne.testing.ingestor import IngestorContract
 
@@ -6,7 +7,7 @@
         def make_ingestor(self, store: Store, redactor: Redactor, clock: Clock) -> EvidenceIngestor:
             return MyIngestor(store, redactor, clock)
 
-`test_rule_<n>_...` belongs to rule n of the protocol. The store is one in memory, fresh for each test.
+`test_rule_<n>_...` tests rule n of the protocol. Each test has a fresh store in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PAGE = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.examp
 
 @dataclass(kw_only=True, slots=True)
 class ManualClock:
-    """A clock that the test sets."""
+    """A clock whose time the test sets."""
 
     at: datetime = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -47,10 +48,10 @@ class ManualClock:
 
 
 class BrokenRedactor:
-    """A redactor whose service is down."""
+    """A redactor that fails on every text."""
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Fail."""
+        """Raise RedactionError."""
         raise RedactionError("the service is down")
 
 
@@ -68,12 +69,12 @@ class _Setup:
 
 
 class IngestorContract:
-    """Rules for every EvidenceIngestor; the module's docstring shows how to use it."""
+    """Tests for every EvidenceIngestor. The docstring of the module shows how to use them."""
 
     pytestmark = pytest.mark.anyio
 
     def make_ingestor(self, store: Store, redactor: Redactor, clock: Clock) -> EvidenceIngestor:
-        """Return a fresh ingestor."""
+        """Return a fresh ingestor that uses `store`, `redactor` and `clock`."""
         raise NotImplementedError("say which ingestor is tested")
 
     @asynccontextmanager
@@ -87,7 +88,7 @@ class IngestorContract:
             await store.close()
 
     async def test_rule_1_what_is_found_is_never_stored(self) -> None:
-        """Nor is it in what comes back; the rules that found it are named."""
+        """Text that redaction finds is neither stored nor returned, and the rules that found it are named."""
         async with self._open_setup() as setup:
             done = await setup.take("电话 13800138000，邮箱 li@example.cn，身份证 11010519491231002X")
             assert done.evidence is not None
@@ -96,7 +97,9 @@ class IngestorContract:
             assert await setup.store.find_text(SECRETS) == ()
 
     async def test_rule_1_a_redactor_that_fails_withholds(self) -> None:
-        """The text is stored nowhere, and the failure is reported; it passes only where the call allows it."""
+        """If the redactor fails, the text is stored nowhere and the failure is reported, unless the call allows the
+        text to pass.
+        """
         async with self._open_setup(BrokenRedactor()) as setup:
             done = await setup.take(f"call {SECRETS[0]}", _PAGE)
             assert "redaction_failed" in done.degradations
@@ -108,7 +111,7 @@ class IngestorContract:
             assert "redaction_failed" in passed.degradations
 
     async def test_rule_2_the_same_text_of_the_same_source_is_one(self) -> None:
-        """By uri and content, or by a call's arguments; another source or text is another."""
+        """Two texts are one evidence item if content and uri, or content and arguments of the call, are the same."""
         async with self._open_setup() as setup:
             first, again = await setup.take("renewal costs 3", _PAGE), await setup.take("renewal costs 3", _PAGE)
             assert (first.is_new, again.is_new, again.evidence_id) == (True, False, first.evidence_id)
@@ -120,7 +123,7 @@ class IngestorContract:
             assert len(await setup.store.list_evidences(SESSION)) == 3
 
     async def test_rule_3_an_echo_is_no_evidence(self) -> None:
-        """English and Chinese; the new parts of a mixed text stay."""
+        """A text that only repeats the prompt is not stored, in English and in Chinese. Of a mixed text, the new parts stay."""
         async with self._open_setup() as setup:
             for told in (TOLD, TOLD_ZH):
                 shown = IngestOptions(shown=(ShownText(source_id="lore", text=told),))
@@ -136,7 +139,7 @@ class IngestorContract:
             assert TOLD not in mixed.evidence.content
 
     async def test_rule_4_what_has_expired_is_no_duplicate(self) -> None:
-        """It is ingested again, with a new time."""
+        """A text whose evidence item has expired is ingested again, with a new time."""
         async with self._open_setup() as setup:
             minute = IngestOptions(ttl_seconds=60)
             first = await setup.take("sunny", options=minute)
@@ -150,7 +153,7 @@ class IngestorContract:
             assert again.evidence.expires_at == setup.clock.at + timedelta(seconds=60)
 
     async def test_rule_1_a_users_own_words_stay_without_their_secrets(self) -> None:
-        """Personal data stays as written; what cannot be searched is refused."""
+        """In a user's own words, personal data stays and secrets go. Words that cannot be searched are refused."""
         own = IngestOptions(own_words=True)
         async with self._open_setup() as setup:
             done = await setup.take("My name is Ana Silva, 13800138000; password: hunter2!x", options=own)
@@ -164,7 +167,7 @@ class IngestorContract:
             assert await setup.store.list_evidences(SESSION) == ()
 
     async def test_rule_5_a_dry_run_stores_nothing(self) -> None:
-        """It returns what would be stored."""
+        """A dry run returns the evidence item that would be stored."""
         async with self._open_setup() as setup:
             told = "call 13800138000"
             shown = await setup.take(told, options=IngestOptions(dry_run=True, as_document=True))
@@ -175,7 +178,7 @@ class IngestorContract:
             assert (shown.evidence.content, shown.is_new) == (done.evidence.content, True)
 
     async def test_a_session_must_be_there(self) -> None:
-        """Text of an unknown session is refused."""
+        """A text for an unknown session is refused."""
         async with self._open_setup() as setup:
             with pytest.raises(SessionNotFoundError):
                 await setup.ingestor.ingest("nobody", "a", _TOOL, EvidenceType.TOOL_RESULT)

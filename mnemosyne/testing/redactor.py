@@ -1,4 +1,5 @@
-"""The contract suite of `mnemosyne.protocols.Redactor`: subclass it, say how to make a redactor, and run pytest.
+"""The contract suite of `mnemosyne.protocols.Redactor`: subclass `RedactorContract`, define the redactor, and run
+pytest.
 
     from mnemosyne.testing.redactor import RedactorContract
 
@@ -6,8 +7,9 @@
         def make_redactor(self) -> Redactor:
             return MyRedactor()
 
-`test_rule_<n>_...` belongs to rule n of the protocol. The samples of `redactor_samples` are what every redactor must find
-with its own rules, and what it must leave alone; a redactor of a narrower kind overrides `sensitive` and `harmless`.
+`test_rule_<n>_...` tests rule n of the protocol. The samples in `redactor_samples` show what a redactor must find
+with its own rules, and what it must not change. The class of a redactor for fewer kinds of data overrides `sensitive`
+and `harmless`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE
 
 _LEAST_TICKS = 3
-"""The number of times that another task must run, at least, while a text is searched for a tenth of a second."""
+"""Minimum number of times that another task must run while a text is searched for a tenth of a second."""
 
 
 class RedactorContract:
-    """Rules for every Redactor; the module's docstring shows how to use it."""
+    """Tests for every Redactor. The docstring of the module shows how to use them."""
 
     pytestmark = pytest.mark.anyio
     sensitive = SENSITIVE
@@ -36,7 +38,7 @@ class RedactorContract:
         raise NotImplementedError("say which redactor is tested")
 
     async def test_rule_1_no_sample_survives(self) -> None:
-        """The sensitive part of a sample is not in its result."""
+        """The sensitive part of each sample is not in the result."""
         redactor = self.make_redactor()
         for text, secret in self.sensitive:
             result = await redactor.redact(text)
@@ -45,13 +47,13 @@ class RedactorContract:
             assert result.applied_rules
 
     async def test_rule_1_samples_in_one_text_go_too(self) -> None:
-        """A long text of many kinds loses them all."""
+        """A long text that contains all samples loses all their sensitive parts."""
         text = "\n".join(text for text, _ in self.sensitive)
         redacted = (await self.make_redactor().redact(text)).redacted_text
         assert [secret for _, secret in self.sensitive if secret in redacted] == []
 
     async def test_rule_1_rules_of_a_call_hold(self) -> None:
-        """Patterns and fields of a call are looked for in place of the redactor's own rules."""
+        """The patterns and fields that a call gives are used in place of the redactor's own rules."""
         rules = RedactionRules(patterns=(r"dragon-\d+",), field_paths=("$.user.name",), dictionaries=())
         result = await self.make_redactor().redact('{"user": {"name": "Ann"}, "pet": "dragon-12"}', rules)
         assert "Ann" not in result.redacted_text
@@ -59,14 +61,14 @@ class RedactorContract:
         assert "pet" in result.redacted_text
 
     async def test_rule_1_rules_of_a_call_leave_the_rest_alone(self) -> None:
-        """If they name only secrets, personal data stays."""
+        """If the rules of a call name only secrets, personal data stays."""
         text = "My name is Ana Silva, 13800138000; password: hunter2!x"
         result = await self.make_redactor().redact(text, RedactionRules(dictionaries=("secrets",)))
         assert result.redacted_text.startswith("My name is Ana Silva, 13800138000; password: ")
         assert "hunter2" not in result.redacted_text
 
     async def test_rule_2_redacting_again_changes_nothing(self) -> None:
-        """A result stays unchanged, and nothing more is found in it."""
+        """A redacted text stays unchanged when it is redacted again, and nothing more is found in it."""
         redactor = self.make_redactor()
         for text in (*(text for text, _ in self.sensitive), *self.harmless):
             once = await redactor.redact(text)

@@ -1,7 +1,7 @@
-"""Made-up samples for the contract suite of redactors: what must go (English and Chinese), and what must stay.
+"""Samples for the contract suite of redactors: texts with personal data (English and Chinese), and harmless texts.
 
-All data is made up. In `SENSITIVE` the part that must not survive is between `⟦` and `⟧`; `~` is removed when a sample
-is read, so that no secret scanner mistakes a made-up key for a real one.
+All data is made up. In `SENSITIVE`, the part that must not survive is between `⟦` and `⟧`. Each `~` is removed when a
+sample is read, so that no secret scanner mistakes a made-up key for a real one.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _sensitive(line: str) -> tuple[str, str]:
 
 
 SENSITIVE: tuple[tuple[str, str], ...] = tuple(map(_sensitive, _SENSITIVE.strip().splitlines()))
-"""Texts, each with the part that a redactor must remove."""
+"""(text, part) pairs; a redactor must remove the part from the text."""
 
 HARMLESS: tuple[str, ...] = tuple(map(_read, _HARMLESS.strip().splitlines()))
 """Texts that a redactor must not change."""

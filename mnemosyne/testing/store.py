@@ -1,4 +1,5 @@
-"""The contract suite of `mnemosyne.protocols.Store`: subclass it, say how to open a store, and run pytest.
+"""The contract suite of `mnemosyne.protocols.Store`: subclass `StoreContract`, define how to open a store, and run
+pytest.
 
     from mnemosyne.testing.store import StoreContract
 
@@ -6,11 +7,12 @@
         async def make_store(self, folder: Path, tenant: str = "default") -> Store:
             return MyStore(folder / "my.db", tenant=tenant)
 
-`make_store` is called with a fresh folder for each test, and again with the same folder where a test asks what is left
-after `close`, what another tenant sees, or what another process writes (there the class is imported from its file and
-instantiated again; set `persistent = False` for a store that stores nothing). Tests run under the anyio pytest plugin,
-so the `anyio_backend` fixture decides on the event loop. `test_rule_<n>_...` belongs to rule n of the protocol; the
-others test what the docstring of a method promises.
+Each test calls `make_store` with a fresh folder. Some tests call it again with the same folder, to see what is left
+after `close`, what another tenant sees, or what another process writes. For the other process, the test class is
+imported from its file and instantiated again. Set `persistent = False` for a store that keeps nothing after `close`.
+
+The tests run under the anyio pytest plugin, so the `anyio_backend` fixture decides on the event loop.
+`test_rule_<n>_...` tests rule n of the protocol; the other tests check what the docstrings of the methods promise.
 """
 
 from __future__ import annotations
@@ -43,6 +45,6 @@ class StoreContract(
     StoreWorlds,
     StoreConcurrency,
 ):
-    """Rules for every Store; the module's docstring shows how to use it."""
+    """Tests for every Store. The docstring of the module shows how to use them."""
 
     pytestmark = pytest.mark.anyio

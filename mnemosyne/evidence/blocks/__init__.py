@@ -1,1 +1,1 @@
-"""Evidence as context blocks: derived, resolved by their refs, rendered as text."""
+"""Shows evidence in prompts as context blocks: derives the blocks, resolves their refs, and renders them as text."""

@@ -1,7 +1,8 @@
-"""Makes context blocks that point at evidence. It writes no prompt text and reads no store.
+"""Makes the context blocks that show evidence in a prompt. A block contains refs (references to parts of evidence),
+no text.
 
-A block holds refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and
-long evidence is stored once.
+The text of a block is resolved when a prompt is assembled, so that a changed source is noticed and long evidence is
+stored once. This module writes no prompt text and reads no store.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from mnemosyne.schema.session import Ref
 HIGH_CONFIDENCE = 0.75
 LOW_CONFIDENCE = 0.4
 HIGH_PLACES = 2
-"""Maximum number of HIGH items among the newest confident ones, so that old results do not crowd out the turn's own
-blocks.
+"""Maximum number of HIGH blocks. Only the newest confident items get one, so that old results do not crowd out the
+turn's own blocks.
 """
 
 
 def evidence_block_id(evidence_id: str) -> str:
-    """Return the id of the block that shows an evidence item."""
+    """Return the id of the block that shows the evidence item `evidence_id`."""
     return f"evidence:{evidence_id}"
 
 
@@ -46,11 +47,11 @@ def derive_evidence_blocks(
     hash_text: HashText = hash_with_sha256,
     text_selector: TextSelector | None = None,
 ) -> tuple[ContextBlock, ...]:
-    """Return a block for each evidence item that has not expired and was not left out, in the order given (oldest
-    first).
+    """Return a block for each of `evidences` that has not expired at `now`, in the given order (oldest first).
 
-    Priority depends on confidence and order: HIGH for the newest two of at least 0.75, LOW below 0.4, else MEDIUM;
-    unknown confidence is MEDIUM. `count` returns the tokens of a text; `hash_text` and `text_selector` are the host's.
+    Items that `settlement` leaves out (see `conflicts`) get no block. The priority depends on confidence and order:
+    HIGH for the newest two items with at least 0.75, LOW below 0.4, else MEDIUM. Unknown confidence is MEDIUM.
+    `count` returns the tokens of a text; `hash_text` and `text_selector` are the host's.
     """
     selector = text_selector or RefSelector()
     left_out: Mapping[str, str] = settlement.left_out if settlement is not None else {}
@@ -69,10 +70,10 @@ def derive_evidence_blocks(
 
 
 class EvidenceBlockDeriver:
-    """The built-in `BlockDeriver`: the host's own blocks, then a block for each evidence item.
+    """The built-in `BlockDeriver`: the host's own blocks, then one block for each evidence item.
 
-    Conversation, state, plan and tasks become blocks by templates, so it makes none of them. `count` returns the tokens of
-    a text.
+    Conversation, state, plan and tasks become blocks by templates, so this class makes no blocks of them. `count`
+    returns the tokens of a text.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class EvidenceBlockDeriver:
     async def derive(
         self, session_doc: SessionDocument, evidences: Sequence[Evidence], options: DeriveOptions | None = None
     ) -> tuple[ContextBlock, ...]:
-        """Return the blocks; those of evidence in the order given, without expired items."""
+        """Return the custom blocks of `options`, then the blocks of `evidences` in the given order, without expired items."""
         wanted = options or DeriveOptions()
         if not wanted.include_evidences or not evidences:
             return wanted.custom_instructions
@@ -109,9 +110,10 @@ class EvidenceBlockDeriver:
 
 
 def refs_of(evidence: Evidence, hash_text: HashText = hash_with_sha256) -> tuple[Ref, ...]:
-    """Return refs to the shown parts of an evidence item, each with the hash of its first text.
+    """Return refs to the parts of `evidence` that a prompt shows, each with the hash of its first text.
 
-    If no parts were named, one ref to the whole; for a stored pointer, with the hash of the text that it led to.
+    If the metadata names no parts, the result is one ref to the whole text. For an item that stores only a pointer,
+    the hash is that of the text to which the pointer led.
     """
     named = evidence.metadata.get(SHOWN_REFS)
     refs = tuple(

@@ -1,4 +1,4 @@
-"""Renders a block: the texts of its refs, or its own content, in the form that hints ask for."""
+"""Renders a context block as text: the texts of its refs or, if they give none, the block's own content."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ _CUT = "…"
 class RefRenderer:
     """The built-in `Renderer`.
 
-    A text longer than `hints.max_chars` ends with `…`. As `markdown` it is in a fence that it cannot close; as `json`
-    it is its JSON value without blanks if it is JSON, else a JSON string.
+    A text longer than `hints.max_chars` is cut and ends with `…`. In the form `markdown` the text is inside a code
+    fence that the text cannot close. In the form `json` a text that is JSON is written without blanks, and any other
+    text as a JSON string.
     """
 
     async def render_block(
         self, block: ContextBlock, resolver: ResolveRef, hints: RenderHints | None = None
     ) -> RenderedBlock:
-        """Return the block with the texts of its refs, each on new lines, or with its own content if they give none."""
+        """Return the block rendered with the texts of its refs, each on new lines, or with its own content if they
+        give none.
+
+        `resolver` returns the text of a ref; `hints` set the form and the maximum length.
+        """
         chosen = hints or RenderHints()
         texts = [found.text for ref in block.refs if (found := await resolver(ref)).text]
         text = "\n".join(texts) if texts else block.content

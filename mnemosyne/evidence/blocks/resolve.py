@@ -1,8 +1,10 @@
-"""Resolves a ref to its present text, and compares that with its text when the ref was made.
+"""Resolves a ref to its present text, and compares the text with the one when the ref was made.
 
-Prompts read evidence only through this module, so its hash, its expiry and its selector are always checked. It knows
-the store by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher of the host. A
-fetched text comes from outside: it is bounded, redacted and compared with the stored hash before anyone sees it.
+A ref is a reference to an evidence item or a part of one. Prompts read evidence only through this module, so hash,
+expiry and selector are always checked. Some items store only a pointer (a uri) and no text. Pointers with the scheme
+`mnemosyne://` are followed here; others need a fetcher of the host. A fetched text comes from outside. So its length
+is limited, and it is redacted and compared with the stored hash before anyone sees it. The module writes nothing, and
+knows the store by its protocol.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ FETCH_CHARS = 2_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedBlock:
-    """Text of a block, and its refs in order."""
+    """Text of a block, with its resolved refs in order."""
 
     block: ContextBlock
     text: str
-    """The block's own content if no ref gives a text."""
+    """Texts of the refs, or the block's own content if no ref gives a text."""
     refs: tuple[ResolvedRef, ...] = ()
     details: tuple[str, ...] = field(default_factory=tuple)
     error: str = ""
-    """Sentence if the block could not be rendered."""
+    """Sentence that states why the block could not be rendered; '' if it could."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,14 +58,15 @@ class _Content:
 
 
 class RefResolver:
-    """The built-in `EvidenceResolver`, for the refs of one store's sessions.
+    """The built-in `EvidenceResolver`, for the refs in the sessions of one store.
 
     Args:
-        fetchers: Functions by scheme (`https`) that fetch the text of pointers to other places.
-        redactor: Redacts the fetched texts.
-        fetch_seconds: Time limit of each fetch; `fetch_chars` limits its characters.
-        hash_text: The host's hash.
+        fetchers: Functions that fetch the text of pointers to other places, by scheme (`https`).
+        hash_text: The host's hash function.
         text_selector: Applies selectors.
+        redactor: Redacts the fetched texts.
+        fetch_seconds: Time limit of each fetch.
+        fetch_chars: Maximum number of characters of a fetched text.
     """
 
     def __init__(
@@ -84,9 +87,9 @@ class RefResolver:
         self._fetch_seconds, self._fetch_chars = fetch_seconds, fetch_chars
 
     async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
-        """Return the text of a ref, or the reason why there is none. `evidence`: the item, if it is loaded already.
+        """Return the text of `ref`, or the reason why there is none. Pass `evidence` if the item is loaded already.
 
-        It never raises for a ref; StoreError from the store.
+        No ref makes this method raise; StoreError may come from the store.
         """
         found = evidence or await self._store.get_evidence(session_id, ref.evidence_id)
         if found is None:
@@ -95,7 +98,7 @@ class RefResolver:
         return await self.resolve_in(ref, found)
 
     async def resolve_in(self, ref: Ref, evidence: Evidence) -> ResolvedRef:
-        """Return the text of a ref to an evidence item that is loaded already."""
+        """Return the text of `ref`, which points at `evidence`, or the reason why there is none."""
         if is_expired(evidence, self._clock.now()):
             detail = f"evidence {ref.evidence_id} expired at {evidence.expires_at}"
             return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, detail, evidence)
@@ -116,8 +119,9 @@ class RefResolver:
         return ResolvedRef(ref=ref, text=text, fault=fault, detail=detail, evidence=evidence)
 
     async def resolve_block(self, session_id: str, block: ContextBlock) -> ResolvedBlock:
-        """Return the text of a block: the texts of its refs, each on new lines. Faults are in `details`; only
-        StoreError is raised.
+        """Return the text of `block`: the texts of its refs, each on new lines. Faults are in `details`.
+
+        Only StoreError is raised.
         """
         found = [await self.resolve(session_id, ref) for ref in block.refs]
         texts = [each.text for each in found if each.text]

@@ -1,1 +1,1 @@
-"""The groups of tests of the Store contract."""
+"""Tests of the Store contract, in groups."""

@@ -1,4 +1,4 @@
-"""Tests of a Store under concurrency: tasks, processes and tenants (rules 7 and 8)."""
+"""Tests a Store that several tasks, processes and tenants use at the same time (rules 7 and 8 of the Store protocol)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _PATIENCE_SECONDS = 120.0
 
 
 class StoreConcurrency(StoreTests):
-    """Nothing is lost, nothing is written twice, no tenant sees another's data."""
+    """Tests that nothing is lost, nothing is written twice, and no tenant sees the data of another."""
 
     async def test_rule_7_tasks_append_one_after_the_other(self, tmp_path: Path) -> None:
-        """Every append is there once, in the order of the versions that were returned."""
+        """Every message that a task appends is in the store once, in the order of the returned versions."""
         async with self.open_session(tmp_path) as store:
             first = (await store.head(SESSION)).version
             order: dict[int, str] = {}
@@ -60,7 +60,9 @@ class StoreConcurrency(StoreTests):
             assert [placed.depth for placed in window.messages][::2] == list(range(1, 17))
 
     async def test_rule_7_of_those_who_saw_one_version_one_writes(self, tmp_path: Path) -> None:
-        """The others get an error; each turn that was acknowledged is there."""
+        """If several tasks have read the same version, one writes and the others get an error. Each acknowledged turn
+        is stored.
+        """
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             won: list[str] = []
@@ -79,7 +81,7 @@ class StoreConcurrency(StoreTests):
             assert window.head.version == head.version + 1
 
     async def test_rule_7_a_reader_sees_whole_writes(self, tmp_path: Path) -> None:
-        """While others write, every window is that of one version."""
+        """While others write, each window that is read belongs to one version."""
         async with self.open_session(tmp_path) as store:
             first = (await store.head(SESSION)).version
 
@@ -94,7 +96,7 @@ class StoreConcurrency(StoreTests):
             await _run_together([*(partial(write, n) for n in range(8)), read, read])
 
     async def test_rule_7_processes_append_one_after_the_other(self, tmp_path: Path) -> None:
-        """Each writer retries after a conflict: every message is there once, in the order of its writer."""
+        """Each process tries again after a conflict. Every message is in the store once, in the order of its writer."""
         if not self.persistent:
             pytest.skip("this store keeps nothing that another process could see")
         async with self.open_session(tmp_path) as store:
@@ -125,7 +127,7 @@ class StoreConcurrency(StoreTests):
         assert done.returncode == 0, done.stderr.decode()
 
     async def test_rule_8_tenants_do_not_see_each_other(self, tmp_path: Path) -> None:
-        """The same ids in two tenants are independent, in every kind of record."""
+        """Records of every kind with the same ids are independent in two tenants."""
         async with self.open_empty(tmp_path, "ours") as ours, self.open_empty(tmp_path, "theirs") as theirs:
             await ours.create_session(start(imported_turn("p001", "our secret")))
             await ours.replace_world("w1", "d", (lore("a", "our lore"),))

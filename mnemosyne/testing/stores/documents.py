@@ -1,4 +1,4 @@
-"""Tests of a Store with session documents: the second view of the turn tree (rule 9)."""
+"""Tests a Store with session documents (a session as one document, next to its tree of turns; rule 9 of the Store protocol)."""
 
 from __future__ import annotations
 
@@ -49,21 +49,23 @@ from mnemosyne.testing.stores.samples import (
 
 
 def summary_of(turn_id: str, content: str) -> PathSummary:
-    """Return a rolling summary of a turn's path."""
+    """Return a rolling summary of the path to the turn `turn_id`."""
     return PathSummary(turn_id=turn_id, branch_id="", depth=0, summary=Summary(content=content, updated_at=AT))
 
 
 async def branch_texts(store: Store, branch_id: str | None = None) -> list[str]:
-    """Return the texts on the path to a head."""
+    """Return the texts on the path to the head (the end) of a branch."""
     window = await store.window(SESSION, message_limit=1000, branch_id=branch_id)
     return [placed.message.content for placed in window.messages]
 
 
 class StoreDocuments(StoreTests):
-    """Whole documents in and out, messages appended, summaries and late entries."""
+    """Tests documents that are written and read, appended messages, summaries and late entries."""
 
     async def test_rule_9_a_played_session_reads_as_a_document(self, tmp_path: Path) -> None:
-        """The messages on the path to the head and of its pending turn, in the order said, whatever the turns were."""
+        """A document has the messages on the path to the head and those of the pending turn, in order, whatever the
+        kinds of turns.
+        """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await play(store, "t1", 5)
             head = await store.head(SESSION)
@@ -87,7 +89,7 @@ class StoreDocuments(StoreTests):
                 await store.get_session(SESSION, branch_id="nowhere")
 
     async def test_rule_9_a_document_reads_as_a_session(self, tmp_path: Path) -> None:
-        """All of it is returned unchanged, every part in its order, and its messages are a turn like any other."""
+        """A written document is read back unchanged, every part in its order. Its messages form a turn like any other."""
         async with self.open_empty(tmp_path) as store:
             given = full_document()
             done = await store.put_session(SESSION, given)
@@ -110,8 +112,10 @@ class StoreDocuments(StoreTests):
             assert replace(grown, session=replace(grown.session, messages=given.session.messages)) == given
 
     async def test_a_window_has_the_meta_of_the_document_and_a_document_the_version(self, tmp_path: Path) -> None:
-        """The facts of the document that a turn needs (locale, user) cost no read of the whole; a write can name its
-        version.
+        """A window has the facts of the document that a turn needs (locale, user), so that the whole need not be
+        read.
+
+        A write of a document can state the version that it expects.
         """
         async with self.open_session(tmp_path) as store:
             assert (await store.window(SESSION, message_limit=1)).meta is None
@@ -132,7 +136,7 @@ class StoreDocuments(StoreTests):
                 await store.put_session(SESSION, document, expected_version=document.version)
 
     async def test_a_document_that_goes_on_is_one_more_turn(self, tmp_path: Path) -> None:
-        """The same document again adds no turn; new messages at the end are one; a message's id may be left out."""
+        """Writing the same document again adds no turn. New messages at its end are one turn. A message may lack an id."""
         async with self.open_empty(tmp_path) as store:
             await store.put_session(SESSION, document_of(user_message("a"), reply_message("b")), expected_version=0)
             first = await store.head(SESSION)
@@ -154,7 +158,9 @@ class StoreDocuments(StoreTests):
             assert len(await store.branches(SESSION)) == 1
 
     async def test_a_document_that_tells_it_otherwise_is_a_branch(self, tmp_path: Path) -> None:
-        """From the last complete turn that both share; no message is lost."""
+        """A document with other messages becomes a branch from the last complete turn that both share, and no message
+        is lost.
+        """
         async with self.open_session(
             tmp_path, imported_turn("p001"), imported_turn("p002"), imported_turn("p003")
         ) as store:
@@ -181,7 +187,7 @@ class StoreDocuments(StoreTests):
             assert len(await branch_texts(store, "main")) == 6
 
     async def test_a_document_replaces_all_but_messages(self, tmp_path: Path) -> None:
-        """Missing items are gone, and the others are in its order."""
+        """Items that a written document does not have are removed, and all others are in the document's order."""
         async with self.open_empty(tmp_path) as store:
             given = full_document()
             await store.put_session(SESSION, given)
@@ -205,7 +211,7 @@ class StoreDocuments(StoreTests):
             assert (await store.head(SESSION)).branch_id == "main"
 
     async def test_a_document_takes_the_place_of_a_pending_turn(self, tmp_path: Path) -> None:
-        """A pending turn is abandoned, unless the document says what it says."""
+        """A written document abandons the pending turn, unless the document has the same messages as that turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
             await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
@@ -220,7 +226,7 @@ class StoreDocuments(StoreTests):
             assert (await store.window(SESSION, message_limit=0)).pending is None
 
     async def test_refs_that_lead_nowhere_are_refused(self, tmp_path: Path) -> None:
-        """Refs that the check of a document refuses are not stored by any write; remote refs are not checked."""
+        """No write stores a ref that the check of a document refuses. Remote refs are not checked."""
         nowhere, remote = Ref(evidence_id="e9"), Ref(evidence_id="e9", remote=True)
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("e1"))
@@ -242,7 +248,7 @@ class StoreDocuments(StoreTests):
             await store.put_context_blocks(SESSION, (block("k", refs=refs),))
 
     async def test_documents_that_cannot_be_written_change_nothing(self, tmp_path: Path) -> None:
-        """Rules 2 and 3 for documents: another session's, doubled ids, stale versions, a patch that makes no document."""
+        """Nothing changes for a document of another session, doubled ids, a stale version or a bad patch (rules 2 and 3)."""
         async with self.open_empty(tmp_path) as store:
             with pytest.raises(VersionConflictError) as caught:
                 await store.put_session(SESSION, full_document(), expected_version=3)
@@ -271,7 +277,7 @@ class StoreDocuments(StoreTests):
             assert await read_everything(store) == before
 
     async def test_metadata_of_a_start_is_in_window_and_document(self, tmp_path: Path) -> None:
-        """A session that starts with metadata has it in its window at once; its locale is still that of its world."""
+        """A session that starts with metadata has it in its window at once. Its locale is still that of its world."""
         async with self.open_empty(tmp_path) as store:
             start = SessionStart(
                 session_id=SESSION, world_id="w", locale="zh", state={}, at=AT, extra={"profile": "coding"}
@@ -286,7 +292,7 @@ class StoreDocuments(StoreTests):
             assert (found.meta.locale, found.meta.created_at, found.meta.extra) == ("zh", AT, {"profile": "coding"})
 
     async def test_a_merge_patch_changes_what_it_names(self, tmp_path: Path) -> None:
-        """RFC 7386 by JSON names: objects merge, null removes, lists are replaced whole."""
+        """A patch follows RFC 7386 with JSON names: objects are merged, null removes a field, and lists are replaced."""
         async with self.open_empty(tmp_path) as store:
             given = full_document()
             version = (await store.put_session(SESSION, given)).version
@@ -311,7 +317,7 @@ class StoreDocuments(StoreTests):
             assert await branch_texts(store, "main") == [each.content for each in given.session.messages]
 
     async def test_appended_messages_are_a_turn(self, tmp_path: Path) -> None:
-        """Without a key each call is a new turn; a stale version is refused; no messages add no turn."""
+        """Each call without a key appends a new turn. A stale version is refused, and a call without messages adds no turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             one = await store.append_messages(
@@ -330,7 +336,10 @@ class StoreDocuments(StoreTests):
             assert await read_everything(store) == before
 
     async def test_rule_4_messages_under_one_key_are_written_once(self, tmp_path: Path) -> None:
-        """Also for a caller whose version is stale by then, and on another branch; another key is another turn."""
+        """Messages with a known key are not written again, not even with a stale version or on another branch.
+
+        Messages with another key are another turn.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             one = await store.append_messages(
@@ -349,7 +358,9 @@ class StoreDocuments(StoreTests):
             assert await branch_texts(store, "main") == ["ask p001", "tell p001", "a", "b"]
 
     async def test_summaries_follow_the_path(self, tmp_path: Path) -> None:
-        """The newest on the path counts, on every branch with its turn; the version does not change."""
+        """On each branch the newest summary on the path counts, together with its turn. Its writing does not change
+        the version.
+        """
         async with self.open_session(tmp_path, imported_turn("p1"), imported_turn("p2"), imported_turn("p3")) as store:
             version = (await store.head(SESSION)).version
             assert (await store.window(SESSION, message_limit=0)).summary is None
@@ -373,7 +384,7 @@ class StoreDocuments(StoreTests):
                     await store.save_summary(SESSION, summary_of(turn_id, "x"))
 
     async def test_leftovers_can_be_copied(self, tmp_path: Path) -> None:
-        """Abandoned turns and all summaries are returned completely and written unchanged; the version does not change."""
+        """Abandoned turns and all summaries can be read and written unchanged. This does not change the version."""
         turns = (imported_turn("p1"), imported_turn("p2"))
         async with self.open_session(tmp_path, *turns) as store:
             head = await store.save_prepared(prepared_turn(await store.head(SESSION), "gone"), expected_version=1)
@@ -402,7 +413,9 @@ class StoreDocuments(StoreTests):
             assert await store.hidden_records("copy") == document_of
 
     async def test_passages_of_documents_belong_to_the_whole_session(self, tmp_path: Path) -> None:
-        """They need no turn, are on the path of every branch, are replaced by their id, and removed where they are blank."""
+        """Passages need no turn and are on the path of every branch. They are replaced by id, and a blank passage is
+        removed.
+        """
 
         def passage(number: int, text: str) -> MemoryEntry:
             about = {"document_id": "doc", "section_id": f"chars:{number}-{number + 9}"}
@@ -444,7 +457,9 @@ class StoreDocuments(StoreTests):
                 await store.append_entries(SESSION, (replace(passage(2, "x"), kind="encyclopedia"),))
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
-        """They are found after what was written before, once; the version does not change."""
+        """A late entry is placed at its turn and found once, after the entries written before it. The version does
+        not change.
+        """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.append_turns(SESSION, (), (memory("e0"),))
             head = await store.head(SESSION)

@@ -1,4 +1,4 @@
-"""Tests of erasure in a Store: what is deleted, what stays, and the audit record."""
+"""Tests erasure in a Store: what is deleted, what stays, and what the audit record contains."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ CHINESE = "我哥哥藏在河边的旧磨坊里"
 
 
 def message_by(user_id: str, text: str, **fields: Any) -> Message:
-    """Return a user's message."""
+    """Return a message that the user `user_id` wrote."""
     return user_message(text, author=Author(kind=AuthorKind.USER, id=user_id), **fields)
 
 
 async def fill_session(store: Store) -> None:
-    """Fill the session: two users, a played turn whose records quote them, evidence, blocks, a summary, a fork."""
+    """Fill the session with two users, a played turn whose records quote them, evidence, blocks, a summary and a fork."""
     turn = ImportedTurn(turn_id="p001", messages=(message_by("lin", SECRET, at=AT), reply_message("I see.")))
     other = ImportedTurn(turn_id="p002", messages=(message_by("kai", OTHER), reply_message("Three, then.")))
     chinese = ImportedTurn(turn_id="p003", messages=(message_by("lin", CHINESE), reply_message("原来如此。")))
@@ -91,10 +91,12 @@ async def fill_session(store: Store) -> None:
 
 
 class StoreErasure(StoreTests):
-    """By session, by user, by evidence: everywhere, at once, with a record that reveals nothing."""
+    """Tests erasures of a session, a user and evidence: everywhere and at once, with a record that reveals nothing."""
 
     async def test_a_session_goes_whole(self, tmp_path: Path) -> None:
-        """Nothing of it can be read or found; worlds and other sessions stay; the record has a hash and counts."""
+        """Nothing of an erased session can be read or found. Worlds and other sessions stay. The record has a hash
+        and counts.
+        """
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             await store.create_session(start(imported_turn("p001", "kept"), session_id="s2"))
@@ -120,7 +122,7 @@ class StoreErasure(StoreTests):
             assert dict(audit.counts) == dict(done.counts)
 
     async def test_what_is_written_after_an_erasure_is_new_to_who_reads_on(self, tmp_path: Path) -> None:
-        """The same id may be used again; its numbers go on where those of the erased session ended."""
+        """The id of an erased session may be used again. The new entries have higher numbers than the erased ones."""
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
@@ -131,7 +133,9 @@ class StoreErasure(StoreTests):
             assert (await store.head(SESSION)).version == 1
 
     async def test_a_user_is_forgotten_in_the_sessions_of_others(self, tmp_path: Path) -> None:
-        """Their messages keep only place and role; what quotes them is cleaned; what others said stays."""
+        """The messages of an erased user keep only place and role. Texts that quote them are cleaned; the words of
+        others stay.
+        """
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             version = (await store.head(SESSION)).version
@@ -172,7 +176,7 @@ class StoreErasure(StoreTests):
             assert "lin" not in str(audit)
 
     async def test_the_sessions_of_a_user_go_whole(self, tmp_path: Path) -> None:
-        """Sessions whose document names the user as its actor."""
+        """A session whose document names the erased user as its actor is deleted entirely."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             meta = Meta(actor=Actor(user_id="lin"))
             await store.put_session("mine", document_of(user_message(SECRET), session_id="mine", meta=meta))
@@ -188,8 +192,8 @@ class StoreErasure(StoreTests):
             assert after[:-2] == before[:-2]
 
     async def test_evidence_is_forgotten_with_all_that_rests_on_it(self, tmp_path: Path) -> None:
-        """The item itself, blocks that refer only to it, refs to it, and its text wherever it occurs; the rest
-        stays.
+        """An erased item is deleted with the blocks that refer only to it, with refs to it, and with its text
+        wherever it occurs.
         """
         async with self.open_session(tmp_path) as store:
             cited, kept = Ref(evidence_id="e1", selector="char:0-5"), Ref(evidence_id="e2")
@@ -223,7 +227,7 @@ class StoreErasure(StoreTests):
             assert document.session.tool_state.tool_calls[0].result_evidence_ids == ("e2",)
 
     async def test_what_another_session_took_along_goes_with_its_source(self, tmp_path: Path) -> None:
-        """A session that starts with copies has them at once; those of what is erased go from it, at second hand too."""
+        """A session that starts with copies has them at once. Copies of erased data are removed, also copies of copies."""
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("e1", SECRET))
             for source, heir in ((SESSION, "s2"), ("s2", "s3")):
@@ -258,7 +262,7 @@ class StoreErasure(StoreTests):
             assert (await store.erase(Erasure(at=AT, user_id="kai"))).sessions == ("s2", "s3")
 
     async def test_nobody_and_nothing_is_recorded_too(self, tmp_path: Path) -> None:
-        """An unknown subject erases nothing; records are in the order of the calls; the rest is unchanged."""
+        """An erasure of an unknown subject erases nothing and is recorded too. The records are in the order of the calls."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             before = await read_everything(store)
             asked = (
@@ -284,7 +288,7 @@ class StoreErasure(StoreTests):
             assert await store.audits() == audits
 
     async def test_a_search_finds_every_place(self, tmp_path: Path) -> None:
-        """`find_text` names table and key, sorted; short texts only as whole words; nothing for no text."""
+        """`find_text` names table and key, sorted. Short texts are found only as whole words, and no text is found nowhere."""
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             places = await store.find_text((SECRET,))
@@ -298,7 +302,7 @@ class StoreErasure(StoreTests):
             assert await store.find_text(("wait",))
 
     async def test_a_preview_says_what_an_erasure_removes(self, tmp_path: Path) -> None:
-        """Nothing is changed; the sessions concerned and the texts are those of the erasure that follows."""
+        """A preview changes nothing. Its sessions and texts are the same as those of the erasure that follows."""
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             meta = Meta(actor=Actor(user_id="lin"))
@@ -315,7 +319,9 @@ class StoreErasure(StoreTests):
                 await store.preview_erasure(Erasure(at=AT))
 
     async def test_a_walk_visits_the_rows_that_are_asked_for(self, tmp_path: Path) -> None:
-        """All of them, rows of some sessions, rows of all but some; it ends when the visitor has seen enough."""
+        """A walk visits all rows, the rows of some sessions, or all rows but those of some. It ends if the visitor
+        returns False.
+        """
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             await store.create_session(start(imported_turn("p001", "kept"), session_id="s2"))
@@ -344,7 +350,7 @@ class StoreErasure(StoreTests):
             assert len(rows) == 2
 
     async def test_rule_1_erasures_last(self, tmp_path: Path) -> None:
-        """After reopening what is gone is gone, what stays is there, and the records too."""
+        """After reopening the store, erased data is gone, all other data is there, and so are the audit records."""
         if not self.persistent:
             pytest.skip("this store keeps nothing")
         async with self.open_session(tmp_path) as store:

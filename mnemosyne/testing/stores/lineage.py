@@ -1,4 +1,4 @@
-"""Tests of a Store with what turns found: evidence is known on the branches of its turn, and to those who may know it."""
+"""Tests that a Store shows the evidence that a turn found only on the branches with that turn, and only to its viewers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KNOWN = EvidenceFilter(branch_id="", limit=9, newest=True, without_memories=True
 
 
 def found_in(evidence_id: str, turn_id: str | None, viewer: str | None = None, **fields: Any) -> Evidence:
-    """Return an evidence item that a turn found."""
+    """Return an evidence item that the turn `turn_id` found."""
     return evidence(evidence_id, links=EvidenceLinks(turn_id=turn_id, viewer=viewer), **fields)
 
 
 async def known_ids(store: Store, where: EvidenceFilter = KNOWN, branch_id: str | None = None) -> list[str]:
-    """Return the ids of what a turn on a branch reads, which must be what a list of that branch has."""
+    """Return the ids of the evidence that a turn on a branch reads; they must equal those in a list of that branch."""
     head = await store.head(SESSION, branch_id)
     inputs = await store.turn_inputs(SESSION, message_limit=1, branch_id=branch_id, evidences=(where,))
     listed = await store.list_evidences(SESSION, where.on_branch(head.branch_id))
@@ -40,11 +40,12 @@ async def known_ids(store: Store, where: EvidenceFilter = KNOWN, branch_id: str 
 
 
 class StoreLineage(StoreTests):
-    """Evidence of a turn is known where the turn is: on its branch, while it waits, and in its copies; not elsewhere."""
+    """Tests that the evidence of a turn is known on its branch, while the turn waits, and in its copies, but not elsewhere."""
 
     async def test_evidence_goes_with_its_turn(self, tmp_path: Path) -> None:
-        """A fork has the evidence of its ancestors; going back hides that of later turns; evidence of no turn is
-        everywhere.
+        """A fork has the evidence of its ancestors. Going back hides the evidence of later turns.
+
+        Evidence of no turn is known everywhere.
         """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             for each in (
@@ -71,7 +72,7 @@ class StoreLineage(StoreTests):
             assert [each.evidence_id for each in await store.list_evidences(SESSION, of_turns)] == ["two", "aside"]
 
     async def test_evidence_of_a_turn_that_is_replaced_is_gone(self, tmp_path: Path) -> None:
-        """While a turn waits, what it found is known on its branch; when another takes its place, it is not."""
+        """The evidence of a turn that waits is known on its branch, until another turn takes its place."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.fork(SESSION, "p001", "side")
             await store.switch(SESSION, "main")
@@ -85,7 +86,7 @@ class StoreLineage(StoreTests):
             assert await known_ids(store) == []
 
     async def test_a_copy_of_a_turn_knows_what_the_turn_found(self, tmp_path: Path) -> None:
-        """An edit copies turns to another branch: what they found is known there too."""
+        """An edit copies turns to another branch, and the evidence that they found is known there too."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await play(store, "t1")
             await store.put_evidence(SESSION, found_in("seen", "t1"))
@@ -100,7 +101,9 @@ class StoreLineage(StoreTests):
             assert await known_ids(store, branch_id="main") == ["seen"]
 
     async def test_evidence_is_for_those_who_may_know_it(self, tmp_path: Path) -> None:
-        """Before the limit; a result of a call of which no turn is known is not for viewers."""
+        """Viewers are checked before the limit counts. The result of a call that belongs to no known turn is not for
+        viewers.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             old = evidence("old", links=EvidenceLinks(tool_call_id="c1"))
             for each in (
@@ -122,7 +125,7 @@ class StoreLineage(StoreTests):
                 assert await known_ids(store, replace(KNOWN, known_to=viewers, limit=limit)) == expected
 
     async def test_what_was_read_follows_the_turns(self, tmp_path: Path) -> None:
-        """A list that is kept from turn to turn is that of its branch and of its viewer."""
+        """A list of evidence that a store keeps from turn to turn is always that of the branch and of the viewer."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             mine = replace(KNOWN, known_to=frozenset({"lin"}))
             await store.put_evidence(SESSION, found_in("p", "p001", "lin"))
@@ -138,7 +141,7 @@ class StoreLineage(StoreTests):
                 await play(store, f"s{number}")
 
     async def test_rule_9_a_document_has_what_its_branch_found(self, tmp_path: Path) -> None:
-        """Evidence, calls and blocks of other branches are not in it, and writing it does not change them."""
+        """A document does not contain the evidence, calls and blocks of other branches, and writing it does not change them."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             calls = [ToolCall(tool_call_id=f"c-{turn}", extra={"turn_id": turn}) for turn in ("p001", "p002")]
             await store.append_tool_calls(SESSION, (*calls, ToolCall(tool_call_id="c-all")))
@@ -171,7 +174,9 @@ class StoreLineage(StoreTests):
             )
 
     async def test_a_message_keeps_what_it_refers_to(self, tmp_path: Path) -> None:
-        """A document with a ref to evidence of another branch has that evidence, so that it can be written again."""
+        """A document with a ref to evidence of another branch contains that evidence, so that the document can be
+        written again.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.put_evidence(SESSION, found_in("one", "p001"))
             await store.fork(SESSION, None, "side")

@@ -1,4 +1,4 @@
-"""Tests of memory in a Store: messages, entries, lore, restricted entries and late results."""
+"""Tests the memory of a Store: messages, entries, lore, restricted entries and late results."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ from mnemosyne.testing.stores.samples import (
 
 
 class StoreMemory(StoreTests):
-    """Reads of recall."""
+    """Tests the reads that recall needs."""
 
     async def test_exchanges_are_found_in_all_sessions(self, tmp_path: Path) -> None:
-        """A reply, and a message of the user with its reply, by digests of their words; on all branches, until they are erased."""
+        """A reply, and a user's message with its reply, are found by digests of their words, on all branches until an
+        erasure.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.create_session(start(imported_turn("p001"), session_id="s2"))
             await play(store, "t1")
@@ -69,7 +71,7 @@ class StoreMemory(StoreTests):
                 assert await store.find_exchanges((both, reply)) == frozenset()
 
     async def test_message_ids(self, tmp_path: Path) -> None:
-        """Missing ids are filled in, and one that is in use is replaced on a retry."""
+        """Missing ids are filled in, and an id that is in use is replaced on a retry."""
         async with self.open_session(tmp_path) as store:
             turn = ImportedTurn(
                 turn_id="t1",
@@ -96,7 +98,7 @@ class StoreMemory(StoreTests):
             ]
 
     async def test_messages_are_entries_of_the_history_chain(self, tmp_path: Path) -> None:
-        """Only user and assistant messages of narrative turns: no numerical turns, tools, system texts or blanks."""
+        """The history chain has only user and assistant messages of narrative turns that are not blank."""
         async with self.open_session(tmp_path) as store:
             lin = Author(kind=AuthorKind.USER, id="Lin")
             turn = ImportedTurn(
@@ -132,7 +134,7 @@ class StoreMemory(StoreTests):
             assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2
 
     async def test_what_is_committed_late_comes_after_what_was_seen(self, tmp_path: Path) -> None:
-        """A turn that was pending while others were committed is found by a reader that continues from the last number."""
+        """A turn that was pending while others were committed is new to a reader that continues from the last number."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
             await store.save_prepared(prepared_turn(head, "slow"), expected_version=head.version)
@@ -145,7 +147,7 @@ class StoreMemory(StoreTests):
             assert [found.entry.entry_id for found in later] == ["slow.u", "slow.a"]
 
     async def test_entries_have_a_place_and_are_never_overwritten_by_another_turn(self, tmp_path: Path) -> None:
-        """Entries of a commit are placed at its turn; imported ones at the turn or depth they name, else at the head."""
+        """Entries of a commit are placed at its turn; imported ones at the turn or depth that they name, else at the head."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             summary = memory("p001.summary", chain=Chain.NARRATIVE, turn_id="p001", kind="turn_summary")
             early, loose = memory("e1", depth=1), memory("e2", at=AT, entities=("key",), metadata={"n": [1]})
@@ -176,7 +178,7 @@ class StoreMemory(StoreTests):
                 )
 
     async def test_lore_follows_its_world(self, tmp_path: Path) -> None:
-        """`replace_world` writes differences; a removed entry leaves a mark; the same digest changes nothing."""
+        """`replace_world` writes the differences. A removed entry leaves a mark, and the same digest changes nothing."""
         async with self.open_session(tmp_path) as store:
             assert await store.replace_world("w1", "d1", (lore("a"), lore("b"), lore("c"))) == 3
             assert await store.replace_world("w1", "d1", ()) == 0
@@ -197,7 +199,7 @@ class StoreMemory(StoreTests):
             assert await store.entries(WORLD_SCOPE, ("a",)) == ()
 
     async def test_restricted_entries_are_listed(self, tmp_path: Path) -> None:
-        """Entries with viewers or conditions, of all requested scopes, by id."""
+        """The entries with viewers or conditions in all requested scopes are listed by id."""
         async with self.open_session(tmp_path) as store:
             gate = Condition(path="hero.gold", op=Comparison.GT, value=3)
             await store.replace_world("w1", "d", (lore("b", viewers=("npc",)), lore("a"), lore("z", when=(gate,))))
@@ -210,7 +212,7 @@ class StoreMemory(StoreTests):
             assert [entry.entry_id for entry in await store.gated_entries((WORLD_SCOPE, SCOPE))] == ["m"]
 
     async def test_one_late_result_a_branch(self, tmp_path: Path) -> None:
-        """The newest is kept; another branch has its own; None deletes all; the version does not change."""
+        """Each branch keeps its newest late result. None deletes all results, and the version does not change."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             late = Prefetch(
                 turn_id="t1", branch_id="main", depth=2, focus_quest_id="q", keywords=("钥匙",), value={"ids": ["a"]}
@@ -231,7 +233,7 @@ class StoreMemory(StoreTests):
             assert (await store.window(SESSION, message_limit=1, branch_id="main")).prefetch is None
 
     async def test_sessions_are_apart(self, tmp_path: Path) -> None:
-        """The same turn and entry ids in two sessions are independent."""
+        """The same ids of turns and entries in two sessions are independent."""
         async with self.open_session(tmp_path, imported_turn("p001", "one")) as store:
             await store.create_session(start(imported_turn("p001", "two"), session_id="s0"))
             assert await store.sessions() == ("s0", SESSION)

@@ -1,4 +1,4 @@
-"""Tests of the lists of a session in a Store: evidence, blocks, tool calls, model calls and tasks."""
+"""Tests the lists of a session in a Store: evidence, blocks, tool calls, model calls and tasks."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _TOOL = EvidenceSource(kind=SourceKind.TOOL, name="dig", uri="tool://dig")
 
 
 async def evidence_ids(store: Store, where: EvidenceFilter | None = None) -> list[str]:
-    """Return the ids of the evidence items that pass."""
+    """Return the ids of the evidence items that pass the filter `where`."""
     return [each.evidence_id for each in await store.list_evidences(SESSION, where)]
 
 
 async def block_ids(store: Store, where: BlockFilter | None = None) -> list[str]:
-    """Return the ids of the blocks that pass."""
+    """Return the ids of the blocks that pass the filter `where`."""
     return [each.block_id for each in await store.list_context_blocks(SESSION, where)]
 
 
 class StoreParts(StoreTests):
-    """Each list keeps its order, is filtered as requested, and counts what is new."""
+    """Tests that each list keeps its order, is filtered as requested, and counts the new items."""
 
     async def test_evidence_is_kept_by_its_id(self, tmp_path: Path) -> None:
-        """Written again it keeps its place; the same again is not a write; unknown ids are None."""
+        """An item that is written again keeps its place. Writing an unchanged item is not a write. Unknown ids give None."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             first, second = evidence("e1", "a <rope>", created_at=AT), evidence("e2")
@@ -69,7 +69,7 @@ class StoreParts(StoreTests):
                 await store.put_evidence("nobody", first)
 
     async def test_evidence_is_found_by_source_and_content(self, tmp_path: Path) -> None:
-        """The oldest with the same source and content; a changed item is found by its new content."""
+        """The oldest item with the same source and content is found. A changed item is found by its new content."""
         async with self.open_session(tmp_path) as store:
             alike = [evidence(name, source=_TOOL, content_hash="h1") for name in ("e1", "e2")]
             for each in (*alike, evidence("e3", source=_TOOL, content_hash="h2"), evidence("e4", content_hash="h1")):
@@ -86,8 +86,10 @@ class StoreParts(StoreTests):
                 await store.find_evidence("nobody", uri="tool://dig", content_hash="h1")
 
     async def test_evidence_is_filtered(self, tmp_path: Path) -> None:
-        """By type, source, time (from inclusive, until exclusive) and tags; every part must hold; `limit` keeps the oldest,
-        with `newest` those written last.
+        """A filter has a type, a source, times (from inclusive, until exclusive) and tags, and an item must pass all
+        of them.
+
+        `limit` keeps the oldest items or, with `newest`, the items that were written last.
         """
         async with self.open_session(tmp_path) as store:
             hour = timedelta(hours=1)
@@ -125,7 +127,11 @@ class StoreParts(StoreTests):
                 assert await evidence_ids(store, where) == expected, where
 
     async def test_evidence_without_a_time_has_that_of_its_first_writing(self, tmp_path: Path) -> None:
-        """Also evidence of a document. The item itself stays as it was given; a changed one keeps its time."""
+        """An item without a time, also one in a document, is filtered by the time of its first writing, which a
+        change keeps.
+
+        The item itself stays unchanged.
+        """
         async with self.open_session(tmp_path) as store:
             first = evidence("e1")
             await store.put_evidence(SESSION, first)
@@ -167,7 +173,7 @@ class StoreParts(StoreTests):
             assert await evidence_ids(store, EvidenceFilter(without_memories=True)) == ["result", "m3"]
 
     async def test_blocks_are_kept_and_filtered(self, tmp_path: Path) -> None:
-        """By type and priority; `min_priority` admits this priority and all above it."""
+        """Blocks are filtered by type and priority. `min_priority` admits this priority and all higher ones."""
         async with self.open_session(tmp_path) as store:
             version = (await store.head(SESSION)).version
             first = (
@@ -198,7 +204,7 @@ class StoreParts(StoreTests):
                 await store.list_context_blocks("nobody")
 
     async def test_calls_and_tasks_are_written_once_by_id(self, tmp_path: Path) -> None:
-        """A call that has ended keeps its place; new ones are added at the end; the document shows them in order."""
+        """A call that has ended keeps its place, new calls are added at the end, and the document shows them in this order."""
         async with self.open_session(tmp_path) as store:
             version = (await store.head(SESSION)).version
             began = ToolCall(tool_call_id="c1", tool="dig", called_at=AT, status=ToolCallStatus.TIMEOUT)
@@ -230,7 +236,7 @@ class StoreParts(StoreTests):
             ]
 
     async def test_rule_3_lists_refuse_a_stale_version(self, tmp_path: Path) -> None:
-        """Each method that takes a version; an unknown session is named."""
+        """Each method that takes a version refuses a stale one, and names an unknown session."""
         async with self.open_session(tmp_path) as store:
             old = (await store.head(SESSION)).version
             await store.put_evidence(SESSION, evidence("e1"))
@@ -254,7 +260,7 @@ class StoreParts(StoreTests):
             assert await read_everything(store) == before
 
     async def test_lists_belong_to_the_session_not_to_a_branch(self, tmp_path: Path) -> None:
-        """After a fork they are the same; a document written on one branch is visible on the other."""
+        """The lists are the same after a fork. A document that is written on one branch is visible on the other."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.put_evidence(SESSION, evidence("e1"))
             await store.fork(SESSION, None, "side")
@@ -266,8 +272,9 @@ class StoreParts(StoreTests):
             assert len(main.session.messages) == 2
 
     async def test_what_a_prompt_holds_is_written_with_its_turn(self, tmp_path: Path) -> None:
-        """Evidence items and blocks are written with the turn or not at all, by id; the same call again changes
-        nothing.
+        """The evidence items and blocks of a prompt are written together with the turn or not at all.
+
+        The same call again changes nothing.
         """
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("e1", "old"))
@@ -298,7 +305,7 @@ class StoreParts(StoreTests):
             assert await block_ids(store) == ["k1", "k3"]
 
     async def test_a_window_shows_tasks_and_the_newest_model_calls(self, tmp_path: Path) -> None:
-        """All tasks in order; of the model calls the last few, oldest first."""
+        """A window has all tasks in order, and the last few model calls, oldest first."""
         async with self.open_session(tmp_path) as store:
             window = await store.window(SESSION, message_limit=1)
             assert (window.tasks, window.usages) == ((), ())

@@ -1,8 +1,8 @@
-"""A writer in a process of its own, for rule 7: `python -m mnemosyne.testing.stores.process FILE CLASS FOLDER NAME
-COUNT`.
+"""Writes messages to a store from a separate process, for the tests of rule 7 of the Store protocol.
 
-It creates the store as the test class in FILE does, and appends COUNT messages to the session, each with the version
-that it has read; after a version conflict it reads and tries again.
+Run it as `python -m mnemosyne.testing.stores.process FILE CLASS FOLDER NAME COUNT`. It opens the store as the test
+class CLASS in FILE does, and appends COUNT messages to the session, each with the version that it has read. After a
+version conflict it reads and tries again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from mnemosyne.testing.stores.samples import SESSION, StoreTests, user_message
 
 
 def load_contract(file: str, name: str) -> StoreTests:
-    """Return an instance of a test class in a file; a dotted name is a nested class. ImportError for a file that is not
-    Python, TypeError for a class that is not a store contract.
+    """Return an instance of the test class `name` in `file`. A dotted name is a nested class.
+
+    Raises:
+        ImportError: if the file is not Python.
+        TypeError: if the class is not a store contract.
     """
     spec = spec_from_file_location("contract_of_a_store", file)
     if spec is None or spec.loader is None:
@@ -37,7 +40,7 @@ def load_contract(file: str, name: str) -> StoreTests:
 
 
 async def write(contract: StoreTests, folder: Path, name: str, count: int) -> None:
-    """Append messages `<name> 0`, `<name> 1` …, each once."""
+    """Append the messages `<name> 0`, `<name> 1` … up to `count` of them, each once."""
     store = await contract.make_store(folder)
     try:
         waiting = [f"{name} {number}" for number in range(count)][::-1]

@@ -1,4 +1,4 @@
-"""Tests of replies that arrive in chunks, in a Store."""
+"""Tests how a Store keeps the chunks of a reply that is still arriving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET = "the mill at Harrowgate hides him"
 
 
 async def add(store: Store, index: int, text: str, session_id: str = SESSION, **fields: Any) -> AddedChunk:
-    """Add a chunk."""
+    """Add one chunk of a reply."""
     limits = ChunkLimits(
         chars=fields.pop("chars", 100), replies=3, expired_before=fields.get("at", AT) - timedelta(minutes=1)
     )
@@ -42,16 +42,16 @@ async def text_of(store: Store, turn_id: str | None = "t1", message_id: str = ""
 
 
 async def prepare(store: Store, turn_id: str = "t1", session_id: str = SESSION) -> None:
-    """Write a turn that waits for its reply."""
+    """Write the turn `turn_id`, which waits for its reply."""
     head = await store.head(session_id)
     await store.save_prepared(prepared_turn(head, turn_id), expected_version=head.version)
 
 
 class StoreReplies(StoreTests):
-    """Unfinished replies, for whichever process finishes them."""
+    """Tests that an unfinished reply can be finished by any process."""
 
     async def test_chunks_in_any_order_and_more_than_once_are_one_reply(self, tmp_path: Path) -> None:
-        """Each index has one text; the version stays; what was added is there for another instance."""
+        """Each index has one text, and the version does not change. Another instance of the store sees the chunks."""
         async with self.open_session(tmp_path) as store:
             await prepare(store)
             version = (await store.head(SESSION)).version
@@ -75,7 +75,7 @@ class StoreReplies(StoreTests):
                 await other.close()
 
     async def test_a_refused_chunk_changes_nothing(self, tmp_path: Path) -> None:
-        """Another text with the same index, and a text that makes the reply too long; the earlier ones stay."""
+        """Another text for a known index is refused, and so is a text that makes the reply too long. Earlier chunks stay."""
         async with self.open_session(tmp_path) as store:
             await prepare(store)
             assert (await add(store, 0, "x" * 101)).outcome is ChunkOutcome.TOO_LONG
@@ -89,7 +89,10 @@ class StoreReplies(StoreTests):
             assert await text_of(store) == "a" * 60 + "b" * 40
 
     async def test_the_turn_of_a_chunk_is_known_or_found(self, tmp_path: Path) -> None:
-        """Without a turn: the only one with chunks for the message, else the pending one; unknown names are errors."""
+        """A chunk without a turn belongs to the only turn with chunks for the message, else to the pending turn.
+
+        Unknown names are errors.
+        """
         async with self.open_session(tmp_path) as store:
             for call in (add(store, 0, "a", turn_id=None), add(store, 0, "a", turn_id="t9")):
                 with pytest.raises(TurnNotFoundError):
@@ -112,7 +115,7 @@ class StoreReplies(StoreTests):
             ]
 
     async def test_old_replies_make_room_for_new_ones(self, tmp_path: Path) -> None:
-        """Replies that expired are dropped, and those beyond the limit; other sessions keep theirs."""
+        """Replies that have expired or exceed the limit are dropped. Other sessions keep theirs."""
         async with self.open_session(tmp_path) as store:
             await store.create_session(start(imported_turn("p001"), session_id="s2"))
             for session_id in (SESSION, "s2"):
@@ -128,7 +131,9 @@ class StoreReplies(StoreTests):
             assert (await text_of(store, "t1", "m0"), await text_of(store, "t1", "m0", "s2")) == ("new", "a")
 
     async def test_an_erasure_drops_unfinished_replies(self, tmp_path: Path) -> None:
-        """An erased text may lie in several chunks, so those of a session that is touched go whole."""
+        """All chunks of a session that an erasure concerns are dropped, because an erased text may be spread over
+        several chunks.
+        """
         async with self.open_session(tmp_path) as store:
             await store.create_session(start(imported_turn("p001"), session_id="s2"))
             for session_id in (SESSION, "s2"):

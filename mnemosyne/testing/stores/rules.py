@@ -1,4 +1,4 @@
-"""Tests of the numbered rules of the Store protocol, and of its methods for turns."""
+"""Tests the numbered rules of the Store protocol, and the methods of a Store for turns."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from mnemosyne.testing.stores.samples import (
 
 
 class StoreRules(StoreTests):
-    """A test for each rule, and for the life of one turn."""
+    """Tests each rule, and the life of one turn."""
 
     async def test_rule_1_what_was_returned_is_there_after_reopening(self, tmp_path: Path) -> None:
-        """Rule 1."""
+        """Everything that a write has acknowledged is there after the store is reopened."""
         if not self.persistent:
             pytest.skip("this store keeps nothing")
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
@@ -71,7 +71,7 @@ class StoreRules(StoreTests):
             await store.close()
 
     async def test_rule_2_a_method_that_raises_has_changed_nothing(self, tmp_path: Path) -> None:
-        """Rule 2: each refusal in turn, with everything read before and after."""
+        """After each refused call, everything reads the same as before."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await play(store, "t1", 5)
             head = await store.head(SESSION)
@@ -100,7 +100,7 @@ class StoreRules(StoreTests):
             assert await read_everything(store) == before
 
     async def test_rule_3_a_stale_version_is_refused(self, tmp_path: Path) -> None:
-        """Rule 3, for each method that takes a version."""
+        """Each method that takes a version refuses a stale one."""
         async with self.open_session(tmp_path) as store:
             old = await store.head(SESSION)
             head = await store.save_prepared(prepared_turn(old, "t1"), expected_version=old.version)
@@ -116,9 +116,7 @@ class StoreRules(StoreTests):
             assert await read_everything(store) == before
 
     async def test_rule_4_the_same_turn_twice_is_written_once(self, tmp_path: Path) -> None:
-        """Rule 4, for each method that writes a turn: the second call has the version of the first and is not an
-        error.
-        """
+        """A second call that writes the same turn returns the version of the first call, for each method that writes a turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             old = await store.head(SESSION)
             record = prepared_turn(old, "t1")
@@ -135,7 +133,7 @@ class StoreRules(StoreTests):
             assert await store.commit_numerical(numerical, gold_state(8), expected_version=done.version) == after
 
     async def test_rule_5_a_window_holds_only_what_was_asked_for(self, tmp_path: Path) -> None:
-        """Rule 5 as far as values show it: the newest messages and the last turn, whatever the length of the session."""
+        """A window has only the newest messages and the last turn, whatever the length of the session."""
         async with self.open_session(tmp_path, *(imported_turn(f"p{n:03}") for n in range(1, 61))) as store:
             window = await store.window(SESSION, message_limit=5)
             assert [placed.message.message_id for placed in window.messages] == [
@@ -151,7 +149,7 @@ class StoreRules(StoreTests):
             assert (await store.window(SESSION, message_limit=0)).messages == ()
 
     async def test_rule_6_only_committed_ancestors_are_listed(self, tmp_path: Path) -> None:
-        """Rule 6: pending, abandoned and sibling turns stay out of windows and listings."""
+        """Pending turns, abandoned turns and turns of other branches are not in windows and listings."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             head = await store.head(SESSION)
             head = await store.save_prepared(prepared_turn(head, "t1", "first try"), expected_version=head.version)
@@ -172,7 +170,7 @@ class StoreRules(StoreTests):
             assert (await store.turn(SESSION, "t1")).status is TurnStatus.ABANDONED
 
     async def test_unknown_names_are_errors(self, tmp_path: Path) -> None:
-        """Each method names what it did not find."""
+        """Each method raises an error that names what does not exist."""
         async with self.open_session(tmp_path) as store:
             for call in (store.head, store.branches):
                 with pytest.raises(SessionNotFoundError):
@@ -201,7 +199,7 @@ class StoreRules(StoreTests):
             assert await store.entries_after(session_scope("nobody"), Chain.HISTORY, 0, 9) == ()
 
     async def test_a_turn_comes_back_whole(self, tmp_path: Path) -> None:
-        """`turn` returns what was saved; `window` has the complete previous and pending turn."""
+        """`turn` returns the saved turn; `window` has the complete previous and pending turn."""
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             first = Message(
@@ -236,7 +234,7 @@ class StoreRules(StoreTests):
             assert await store.turns(SESSION, limit=3) == (replace(done, receipt=None, prompt=None, report=None),)
 
     async def test_system_messages_are_found_on_their_path(self, tmp_path: Path) -> None:
-        """The depths of turns with a system message are those of the branch's path, ascending, after the depth that is named."""
+        """The depths of turns with a system message are those on the branch's path after the named depth, ascending."""
         rule = ImportedTurn(turn_id="p002", messages=(user_message("Be kind.", role=Role.SYSTEM), user_message("ask")))
         aside = ImportedTurn(turn_id="side1", messages=(user_message("Be brief.", role=Role.SYSTEM),))
         turns = (imported_turn("p001"), rule, imported_turn("p003"))
@@ -248,7 +246,7 @@ class StoreRules(StoreTests):
             assert await store.depths_with_system_messages(SESSION, branch_id="side", after_depth=2) == (4,)
 
     async def test_an_input_after_the_pending_one_leaves_it_unanswered(self, tmp_path: Path) -> None:
-        """A turn that follows the pending one, prepared or numerical, commits it: its message is marked, listed and recalled."""
+        """A prepared or numerical turn that follows the pending turn commits it. Its message is marked, listed and recalled."""
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             first = await store.save_prepared(prepared_turn(head, "t1", "one"), expected_version=head.version)
@@ -286,7 +284,9 @@ class StoreRules(StoreTests):
         return document
 
     async def test_a_newer_input_takes_the_place_of_the_pending_one(self, tmp_path: Path) -> None:
-        """Two prepared turns at one head: the newer abandons the older; the same id again replaces it."""
+        """If two turns are prepared at one head, the newer abandons the older. A turn with the same id replaces the
+        pending one.
+        """
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             head = await store.save_prepared(prepared_turn(head, "t1", "one"), expected_version=head.version)
@@ -309,7 +309,7 @@ class StoreRules(StoreTests):
             assert head.turn_id == "n1"
 
     async def test_turns_are_appended_to_a_named_branch(self, tmp_path: Path) -> None:
-        """`append_turns` with a branch: its head moves, the active branch stays."""
+        """`append_turns` with a branch moves the head of that branch; the active branch stays."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.fork(SESSION, "p001", "other")
             await store.switch(SESSION, "main")
@@ -324,7 +324,7 @@ class StoreRules(StoreTests):
                 await store.append_turns(SESSION, (imported_turn("p004"),), branch_id="nowhere")
 
     async def test_branches_are_added_with_their_turns(self, tmp_path: Path) -> None:
-        """`add_branches`: all at once, those that exist are skipped, the active branch stays."""
+        """`add_branches` adds all branches at once and skips existing ones. The active branch stays."""
         first = ImportedBranch(branch_id="b1", after="p001", turns=(imported_turn("x1"), imported_turn("x2")))
         second = ImportedBranch(branch_id="b2", after="x1", turns=(imported_turn("y1"),))
         third = ImportedBranch(branch_id="b3", after=None, turns=(imported_turn("z1"),))
@@ -352,7 +352,7 @@ class StoreRules(StoreTests):
             assert (await store.turn(SESSION, "y1")).parent_id == "x1"
 
     async def test_branches_are_added_all_or_none(self, tmp_path: Path) -> None:
-        """Rule 2 for `add_branches`."""
+        """If one branch cannot be added, `add_branches` adds none."""
         good = ImportedBranch(branch_id="b1", after="p001", turns=(imported_turn("x1"),))
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             before = await read_everything(store)
@@ -365,7 +365,7 @@ class StoreRules(StoreTests):
             assert await read_everything(store) == before
 
     async def test_committed_turns_are_found_by_id(self, tmp_path: Path) -> None:
-        """`committed_turns`: on any branch; a pending turn is none of them."""
+        """`committed_turns` finds turns on any branch, but not a pending turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.add_branches(
                 SESSION, (ImportedBranch(branch_id="b", after=None, turns=(imported_turn("x1"),)),)

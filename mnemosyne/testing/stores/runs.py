@@ -1,4 +1,4 @@
-"""Tests of branches and states in a Store, and long random runs compared with a model."""
+"""Tests the branches and states of a Store, and compares long random runs of calls with a simple model of the turn tree."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from mnemosyne.testing.stores.tree import ModelTree
 
 
 class StoreRuns(StoreTests):
-    """Branches, states, any text and any run of moves."""
+    """Tests branches, states, any text, and any sequence of calls."""
 
     async def test_lineage_names_the_ancestors(self, tmp_path: Path) -> None:
-        """A branch of a branch has three spans; a fork before the first turn has only its own."""
+        """A branch of a branch has three spans (stretches of its path); a fork before the first turn has only its own."""
         async with self.open_session(tmp_path, *(imported_turn(f"p{n}") for n in range(1, 5))) as store:
             await store.fork(SESSION, "p3", "b")
             await play(store, "t1")
@@ -68,8 +68,9 @@ class StoreRuns(StoreTests):
             assert [t.turn_id for t in await store.turns(SESSION, limit=2, before_depth=4)] == ["p2", "p3"]
 
     async def test_a_session_without_a_world_is_given_one(self, tmp_path: Path) -> None:
-        """The world's state applies on every branch from before the first turn; a session with a world or a changed
-        state is refused.
+        """The state of an adopted world applies on every branch, from before the first turn.
+
+        A session that has a world or a changed state is refused.
         """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.create_session(SessionStart(session_id="bare", world_id="", locale="en", state={}))
@@ -110,7 +111,7 @@ class StoreRuns(StoreTests):
             assert (await store.window(SESSION, message_limit=1, branch_id="main")).state == gold_state(119)
 
     async def test_a_state_that_the_ops_do_not_lead_to_is_kept_all_the_same(self, tmp_path: Path) -> None:
-        """The state of a commit counts; ops of an unknown form are stored with it."""
+        """The state in a commit counts, even if the ops do not lead to it. Ops of an unknown form are stored with it."""
         async with self.open_session(tmp_path) as store:
             for turn_id, amount in (("t1", 1), ("t2", 2)):
                 head = await store.head(SESSION)
@@ -129,7 +130,7 @@ class StoreRuns(StoreTests):
     @given(words=st.text(alphabet=st.characters(exclude_categories=()), max_size=40))
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     async def test_any_text_comes_back_as_it_was(self, words: str) -> None:
-        """Control characters, markup, half surrogate pairs: content is data."""
+        """Control characters, markup and half surrogate pairs in a text are stored unchanged."""
         with tempfile.TemporaryDirectory() as folder:
             async with self.open_session(Path(folder)) as store:
                 turn = ImportedTurn(turn_id="t1", messages=(user_message(words), reply_message(words)))
@@ -151,7 +152,9 @@ class StoreRuns(StoreTests):
     )
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     async def test_any_run_of_moves_agrees_with_the_plain_tree(self, moves: list[tuple[int, int, int]]) -> None:
-        """Prepare, commit, append, numbers, fork, switch and stale writes in any order, against a model."""
+        """Any sequence of prepare, commit, append, numbers, fork, switch and stale writes has the same result as in
+        the model.
+        """
         tree = ModelTree()
         with tempfile.TemporaryDirectory() as folder:
             async with self.open_session(Path(folder)) as store:
@@ -205,7 +208,7 @@ async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int
 
 
 async def assert_agreement(store: Store, tree: ModelTree) -> None:
-    """Assert that everything in the store agrees with the model."""
+    """Assert that everything in the store is the same as in the model."""
     heads = {head.branch_id: head for head in await store.branches(SESSION)}
     assert set(heads) == set(tree.branches)
     places: dict[str, tuple[str, int]] = {}

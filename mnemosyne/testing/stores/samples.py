@@ -1,6 +1,6 @@
-"""Sessions, turns and entries for the tests of a store, and short functions to play them.
+"""Makes sessions, turns and entries for the tests of a store, with short functions that play them.
 
-They keep the tests of the rules short. It imports the schema and the Store protocol, never a store.
+The module imports the schema and the Store protocol, never a store.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STATE: dict[str, Any] = {"hero": {"gold": 0}}
 
 
 def user_message(text: str, role: Role = Role.USER, **fields: Any) -> Message:
-    """Return a message."""
+    """Return a message with the role `role`, by default the user's."""
     return Message(role=role, content=text, **fields)
 
 
@@ -74,7 +74,7 @@ def imported_turn(turn_id: str, text: str | None = None) -> ImportedTurn:
 
 
 def start(*turns: ImportedTurn, entries: tuple[MemoryEntry, ...] = (), session_id: str = SESSION) -> SessionStart:
-    """Return a session with these turns."""
+    """Return the start of a session with these turns and entries."""
     return SessionStart(
         session_id=session_id, world_id="w1", locale="en", state=STATE, turns=turns, entries=entries, at=AT
     )
@@ -100,12 +100,12 @@ def prepared_turn(head: SessionHead, turn_id: str, text: str = "hello", **fields
 
 
 def gold_state(amount: int) -> dict[str, Any]:
-    """Return the state with this much gold."""
+    """Return the state in which the hero has `amount` gold."""
     return {"hero": {"gold": amount}}
 
 
 def gold_commit(turn_id: str, amount: int, **fields: Any) -> TurnCommit:
-    """Return a commit that sets the gold."""
+    """Return a commit of the turn `turn_id` that sets the gold to `amount`."""
     return TurnCommit(
         turn_id=turn_id,
         messages=(reply_message(f"reply {turn_id}"),),
@@ -116,19 +116,19 @@ def gold_commit(turn_id: str, amount: int, **fields: Any) -> TurnCommit:
 
 
 def memory(entry_id: str, **fields: Any) -> MemoryEntry:
-    """Return an event of the session."""
+    """Return an event entry of the session."""
     return MemoryEntry(
         **({"entry_id": entry_id, "scope": SCOPE, "chain": Chain.EVENT, "kind": "fact", "text": entry_id} | fields)
     )
 
 
 def lore(entry_id: str, text: str = "lore", **fields: Any) -> MemoryEntry:
-    """Return an entry of the world."""
+    """Return a lore entry of the world."""
     return MemoryEntry(entry_id=entry_id, scope=WORLD_SCOPE, chain=Chain.LORE, kind="encyclopedia", text=text, **fields)
 
 
 def document_of(*messages: Message, session_id: str = SESSION, **fields: Any) -> SessionDocument:
-    """Return a document with these messages; `fields` are those of the document."""
+    """Return a session document with `messages`; `fields` are further fields of the document."""
     return SessionDocument(session=Session(session_id=session_id, messages=messages), **fields)
 
 
@@ -177,11 +177,11 @@ def full_document(session_id: str = SESSION) -> SessionDocument:
 
 
 MEMORY_SOURCE = EvidenceSource(kind=SourceKind.RAG, name="history", uri="mnemosyne://session:s1/history/m")
-"""The source of a memory that a turn recalled."""
+"""Source of a memory that a turn recalled."""
 
 
 def evidence(evidence_id: str, content: str = "", **fields: Any) -> Evidence:
-    """Return an evidence item from a document."""
+    """Return an evidence item whose source is a document."""
     source = EvidenceSource(kind=SourceKind.RAG, name="lib", uri=f"doc://{evidence_id}")
     given: dict[str, Any] = {"type": EvidenceType.RAG_DOC, "source": source, "content": content or evidence_id} | fields
     return Evidence(evidence_id=evidence_id, **given)
@@ -194,7 +194,7 @@ def block(block_id: str, **fields: Any) -> ContextBlock:
 
 
 async def read_everything(store: Store, session_id: str = SESSION) -> tuple[Any, ...]:
-    """Return all that can be read of a session, to see that nothing has changed."""
+    """Return all that can be read of a session, so that a test can check that nothing has changed."""
     heads = await store.branches(session_id)
     windows = [await store.window(session_id, message_limit=1000, branch_id=head.branch_id) for head in heads]
     documents = [await store.get_session(session_id, branch_id=head.branch_id) for head in heads]
@@ -203,7 +203,7 @@ async def read_everything(store: Store, session_id: str = SESSION) -> tuple[Any,
 
 
 async def head_to_follow(store: Store, head: SessionHead) -> SessionHead:
-    """Return the head that a turn follows which comes after the pending turn, if there is one: then that is its parent."""
+    """Return the head that the next turn follows. If a turn is pending, that turn is the next turn's parent."""
     pending = (await store.window(head.session_id, message_limit=1, branch_id=head.branch_id)).pending
     return head if pending is None else head_after(head, pending)
 
@@ -219,19 +219,19 @@ async def play(store: Store, turn_id: str, amount: int | None = None, text: str 
 
 
 class StoreTests:
-    """Shared parts of the groups of tests: creating and opening a store."""
+    """Base of all groups of tests: creates and opens stores."""
 
     persistent = True
 
     async def make_store(self, folder: Path, tenant: str = "default") -> Store:
-        """Return a store of this tenant that keeps its data below `folder`."""
+        """Return a store of `tenant` that keeps its data below `folder`."""
         raise TypeError(
             f"{type(self).__name__} must define how to create its store: async def make_store(self, folder, tenant='default')"
         )
 
     @asynccontextmanager
     async def open_empty(self, folder: Path, tenant: str = "default") -> AsyncIterator[Store]:
-        """Yield a store of `make_store`, and close it afterwards."""
+        """Yield an empty store made by `make_store`, and close it afterwards."""
         store = await self.make_store(folder, tenant)
         try:
             yield store
@@ -240,7 +240,7 @@ class StoreTests:
 
     @asynccontextmanager
     async def open_session(self, folder: Path, *turns: ImportedTurn) -> AsyncIterator[Store]:
-        """Yield a store with one session of these turns, and close it afterwards."""
+        """Yield a store with one session of `turns`, and close it afterwards."""
         async with self.open_empty(folder) as store:
             await store.create_session(start(*turns))
             yield store

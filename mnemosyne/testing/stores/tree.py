@@ -1,7 +1,7 @@
-"""A model of a store's turn tree in the simplest form, to compare a real store with.
+"""A simple model of a store's turn tree, with which the random runs compare a real store.
 
-Random runs are checked against it: a few dicts, no storage, no optimisation. It imports the schema and the errors,
-never a store.
+The model is a few dicts, without storage and optimisation. The module imports the schema and the errors, never a
+store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass
 class ModelBranch:
-    """One branch: the ids of all committed turns from the first to its head, and the turn that waits for a reply."""
+    """One branch: the ids of all committed turns from the first turn to the head, and the turn that waits for a reply."""
 
     path: list[str] = field(default_factory=list)
     pending: str | None = None
@@ -35,7 +35,7 @@ class ModelTree:
         return {turn_id for branch in self.branches.values() for turn_id in branch.path}
 
     def prepare(self, branch_id: str, turn_id: str, text: str) -> None:
-        """Make a turn the pending one of its branch."""
+        """Make `turn_id` the pending turn of a branch."""
         self._abandon(branch_id)
         self.abandoned.discard(turn_id)
         self.branches[branch_id].pending = turn_id
@@ -52,7 +52,7 @@ class ModelTree:
         self.version += 1
 
     def close(self, branch_id: str) -> None:
-        """Commit the pending turn of a branch without a reply, as a write of what follows it does."""
+        """Commit the pending turn of a branch without a reply, as a store does when another turn follows."""
         branch = self.branches[branch_id]
         if branch.pending is not None:
             branch.path.append(branch.pending)
@@ -68,7 +68,7 @@ class ModelTree:
         self.version += 1
 
     def fork(self, turn_id: str | None, branch_id: str) -> None:
-        """Open a branch after a committed turn."""
+        """Open the branch `branch_id` after the committed turn `turn_id`."""
         path: list[str] = []
         if turn_id is not None:
             source = next(branch.path for branch in self.branches.values() if turn_id in branch.path)
@@ -78,7 +78,7 @@ class ModelTree:
         self.version += 1
 
     def switch(self, branch_id: str) -> None:
-        """Make another branch the active one."""
+        """Make `branch_id` the active branch."""
         if branch_id != self.active:
             self.active = branch_id
             self.version += 1
@@ -88,7 +88,7 @@ class ModelTree:
         return [text for turn_id in self.branches[branch_id].path for text in self.texts[turn_id]]
 
     def said(self, branch_id: str) -> list[str]:
-        """Return the texts of a branch, oldest first, with those that wait for a reply."""
+        """Return the texts of a branch, oldest first, with the texts that wait for a reply."""
         pending = self.branches[branch_id].pending
         return [*self.contents(branch_id), *(() if pending is None else self.texts[pending])]
 

@@ -1,4 +1,4 @@
-"""Tests of what a Store returns for a whole turn at once: the same as its single methods, after every write."""
+"""Tests the reads of a Store that return everything for one turn: after every write they equal the single methods' results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BLOCKS = BlockFilter(without_prefixes=("made:",))
 
 
 async def read_inputs(store: Store, branch_id: str | None = None) -> TurnInputs:
-    """Return the inputs of a turn, after a comparison with what the single methods return."""
+    """Return the inputs of a turn, after comparing them with the results of the single methods."""
     given = {"message_limit": 3, "branch_id": branch_id, "evidences": (_DOCUMENTS, _RESULTS), "blocks": _BLOCKS}
     found = await store.turn_inputs(SESSION, **given)  # type: ignore[arg-type]
     assert replace(found, written=None) == await Store.turn_inputs(store, SESSION, **given)  # type: ignore[arg-type]
@@ -49,11 +49,13 @@ async def read_inputs(store: Store, branch_id: str | None = None) -> TurnInputs:
 
 
 class StoreTurnInputs(StoreTests):
-    """Reads of a turn when it begins, and once its memories are chosen."""
+    """Tests the reads at the beginning of a turn, and those once the turn's memories are chosen."""
 
     async def test_turn_inputs_are_what_the_single_methods_return(self, tmp_path: Path) -> None:
-        """On every branch: the window, filtered evidence and blocks, and the entries with viewers or conditions of session and
-        world, with how far each chain was written.
+        """The inputs of a turn equal the results of the single methods on every branch.
+
+        They are the window, filtered evidence and blocks, the entries with viewers or conditions of session and
+        world, and how far each chain was written.
         """
         async with self.open_empty(tmp_path) as store:
             await store.replace_world("w1", "d1", (lore("open"), lore("secret", viewers=("gm",))))
@@ -112,7 +114,7 @@ class StoreTurnInputs(StoreTests):
             assert newest(await read_inputs(store)) == [["a=a", "d=d"], ["r1=r1", "b=moved"]]
 
     async def test_chosen_inputs_are_what_the_single_methods_return(self, tmp_path: Path) -> None:
-        """Entries by scope, evidence by id, and states by turn; what does not exist is left out."""
+        """Entries are read by scope, evidence by id, and states by turn. What does not exist is left out."""
         async with self.open_empty(tmp_path) as store:
             await store.replace_world("w1", "d1", (lore("l1"), lore("l2")))
             await store.create_session(
@@ -136,7 +138,7 @@ class StoreTurnInputs(StoreTests):
                 await play(store, turn_id, 9)
 
     async def test_inputs_of_an_unknown_session_or_branch_are_refused(self, tmp_path: Path) -> None:
-        """SessionNotFoundError, BranchNotFoundError."""
+        """Unknown names raise SessionNotFoundError or BranchNotFoundError."""
         async with self.open_session(tmp_path) as store:
             with pytest.raises(SessionNotFoundError):
                 await store.turn_inputs("nobody", message_limit=1)

@@ -1,4 +1,4 @@
-"""Tests of worlds in a Store: lore and pack belong to one version, separate by tenant, and are never partly written."""
+"""Tests the worlds of a Store: lore and pack (the author's definition of the world) always belong to one version."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PACK: dict[str, Any] = {
 
 
 class StoreWorlds(StoreTests):
-    """Packs are stored by world and digest; a digest names one version of lore and pack."""
+    """Tests that packs are stored by world and digest, and that a digest identifies one version of lore and pack."""
 
     async def test_rule_10_lore_and_pack_are_of_one_version(self, tmp_path: Path) -> None:
-        """One call writes both; another version replaces both; the same version changes nothing."""
+        """One call writes both, another version replaces both, and the same version changes nothing."""
         async with self.open_session(tmp_path) as store:
             assert await store.world_digest("w1") is None
             assert await store.worlds() == {}
@@ -51,7 +51,7 @@ class StoreWorlds(StoreTests):
             assert [entry.entry_id for entry in await store.entries(WORLD_SCOPE, ("a", "b"))] == ["a"]
 
     async def test_rule_10_a_call_that_fails_changes_neither(self, tmp_path: Path) -> None:
-        """Lore that cannot be written leaves the previous version, including its pack."""
+        """If lore cannot be written, the previous version stays, including its pack."""
         async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d1", (lore("a"),), PACK)
             with pytest.raises(ValueError, match="twice"):
@@ -61,7 +61,7 @@ class StoreWorlds(StoreTests):
             assert [entry.entry_id for entry in await store.entries(WORLD_SCOPE, ("a", "b"))] == ["a"]
 
     async def test_a_pack_comes_to_lore_that_is_there(self, tmp_path: Path) -> None:
-        """An older release wrote lore without a pack: the same digest adds the pack, and no entry changes."""
+        """The same digest adds the pack to lore that an older release wrote without one, and no entry changes."""
         async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d1", (lore("a"),))
             assert (await store.world_digest("w1"), await store.pack("w1", "d1")) == ("d1", None)
@@ -71,7 +71,7 @@ class StoreWorlds(StoreTests):
             assert await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 9) == seen
 
     async def test_one_digest_for_two_packs(self, tmp_path: Path) -> None:
-        """A host may give all its packs the same digest: the last one counts, with its lore."""
+        """If a host gives all its packs the same digest, the last pack counts, with its lore."""
         async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d", (lore("a"),), PACK)
             assert await store.replace_world("w1", "d", (lore("b"),), {"other": 1}) == 2
@@ -79,7 +79,7 @@ class StoreWorlds(StoreTests):
             assert [entry.entry_id for entry in await store.entries(WORLD_SCOPE, ("a", "b"))] == ["b"]
 
     async def test_lore_without_a_pack_leaves_none(self, tmp_path: Path) -> None:
-        """Another digest without a pack removes the old pack, which would belong to another version."""
+        """Lore with another digest and no pack removes the old pack, because it would belong to another version."""
         async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d1", (), PACK)
             await store.replace_world("w1", "d2", (lore("a"),))
@@ -87,7 +87,7 @@ class StoreWorlds(StoreTests):
             assert await store.worlds() == {"w1": "d2"}
 
     async def test_worlds_are_apart(self, tmp_path: Path) -> None:
-        """The same digest in two worlds or two tenants is independent; worlds are listed sorted."""
+        """The same digest in two worlds or two tenants is independent, and worlds are listed sorted."""
         async with self.open_empty(tmp_path, "red") as red:
             await red.replace_world("w2", "d", (), {"of": "w2"})
             await red.replace_world("w1", "d", (lore("a"),), {"of": "w1"})
@@ -101,7 +101,7 @@ class StoreWorlds(StoreTests):
                 assert (await blue.world_digest("w1"), await blue.pack("w1", "d")) == (None, None)
 
     async def test_rule_1_packs_last(self, tmp_path: Path) -> None:
-        """After reopening, the current version is there, whatever was there before."""
+        """After the store is reopened, the current version is there."""
         if not self.persistent:
             pytest.skip("this store keeps nothing")
         async with self.open_empty(tmp_path) as store:
@@ -115,7 +115,7 @@ class StoreWorlds(StoreTests):
             assert [entry.entry_id for entry in await store.entries(WORLD_SCOPE, ("a", "b", "z"))] == ["b"]
 
     async def test_a_pack_is_searched_and_outlives_an_erasure(self, tmp_path: Path) -> None:
-        """An author's text stays when a user with the same words is erased, and does not count as left over."""
+        """The author's text stays when a user with the same words is erased, and does not count as left over."""
         own = "my own words, which no author of a world ever wrote"
         lin = Author(kind=AuthorKind.USER, id="lin")
         said = ImportedTurn(turn_id="p001", messages=(user_message(LINE, author=lin), user_message(own, author=lin)))
