@@ -1,3 +1,4 @@
-"""Reads the normalised corpus (`corpus.jsonl`): turns in one simple form, for exports of a host and for labelled test
-sets.
+"""Reads the normalised corpus (`corpus.jsonl`): the messages and memories of sessions, one per line.
+
+Hosts write their exports in this form, and labelled test sets have it too.
 """

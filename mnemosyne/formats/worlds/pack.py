@@ -36,7 +36,9 @@ _NOBODY = {"en": "the narrator", "zh": "旁白"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedWorld:
-    """Sources of a world. If `title` or `locale` is empty, it is derived from the cards and books."""
+    """Sources of a world: cards, books and an author's note. If `title` or `locale` is empty, it is derived from the
+    cards and books.
+    """
 
     world_id: str
     title: str = ""

@@ -124,8 +124,9 @@ class WorldInfoEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoSettings:
-    """Global settings of world info, with SillyTavern's defaults. In limits (`min_…`, `max_…`), 0 means that there is no
-    limit.
+    """Global settings of world info, with SillyTavern's defaults.
+
+    `min_activations`, `min_activations_depth_max` and `max_recursion_steps` are limits, for which 0 means no limit.
     """
 
     scan_depth: int = 2
