@@ -36,8 +36,9 @@ class PayloadError(FilamentError):
 
 
 class AnchorError(FilamentError):
-    """Raised if anchors are not unique. `duplicates` maps each such anchor to the JSON Pointers of its places, in
-    reading order.
+    """Raised if anchors are not unique.
+
+    `duplicates` maps each such anchor to the JSON Pointers of its places, in reading order.
     """
 
     def __init__(self, duplicates: Mapping[str, tuple[str, ...]]) -> None:

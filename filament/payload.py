@@ -210,8 +210,7 @@ def load_yaml_marked(text: str, *, as_text: Callable[[str], bool] | None = None)
 
     Raises:
         PayloadError: with the line, for bad syntax, a duplicate or non-text key, an alias, a tag, a second document,
-            or
-        nesting deeper than 100.
+            or nesting deeper than 100.
     """
     lines: Lines = {}
     try:

@@ -23,8 +23,9 @@ from filament.payload import dump_yaml
 
 
 def render(node: Node) -> str:
-    """Return `node` as prompt text without a trailing newline. Raises PayloadError if the value of a Data node is not
-    YAML data.
+    """Return `node` as prompt text without a trailing newline.
+
+    Raises PayloadError if the value of a Data node is not YAML data.
     """
     if isinstance(node, Text):
         return escape_text(node.text)

@@ -26,8 +26,7 @@ def write_file(path: Path, data: bytes | str, *, private: bool = False, durable:
 
     Args:
         private: Whether only the owner may read and write a new file. If false, the umask decides. An existing file
-            keeps
-        its mode.
+            keeps its mode.
         durable: If false, the operating system may still have the content only in memory when this returns.
 
     Raises:
@@ -99,8 +98,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder that only its owner may use. Missing parents get the usual mode, and an existing folder keeps
-    its mode.
+    """Create a folder that only its owner may use.
+
+    Missing parents get the usual mode, and an existing folder keeps its mode.
     """
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
 

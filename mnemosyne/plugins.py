@@ -166,7 +166,7 @@ def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) ->
 
     Raises:
         PluginError: if no distribution or more than one provides the plugin, if it cannot be imported, if its factory
-        fails, or if the part lacks a member of its Protocol.
+            fails, or if the part lacks a member of its Protocol.
         ContextEngineError: from the factory.
     """
     entry = _find_entry(point, name)

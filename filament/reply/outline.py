@@ -119,8 +119,9 @@ class Outline:
         self._marks.append(_Mark(kind=kind, name=name))
 
     def add_text(self, start: int, end: int) -> None:
-        """Record text outside of all elements, from `start` to `end`. Text that follows the last recorded text
-        directly is joined to it.
+        """Record text outside of all elements, from `start` to `end`.
+
+        Text that follows the last recorded text directly is joined to it.
         """
         last = self._marks[-1] if self._marks else None
         if last is not None and last.kind is MarkKind.TEXT and last.end == start:

@@ -31,8 +31,7 @@ class StreamParser:
         expected: The legal tags.
         strict: Whether `close` raises ReplyError if anything was repaired or is odd in form.
         user_text: The user's message of this turn. An update with an op from this text only repeats the user and is
-            not
-        applied.
+            not applied.
         prompt_text: The whole prompt. An update without its tag is not applied if one of its ops occurs in this text.
         carries_untagged: Whether updates without their tag are applied at all.
     """

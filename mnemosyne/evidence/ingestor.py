@@ -91,14 +91,12 @@ class RedactingIngestor:
     Args:
         redactor: Redacts every text.
         settings: Options that hold for every text, whatever a call asks for. If redaction is off in `settings`,
-            nothing is
-        redacted.
+            nothing is redacted.
         vault: Stores originals for calls that ask for this.
         rules: How long evidence of each type is used.
         new_id: Makes the ids of evidence that is not deduplicated.
         hash_text: Hashes texts to recognise duplicates; records with the default hash are recognised too. A text that
-            this
-        function cannot hash is stored without a search for duplicates (`dedup_skipped`).
+            this function cannot hash is stored without a search for duplicates (`dedup_skipped`).
         text_selector: Applies selectors.
     """
 

@@ -75,8 +75,7 @@ class PresidioDetector:
 
     Raises:
         RedactionError: if a recogniser does not exist or uses more than patterns, or a model is not installed or
-            finds
-        no entities.
+            finds no entities.
     """
 
     name = "presidio"

@@ -72,8 +72,7 @@ class RegexRedactor:
     Args:
         rules: Rules for calls that give no rules of their own.
         detector: Finds more than patterns can (see `privacy.presidio`). It is not asked if the rules of a call
-            contain
-        neither of the dictionaries of personal data (`pii`, `identity`).
+            contain neither of the dictionaries of personal data (`pii`, `identity`).
 
     Raises:
         RedactionError: if a rule cannot be used.

@@ -90,8 +90,9 @@ class Scrubber:
         return bool(folded) and _has_word(self._said, folded) and not _has_word(beside.casefold(), folded)
 
     def value(self, value: T, *, own: bool = False) -> T:
-        """Return a schema value with its free texts scrubbed. Ids, enums and times stay; references to erased
-        evidence are removed.
+        """Return a schema value with its free texts scrubbed.
+
+        Ids, enums and times stay; references to erased evidence are removed.
         """
         if not is_dataclass(value) or isinstance(value, type):
             return value

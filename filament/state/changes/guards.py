@@ -69,8 +69,9 @@ def check_limits(rules: Rules, field: str, plain: Any) -> None:
 
 
 def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
-    """Return `number` or, if it is outside the limits of `field`, the nearer limit. A remark on the change is added
-    to `notes`.
+    """Return `number` or, if it is outside the limits of `field`, the nearer limit.
+
+    A remark on the change is added to `notes`.
     """
     limits = rules.bounds_of(field)
     low, high = limits

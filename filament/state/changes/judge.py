@@ -70,10 +70,9 @@ def judge_ops(
         ops: Typed ops, or ops in either spelling.
         anchors: The anchors that the prompt showed, mapped to their JSON Pointers.
         lost: Verdicts on ops of the same reply that could not be read. They count as refused. If there are any, all
-        verdicts are numbered by their place in the reply (`Op.number`).
+            verdicts are numbered by their place in the reply (`Op.number`).
         limits: Limits on the ops, on their values and on the state after each op. Ops beyond `limits.reply_ops` are
-            not
-        judged; one further verdict (`too_many_ops`) reports them.
+            not judged; one further verdict (`too_many_ops`) reports them.
         authority: The giver of the ops.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]

@@ -67,7 +67,7 @@ def parse_op(raw: Any, number: int = 0) -> Op:
 
     Raises:
         OpError: for any other shape, and for a value that is not JSON data, is nested deeper than 32, has a number
-        beyond 64 bits, or writes `$meta`.
+            beyond 64 bits, or writes `$meta`.
     """
     try:
         return _parse_op(raw, number)

@@ -25,8 +25,9 @@ _STORING = frozenset((Verb.SET, Verb.INSERT, Verb.PUSH))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpLimits:
-    """Limits on the changes that one reply may make to a state. Sizes are in characters of JSON (`json_chars`); None:
-    no limit.
+    """Limits on the changes that one reply may make to a state.
+
+    Sizes are in characters of JSON (`json_chars`); None: no limit.
     """
 
     reply_ops: int | None = None

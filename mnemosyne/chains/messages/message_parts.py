@@ -67,7 +67,7 @@ def message_from_chat(plain: Mapping[str, Any]) -> Message:
 
     Raises:
         ValueError: for an unknown role, a content of another kind, or a value that JSON cannot express; the message
-        states the fault.
+            states the fault.
     """
     told = plain.get("role")
     try:

@@ -28,8 +28,9 @@ from mnemosyne.schema.session import Ref
 HIGH_CONFIDENCE = 0.75
 LOW_CONFIDENCE = 0.4
 HIGH_PLACES = 2
-"""Maximum number of HIGH blocks. Only the newest confident items get one, so that old results do not crowd out the
-turn's own blocks.
+"""Maximum number of HIGH blocks.
+
+Only the newest confident items get one, so that old results do not crowd out the turn's own blocks.
 """
 
 

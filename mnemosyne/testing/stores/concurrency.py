@@ -60,8 +60,9 @@ class StoreConcurrency(StoreTests):
             assert [placed.depth for placed in window.messages][::2] == list(range(1, 17))
 
     async def test_rule_7_of_those_who_saw_one_version_one_writes(self, tmp_path: Path) -> None:
-        """If several tasks have read the same version, one writes and the others get an error. Each acknowledged turn
-        is stored.
+        """If several tasks have read the same version, one writes and the others get an error.
+
+        Each acknowledged turn is stored.
         """
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)

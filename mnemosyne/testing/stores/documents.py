@@ -358,8 +358,9 @@ class StoreDocuments(StoreTests):
             assert await branch_texts(store, "main") == ["ask p001", "tell p001", "a", "b"]
 
     async def test_summaries_follow_the_path(self, tmp_path: Path) -> None:
-        """On each branch the newest summary on the path counts, together with its turn. Its writing does not change
-        the version.
+        """On each branch the newest summary on the path counts, together with its turn.
+
+        Its writing does not change the version.
         """
         async with self.open_session(tmp_path, imported_turn("p1"), imported_turn("p2"), imported_turn("p3")) as store:
             version = (await store.head(SESSION)).version
@@ -413,8 +414,9 @@ class StoreDocuments(StoreTests):
             assert await store.hidden_records("copy") == document_of
 
     async def test_passages_of_documents_belong_to_the_whole_session(self, tmp_path: Path) -> None:
-        """Passages need no turn and are on the path of every branch. They are replaced by id, and a blank passage is
-        removed.
+        """Passages need no turn and are on the path of every branch.
+
+        They are replaced by id, and a blank passage is removed.
         """
 
         def passage(number: int, text: str) -> MemoryEntry:
@@ -457,8 +459,9 @@ class StoreDocuments(StoreTests):
                 await store.append_entries(SESSION, (replace(passage(2, "x"), kind="encyclopedia"),))
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
-        """A late entry is placed at its turn and found once, after the entries written before it. The version does
-        not change.
+        """A late entry is placed at its turn and found once, after the entries written before it.
+
+        The version does not change.
         """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.append_turns(SESSION, (), (memory("e0"),))

@@ -94,8 +94,9 @@ class StoreErasure(StoreTests):
     """Tests erasures of a session, a user and evidence: everywhere and at once, with a record that reveals nothing."""
 
     async def test_a_session_goes_whole(self, tmp_path: Path) -> None:
-        """Nothing of an erased session can be read or found. Worlds and other sessions stay. The record has a hash
-        and counts.
+        """Nothing of an erased session can be read or found.
+
+        Worlds and other sessions stay. The record has a hash and counts.
         """
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
@@ -133,8 +134,9 @@ class StoreErasure(StoreTests):
             assert (await store.head(SESSION)).version == 1
 
     async def test_a_user_is_forgotten_in_the_sessions_of_others(self, tmp_path: Path) -> None:
-        """The messages of an erased user keep only place and role. Texts that quote them are cleaned; the words of
-        others stay.
+        """The messages of an erased user keep only place and role.
+
+        Texts that quote them are cleaned; the words of others stay.
         """
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
@@ -319,8 +321,9 @@ class StoreErasure(StoreTests):
                 await store.preview_erasure(Erasure(at=AT))
 
     async def test_a_walk_visits_the_rows_that_are_asked_for(self, tmp_path: Path) -> None:
-        """A walk visits all rows, the rows of some sessions, or all rows but those of some. It ends if the visitor
-        returns False.
+        """A walk visits all rows, the rows of some sessions, or all rows but those of some.
+
+        It ends if the visitor returns False.
         """
         async with self.open_session(tmp_path) as store:
             await fill_session(store)

@@ -101,8 +101,9 @@ class StoreLineage(StoreTests):
             assert await known_ids(store, branch_id="main") == ["seen"]
 
     async def test_evidence_is_for_those_who_may_know_it(self, tmp_path: Path) -> None:
-        """Viewers are checked before the limit counts. The result of a call that belongs to no known turn is not for
-        viewers.
+        """Viewers are checked before the limit counts.
+
+        The result of a call that belongs to no known turn is not for viewers.
         """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             old = evidence("old", links=EvidenceLinks(tool_call_id="c1"))

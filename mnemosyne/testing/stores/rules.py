@@ -284,8 +284,9 @@ class StoreRules(StoreTests):
         return document
 
     async def test_a_newer_input_takes_the_place_of_the_pending_one(self, tmp_path: Path) -> None:
-        """If two turns are prepared at one head, the newer abandons the older. A turn with the same id replaces the
-        pending one.
+        """If two turns are prepared at one head, the newer abandons the older.
+
+        A turn with the same id replaces the pending one.
         """
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
