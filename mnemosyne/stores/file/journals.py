@@ -169,9 +169,7 @@ class Journals:
         self._folder.end_write()
 
     def raise_if_lost(self, owner: Owner) -> None:
-        """Raise DamagedRecordError if the journal of `owner` cannot be assigned to a session, because its lines are
-        damaged.
-        """
+        """Raise DamagedRecordError if the journal of `owner` is so damaged that it shows no session."""
         path = self._folder.path(owner)
         for note in self.notes if path.exists() else ():
             if not note.scope and note.path == str(path.parent) and note.what.endswith(f" of {path.name}"):

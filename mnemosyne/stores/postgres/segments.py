@@ -33,7 +33,11 @@ class PostgresSegments:
         return await self._reads.run(lambda db: _load(db, scope))
 
     async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
-        """Add a segment if it fits the stored ones. Return the end of the chain, or None if its rows must be read again."""
+        """Add a segment, and return the end of the chain.
+
+        Return `rows.base` if the segment cannot be added for now. Return None if the caller's rows are outdated, so
+        that the scope must be read again.
+        """
         return await self._writes.run(lambda db: _append(db, scope, rows))
 
     async def is_current(self, scope: str, base: IndexBase) -> bool:

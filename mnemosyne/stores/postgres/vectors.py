@@ -49,7 +49,7 @@ class PostgresVectors:
         """Return the stored vectors by entry id, each as float32 of the shape (dimensions,).
 
         `wanted` maps entry ids to hashes of their texts; vectors of other texts are left out. A value of None means
-        that the text has no vector of this encoder.
+        that the model does not know the text.
         """
         if not wanted:
             return {}

@@ -1,12 +1,12 @@
-"""Stored form of a body in a SQL store: JSON with a checksum, compressed if it is large.
+"""Encodes and decodes the bodies of a SQL store: JSON with a checksum, compressed if it is large.
 
-The checksum is a CRC-32 of the body and of its place (table, column, session, key and the rest of the row's identity),
-so that a changed bit is noticed and so is a body in another row's place. It is written as sixteen blanks after the
-JSON: a body stays JSON for every reader of the database, and one without a checksum, as older releases wrote it, is
-read unchanged.
+The checksum is a CRC-32 of the body and of its place (table, column, session, key and the rest of the row's identity).
+So a changed bit is noticed, and also a body that was copied to another row. The checksum is written as sixteen blanks
+after the JSON. A body therefore stays JSON for every reader of the database, and a body of an older release, which has
+no checksum, is read unchanged.
 
-The large parts of a turn (receipt, prompt, report) are compressed: about 160 KB of repetitive JSON per turn, a sixth of
-that when compressed. JSON never begins like a compressed blob.
+The large parts of a turn (receipt: why each block is in the prompt; prompt; report) are compressed. They are about 160
+KB of repetitive JSON per turn, and a sixth of that when compressed. JSON never begins like a compressed body.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _BREAK = "\x1f"
 
 
 def place_of(table: str, column: str, owner: object, *names: object) -> str:
-    """Return the place of a body: its table and column, the number of its session (or the scope of its world), and what
-    identifies its row, the name for a reader first. Places that a turn reads by the hundred are written out below.
+    """Return the place of a body, for its checksum.
+
+    `owner` is the number of the session, or the scope of a world. `names` identify the row, beginning with the name
+    that is shown to people. Functions below build the places of certain tables; those that a turn needs by the hundred
+    do it without this function.
     """
     return _BREAK.join((table, column, str(owner), *map(str, names)))
 
@@ -65,25 +68,27 @@ def state_place(key: int, branch_id: str) -> str:
 
 
 def blob_place(column: str, key: int, turn_id: str) -> str:
-    """Return the place of a large part of a turn."""
+    """Return the place of a large part of a turn. `column` is `receipt`, `prompt` or `report`."""
     return place_of("papers", column, key, turn_id)
 
 
 def turn_place(column: str, key: int, row: Sequence[Any]) -> str:
-    """Return the place of a body in a turn's row, which begins with `turn_id, branch_id, depth, parent_id, kind, status,
-    fingerprint, created_at`; all of these are part of it except the status, which changes.
+    """Return the place of a body in the row of a turn.
+
+    `row` begins with `turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at`. All of these are
+    part of the place except the status, which changes.
     """
     turn_id, branch_id, depth, parent_id, kind, _, fingerprint, at = row[:8]
     return place_of("turns", column, key, turn_id, branch_id, depth, parent_id, kind, fingerprint, at)
 
 
 def part_place(key: int, name: str, kind: str) -> str:
-    """Return the place of an item of a list."""
+    """Return the place of an item in one of a session's lists (block, task, tool call, model call)."""
     return f"parts\x1fbody\x1f{key}\x1f{name}\x1f{kind}"
 
 
 def prefetch_place(key: int, branch_id: str) -> str:
-    """Return the place of a branch's late result."""
+    """Return the place of a branch's prefetch: a selection of memories that came too late for its turn."""
     return place_of("prefetches", "body", key, branch_id)
 
 
@@ -98,12 +103,12 @@ def evidence_place(key: int, evidence_id: str) -> str:
 
 
 def entry_place(entry_id: str, scope: str, chain: str, restricted: int, deleted: int) -> str:
-    """Return the place of an entry's body; whether it is restricted or deleted is part of it."""
+    """Return the place of an entry's body. The place also states whether the entry is restricted and whether it is deleted."""
     return f"entries\x1fbody\x1f{scope}\x1f{entry_id}\x1f{chain}\x1f{int(restricted)}\x1f{int(deleted)}"
 
 
 def frame_place(key: int) -> str:
-    """Return the place of the frame of a session's document."""
+    """Return the place of the frame of a session's document: the fields of the document that no other table contains."""
     return place_of("documents", "frame", key)
 
 
@@ -123,7 +128,9 @@ PLACED_BY: Mapping[str, tuple[str, ...]] = {
     "evidences": ("evidence_id",),
     "parts": ("part_id", "kind"),
 }
-"""The columns that `place_of_row` needs, by table of a session; messages, entries and papers have functions of their own."""
+"""For each table of a session, the columns that `place_of_row` needs. Messages, entries and papers have functions of
+their own.
+"""
 
 _ROW_PLACES: Mapping[str, Callable[..., str]] = {
     "documents": frame_place,
@@ -138,17 +145,20 @@ _ROW_PLACES: Mapping[str, Callable[..., str]] = {
 
 
 def place_of_row(table: str, column: str, key: int, row: Sequence[Any]) -> str:
-    """Return the place of a body of a row; `row` are the columns `PLACED_BY` of its table."""
+    """Return the place of a body in a row. `row` contains the columns that `PLACED_BY` lists for the table."""
     return turn_place(column, key, row) if table == "turns" else _ROW_PLACES[table](key, *row)
 
 
 def seal(body: bytes, place: str) -> bytes:
-    """Return a body with the checksum for its place."""
+    """Return the body followed by its checksum for `place`."""
     return body + _sum(body, place)
 
 
 def unseal(data: bytes, place: str) -> bytes:
-    """Return a body without its checksum; UnreadableError when it does not fit body and place."""
+    """Return the body without its checksum. A body that has no checksum is returned unchanged.
+
+    Raises UnreadableError if the checksum does not fit the body and its place.
+    """
     if data[-1:] not in _BLANK_ENDS:
         return data
     body = data[:-_SUM_BYTES]
@@ -158,8 +168,9 @@ def unseal(data: bytes, place: str) -> bytes:
 
 
 def reseal(body: bytes, former: bytes, place: str) -> bytes:
-    """Return a body that takes the place of another one, with its checksum; if the former was damaged, the checksum does
-    not fit, so that the damage stays known.
+    """Return a changed body with its checksum. `former` is the stored body that it replaces.
+
+    If `former` was damaged, the new checksum does not fit on purpose, so that the damage stays visible.
     """
     try:
         unseal(former, place)
@@ -169,7 +180,7 @@ def reseal(body: bytes, former: bytes, place: str) -> bytes:
 
 
 def bare(data: bytes) -> bytes:
-    """Return a body without its checksum, unchecked, to compare it."""
+    """Return a body without its checksum, for comparisons. The checksum is not verified."""
     return data[:-_SUM_BYTES] if data[-1:] in _BLANK_ENDS else data
 
 
@@ -182,8 +193,10 @@ def _write_sum(number: int) -> bytes:
 
 
 def split_body(data: bytes) -> tuple[bytes | None, str]:
-    """Return the JSON of a stored body, and its form for `join_body`: its checksum, after `packed` if it is compressed.
-    None if it is not JSON in one line.
+    """Return (JSON, form) of a stored body. `join_body` makes the same bytes of them again.
+
+    The form contains the checksum, after `packed` if the body is compressed. Return (None, '') if the body is not JSON
+    in one line.
     """
     form, body = "", data
     if data[:1] == _PACKED:
@@ -198,14 +211,14 @@ def split_body(data: bytes) -> tuple[bytes | None, str]:
 
 
 def join_body(body: bytes, form: str) -> bytes:
-    """Return a body in its stored form; ValueError for an unknown form."""
+    """Return a body in its stored form, from the result of `split_body`. Raises ValueError if `form` is unknown."""
     number = form.removeprefix("packed ")
     data = body + _write_sum(int(number)) if number else body
     return pack_blob(data) if number != form else data
 
 
 def pack_blob(body: bytes) -> bytes:
-    """Return the stored form of a blob's JSON: compressed, unless it is short or would not become smaller."""
+    """Return the JSON compressed, or unchanged if it is short or would not become smaller."""
     if len(body) < _LEAST_BYTES:
         return body
     small = zlib.compress(body, _LEVEL)
@@ -213,14 +226,12 @@ def pack_blob(body: bytes) -> bytes:
 
 
 def pack_body(value: Any, place: str) -> bytes:
-    """Return the stored form of a large part of a turn."""
+    """Return the stored form of `value`: JSON with a checksum, compressed if it is large."""
     return pack_blob(seal(encode(value), place))
 
 
 def keep_blob(connection: Connection, value: Any, place: str) -> bytes:
-    """Return the stored form of a large part of a turn, and cache it as a read value, because the next turn reads
-    it.
-    """
+    """Return the stored form of a large part of a turn, and cache its value, because the next turn reads it."""
     body = encode(value)
     data = pack_blob(seal(body, place))
     connection.bodies.keep(place, data, len(body), JsonTree(body))
@@ -228,7 +239,7 @@ def keep_blob(connection: Connection, value: Any, place: str) -> bytes:
 
 
 def unpack_blob(data: Any) -> bytes:
-    """Return the JSON of a stored blob, compressed or not; UnreadableError when it is neither."""
+    """Return the JSON of a stored body, compressed or not. Raises UnreadableError if the bytes are neither."""
     if not isinstance(data, bytes | memoryview):
         raise UnreadableError(f"it is {type(data).__name__}, not bytes")
     try:
@@ -238,15 +249,16 @@ def unpack_blob(data: Any) -> bytes:
 
 
 def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a stored blob after a change of its JSON; the same bytes if `change` returns its argument."""
+    """Return the stored body after `change` was applied to its JSON. If `change` returns its argument, return `data`."""
     body = unpack_blob(data)
     done = change(body)
     return data if done is body else pack_blob(done)
 
 
 def load_body(connection: Connection, data: Any, kind: type[T], place: str, *, keep: bool = True) -> T:
-    """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read. With `keep`
-    it is kept, so that it is not decoded again.
+    """Return the value of a stored body, compressed or not. With `keep` it is cached, so that it is not decoded again.
+
+    Raises DamagedRecordError, which names the body, if it cannot be read.
     """
     known = connection.bodies.find(place, data)
     if known is not None:
@@ -264,7 +276,10 @@ def load_body(connection: Connection, data: Any, kind: type[T], place: str, *, k
 def read_body(
     connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT, *, keep: bool = True
 ) -> T | None:
-    """Return the value of a stored body; None, and a note, when it cannot be read. `keep` as for `load_body`."""
+    """Return the value of a stored body, or None if it cannot be read.
+
+    In that case the damage is noted, with `effect` as its consequence. `keep` has the same meaning as for `load_body`.
+    """
     try:
         return load_body(connection, data, kind, place, keep=keep)
     except DamagedRecordError as error:
@@ -273,7 +288,10 @@ def read_body(
 
 
 def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
-    """Return a part of a turn's record, None for none; a `LostTree`, and a note, when it cannot be read."""
+    """Return a part of a turn's record, or None if `data` is None.
+
+    If the part cannot be read, return a `LostTree` (a placeholder that raises when it is read) and note the damage.
+    """
     if data is None:
         return None
     try:
@@ -284,8 +302,10 @@ def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
 
 
 def read_blob(connection: Connection, data: bytes | None, place: str) -> Any:
-    """Return a large part of a turn's record, None for none, whose fields are decoded when they are read; a `LostTree`,
-    and a note, if it cannot be read.
+    """Return a large part of a turn's record, or None if `data` is None. Its fields are decoded when they are first
+    read.
+
+    If the part cannot be read, return a `LostTree` and note the damage.
     """
     if data is None or type(data) is not bytes:
         return read_tree(connection, data, place)
@@ -306,7 +326,7 @@ def read_blob(connection: Connection, data: bytes | None, place: str) -> Any:
 
 
 def note_damage(connection: Connection, error: DamagedRecordError, place: str, effect: str = LEFT_OUT) -> None:
-    """Note that a record was passed by."""
+    """Note in the store's log that the record at `place` was skipped, with the consequence `effect`."""
     scope, what = _name_of(connection, place)
     connection.log.add(DamageNote(scope=scope, what=what, reason=error.reason, path=connection.shown, effect=effect))
 

@@ -1,7 +1,7 @@
-"""Database operations that the SQL stores need: running statements and reading their rows.
+"""Protocols for a database connection: run statements, and read their rows.
 
-Every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a connection translates
-the sign if its driver needs another. It knows no driver and nothing of sessions.
+Every statement is written once, for SQLite and PostgreSQL alike. Statements contain `?` for values, and a connection
+translates the sign if its driver needs another. The module knows no driver and nothing of sessions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Rows(Protocol):
         ...
 
     def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
+        """Return all rows that have not been read yet."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -34,32 +34,34 @@ class Connection(Protocol):
 
     @property
     def tenant(self) -> str:
-        """The owner of the rows; it is part of every key."""
+        """The owner of the rows. Every key includes the tenant."""
         ...
 
     @property
     def shown(self) -> str:
-        """The name of the store for a person, without a password."""
+        """The name of the store for people, without a password."""
         ...
 
     @property
     def log(self) -> DamageLog:
-        """Return the log for damaged records that a read skips."""
+        """The log for damaged records that a read skips."""
         ...
 
     @property
     def bodies(self) -> ReadBodies:
-        """The values of bodies that were read before this transaction."""
+        """The cache of values that were decoded before."""
         ...
 
     @property
     def lock(self) -> str:
-        """The suffix of a SELECT of a row that the transaction is about to change (` FOR UPDATE`, or nothing)."""
+        """SQL at the end of a SELECT that locks the row, because the transaction is about to change it: ` FOR UPDATE`
+        or ''.
+        """
         ...
 
     @property
     def shares_index(self) -> bool:
-        """Whether the database has the tables that several hosts share (`sql.schema.SHARED`)."""
+        """Whether the database has the tables with which several hosts share indexes (`sql.schema.SHARED`)."""
         ...
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
@@ -69,17 +71,20 @@ class Connection(Protocol):
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement whose result is not needed.
 
-        It may be sent together with the next query or the commit, whichever comes first; then its error is raised
+        The statement may be sent later, together with the next query or with the commit. Its error is then raised
         there.
         """
         ...
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write new rows, few or thousands; `columns` are their names, joined by commas. Errors as for `post`."""
+        """Write new rows, few or thousands. `columns` are the names of the columns, joined by commas.
+
+        The rows may be sent later, as in `post`.
+        """
         ...
 
     def contains(self, column: str) -> str:
-        """Return the condition that a text or a blob holds the value of a `?`."""
+        """Return the SQL condition that the text or blob `column` contains the value of a `?`."""
         ...
 
     def now_us(self) -> int:
@@ -88,10 +93,9 @@ class Connection(Protocol):
 
 
 def expand_in(values: Sequence[T]) -> tuple[str, tuple[T, ...]]:
-    """Return the placeholders and values of `IN (...)`, padded with the last value to a power of two so that there are
-    few different statements.
+    """Return (placeholders, values) for SQL `IN (…)`. `values` must not be empty.
 
-    `values` must not be empty.
+    The values are padded with the last one to a power of two, so that there are few different statements.
     """
     size = 1 << (len(values) - 1).bit_length()
     return ", ".join("?" * size), (*values, *([values[-1]] * (size - len(values))))

@@ -1,7 +1,7 @@
-"""The document view of a SQL store: a session as one document, read and written.
+"""Reads and writes a session of a SQL store as one document.
 
-A document and the turn tree always agree (Store rule 9). `mnemosyne.documents.views` decides which parts of a document
-are new. Each function runs inside a transaction that its caller has opened.
+The document and the turns of the session always agree (Store rule 9). `mnemosyne.documents.views` decides which parts
+of a document are new. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ from mnemosyne.stores.sql.writing.turns import begin_session, open_branch, put_s
 
 
 def get_session(connection: Connection, session_id: str, branch_id: str | None) -> SessionDocument | None:
-    """Return the whole session as a document, or None; BranchNotFoundError."""
+    """Return the whole session on a branch (None: the active one) as a document, or None if there is no session.
+
+    Raises BranchNotFoundError if the session has no such branch.
+    """
     session = find_session(connection, session_id)
     return None if session is None else _document(connection, session, head_of(connection, session, branch_id))
 
@@ -111,8 +114,10 @@ def put_session(
     expected_version: int | None,
     limit: SessionLimit | None = None,
 ) -> PutResult:
-    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError, and
-    the error of the limit.
+    """Write a whole document. A missing session is created.
+
+    Raises VersionConflictError if the session has another version than `expected_version`, SchemaValidationError if the
+    document has faults, and the error of `limit` if the tenant may not have another session.
     """
     check_document(session_id, document)
     if find_session(connection, session_id) is None:
@@ -217,7 +222,11 @@ def _put_summary(connection: Connection, session: StoredSession, head: SessionHe
 def patch_session(
     connection: Connection, session_id: str, patch: Mapping[str, Any], expected_version: int | None
 ) -> PutResult:
-    """Apply a JSON merge patch to the document; SchemaValidationError, VersionConflictError, SessionNotFoundError."""
+    """Apply a JSON merge patch to the document of a session.
+
+    Raises SessionNotFoundError if there is no session, VersionConflictError if it has another version than
+    `expected_version`, and SchemaValidationError if the changed document has faults.
+    """
     session = load_session(connection, session_id, expected_version)
     document = _document(connection, session, head_of(connection, session))
     return put_session(connection, session_id, patch_document(document, patch), session.version)
@@ -230,8 +239,9 @@ def append_messages(
     idempotency_key: str | None,
     expected_version: int | None,
 ) -> PutResult:
-    """Commit messages as one turn after the active head; a key that was used before writes nothing.
-    VersionConflictError.
+    """Commit messages as one turn after the active head. If `idempotency_key` was used before, nothing is written.
+
+    Raises VersionConflictError if the session has another version than `expected_version`.
     """
     session = load_session(connection, session_id)
     turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)

@@ -1,9 +1,11 @@
-"""Erasure: deletes and rewrites rows, and writes the audit record.
+"""Erases a user, a session or evidence (source texts) from a SQL store, and writes the audit record.
 
-One pass covers every table of a session (`sql.schema` lists them and the contents of their columns). It runs inside one
-write transaction that its caller has opened; each session is locked before any of its rows is changed, in the order of
-their numbers. Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries:
-they get a new number, so that every index that follows the order of writing notices them.
+One pass covers every table of a session; `sql.schema` lists the tables and the contents of their columns. The pass runs
+inside one write transaction that its caller has opened. Each session is locked before any of its rows is changed, in
+the order of their numbers.
+
+Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries: they get a new
+number, so that every index that follows the order of writing notices the change.
 """
 
 from __future__ import annotations
@@ -81,8 +83,9 @@ class _Task:
 
 
 def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
-    """Erase a user, a session or evidence items, and write the audit record; ValueError unless the erasure names
-    exactly one subject.
+    """Erase the subject of `erasure` and its copies in other sessions, write the audit record, and return the outcome.
+
+    Raises ValueError unless the erasure names exactly one subject: a user, a session, or evidence of a session.
     """
     kind, subject_hash = subject_of(erasure)
     tally = _Tally()
@@ -128,7 +131,7 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
 
 
 def preview(connection: Connection, erasure: Erasure) -> ErasurePreview:
-    """Return a preview of an erasure; nothing is changed."""
+    """Return what an erasure would remove. Nothing is changed."""
     found = PreviewTally(erasure=erasure)
     for session, owner in _concerned(connection, erasure):
         spoken = [] if erasure.evidence_ids else list(_read_messages(connection, session.key))

@@ -1,6 +1,6 @@
-"""Lists of a session in addition to its turns: evidences, blocks, tasks, tool calls and model calls, each in its order.
+"""Reads and writes the lists of a session: evidence (source texts), prompt blocks, tasks, tool calls and model calls.
 
-All lists are stored in the same way: an item has an id and a place, and keeps its place when it is rewritten. Each
+All lists are stored in the same way. An item has an id and a place, and keeps its place when it is rewritten. Each
 function runs inside a transaction that its caller has opened.
 """
 
@@ -42,7 +42,7 @@ _PUT_PART = """INSERT INTO parts (session, kind, part_id, ord, body) VALUES (?, 
 
 
 def put_evidence(connection: Connection, session_id: str, evidence: Evidence) -> str:
-    """Write or replace an evidence item and return its id; the same item again changes nothing."""
+    """Write or replace an evidence item, and return its id. If the stored item is the same, nothing changes."""
     session = load_session(connection, session_id)
     check_times(evidence.created_at, evidence.expires_at)
     known = connection.execute(
@@ -82,7 +82,7 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
 
 
 def columns_made_of(evidence: Evidence) -> dict[str, object]:
-    """Return the columns that are calculated from the body of an evidence item, and must agree with it."""
+    """Return the columns that are calculated from the body of an evidence item. They must agree with the body."""
     readers = readers_of(evidence)
     return {
         "origin": origin_of(evidence.source.uri, evidence.content_hash),
@@ -93,7 +93,7 @@ def columns_made_of(evidence: Evidence) -> dict[str, object]:
 
 
 def origin_of(uri: str, content_hash: str) -> str:
-    """Return one short key for a source and a content hash, because a uri may be too long for an index."""
+    """Return a short key for a source address and a content hash, because an address may be too long for a database index."""
     return hashlib.sha256(f"{content_hash}\0{uri}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -102,7 +102,7 @@ def _microseconds(at: datetime) -> int:
 
 
 def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> Evidence | None:
-    """Return an evidence item, or None if there is none that can be read; SessionNotFoundError."""
+    """Return an evidence item, or None if it is missing or damaged. Raises SessionNotFoundError if there is no session."""
     key = load_session(connection, session_id).key
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?", (key, evidence_id)
@@ -111,7 +111,10 @@ def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> E
 
 
 def find_evidence(connection: Connection, session_id: str, uri: str, content_hash: str) -> Evidence | None:
-    """Return the oldest readable evidence item with this source uri and content hash, or None; SessionNotFoundError."""
+    """Return the oldest readable evidence item with this source address and content hash, or None.
+
+    Raises SessionNotFoundError if there is no session.
+    """
     key = load_session(connection, session_id).key
     rows = connection.execute(
         "SELECT evidence_id, body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord",
@@ -122,7 +125,10 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
 
 
 def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
-    """Return evidence items in the order of first writing; SessionNotFoundError, BranchNotFoundError."""
+    """Return the evidence items that pass the filter `where`, in the order of first writing.
+
+    Raises SessionNotFoundError or BranchNotFoundError if there is no such session or branch.
+    """
     session, where = load_session(connection, session_id), where or EvidenceFilter()
     head = None if where.branch_id is None else head_of(connection, session, where.branch_id or None)
     return read_evidences(connection, session.key, where, head)
@@ -131,8 +137,10 @@ def list_evidences(connection: Connection, session_id: str, where: EvidenceFilte
 def read_evidences(
     connection: Connection, key: int, where: EvidenceFilter, head: SessionHead | None = None
 ) -> tuple[Evidence, ...]:
-    """Return the evidence items of a session that pass, in the order of first writing. With a `head`, only those that are known
-    on its branch.
+    """Return the evidence items of a session that pass the filter `where`, in the order of first writing.
+
+    With `head` only those are returned that are known on its branch: a turn on another branch may have found the
+    others.
     """
     # Times are columns: that of an item without one is not in it.
     rest = replace(where, since=None, until=None)
@@ -204,7 +212,7 @@ def _read_readers(text: str) -> tuple[str, ...]:
 def find_turns_aside(
     connection: Connection, key: int, head: SessionHead, turn_ids: Collection[str | None]
 ) -> frozenset[str]:
-    """Return the given turns that the session has, but not on the path to a head, nor as a copy on it."""
+    """Return those of `turn_ids` that are turns of the session, but neither on the path to `head` nor copied onto it."""
     wanted = sorted(name for name in turn_ids if name)
     found, known = set[str](), set[str]()
     for start in range(0, len(wanted), _AT_ONCE):
@@ -224,8 +232,9 @@ def find_turns_aside(
 def list_newest_evidences(
     connection: Connection, session: StoredSession, where: EvidenceFilter, window: SessionWindow
 ) -> tuple[Evidence, ...]:
-    """Return the result of `read_evidences`, if it is cached for this version of the session. A filter with an empty
-    branch is for the window's branch.
+    """Return the same result as `read_evidences`, from the cache if it is cached for this version of the session.
+
+    An empty branch in the filter means the branch of `window`.
     """
     where = where.on_branch(window.head.branch_id)
     head = None if where.branch_id is None else window.head
@@ -245,12 +254,15 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 
 
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
-    """Return blocks in the order of first writing; SessionNotFoundError."""
+    """Return the prompt blocks that pass the filter, in the order of first writing.
+
+    Raises SessionNotFoundError if there is no session.
+    """
     return read_context_blocks(connection, load_session(connection, session_id).key, where or BlockFilter())
 
 
 def read_context_blocks(connection: Connection, key: int, where: BlockFilter) -> tuple[ContextBlock, ...]:
-    """Return the blocks of a session that pass, in the order of first writing."""
+    """Return the prompt blocks of a session that pass the filter, in the order of first writing."""
     # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
     tests = "".join(f" AND substr(part_id, 1, {len(prefix)}) <> ?" for prefix in where.without_prefixes)
     rows = connection.execute(
@@ -262,7 +274,7 @@ def read_context_blocks(connection: Connection, key: int, where: BlockFilter) ->
 
 
 def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> tuple[T, ...]:
-    """Return a list of a session, in its order."""
+    """Return one list of a session (`kind`) in its order. `what` is the type of its items."""
     rows = connection.execute(
         "SELECT part_id, body FROM parts WHERE session = ? AND kind = ? ORDER BY ord", (key, kind)
     ).fetchall()
@@ -281,14 +293,20 @@ def _read_items(
 def put_context_blocks(
     connection: Connection, session_id: str, blocks: Sequence[ContextBlock], expected_version: int | None
 ) -> PutResult:
-    """Write or replace blocks by id; SchemaValidationError for a ref that leads nowhere."""
+    """Write or replace prompt blocks by id.
+
+    Raises SchemaValidationError if a block refers to evidence that the session does not have.
+    """
     key = load_session(connection, session_id).key
     check_stored_refs(connection, key, ((f"context block {block.block_id!r}", block.refs) for block in blocks))
     return _upsert(connection, session_id, "block", {block.block_id: block for block in blocks}, expected_version)
 
 
 def check_stored_refs(connection: Connection, key: int, items: Iterable[tuple[str, Sequence[Ref]]]) -> None:
-    """Raise SchemaValidationError for refs to evidence that a session does not hold, unless they are remote."""
+    """Raise SchemaValidationError if a reference names evidence that the session does not have, unless it is remote.
+
+    `items` are pairs of a name for messages and its references.
+    """
     held = [(path, refs) for path, refs in items if refs]
     wanted = list({ref.evidence_id for _, refs in held for ref in refs})
     if wanted:
@@ -302,13 +320,13 @@ def check_stored_refs(connection: Connection, key: int, items: Iterable[tuple[st
 def append_tool_calls(
     connection: Connection, session_id: str, calls: Sequence[ToolCall], expected_version: int | None
 ) -> PutResult:
-    """Append tool calls; one with an existing id replaces that in its place."""
+    """Append tool calls. A call whose id exists already replaces the stored call in its place."""
     check_times(*(call.called_at for call in calls))
     return _upsert(connection, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
 
 
 def find_tool_call(connection: Connection, session_id: str, tool_call_id: str) -> ToolCall | None:
-    """Return a tool call, or None if there is none that can be read; SessionNotFoundError."""
+    """Return a tool call, or None if it is missing or damaged. Raises SessionNotFoundError if there is no session."""
     key = load_session(connection, session_id).key
     row = connection.execute(
         "SELECT body FROM parts WHERE session = ? AND kind = 'tool_call' AND part_id = ?", (key, tool_call_id)
@@ -319,7 +337,7 @@ def find_tool_call(connection: Connection, session_id: str, tool_call_id: str) -
 def append_model_usage(
     connection: Connection, session_id: str, usages: Sequence[ModelUsage], expected_version: int | None
 ) -> PutResult:
-    """Append model calls; one with an existing id replaces that in its place."""
+    """Append model calls. A call whose id exists already replaces the stored call in its place."""
     items = {usage.model_usage_id: usage for usage in usages}
     return _upsert(connection, session_id, "model_usage", items, expected_version)
 
@@ -327,7 +345,7 @@ def append_model_usage(
 def upsert_tasks(
     connection: Connection, session_id: str, tasks: Sequence[Task], expected_version: int | None
 ) -> PutResult:
-    """Write or replace tasks by id, new ones at the end."""
+    """Write or replace tasks by id. New tasks are added at the end."""
     return _upsert(connection, session_id, "task", {task.task_id: task for task in tasks}, expected_version)
 
 
@@ -373,9 +391,9 @@ def hold_prompt_parts(
     blocks: Sequence[ContextBlock],
     usages: Sequence[ModelUsage],
 ) -> tuple[list[Evidence], frozenset[str]]:
-    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own.
+    """Write the evidence items, blocks and model calls of a turn's prompt. The version of the session does not change.
 
-    Return the evidence items that are new or changed, and the ids of replaced ones.
+    Return (items, replaced): the evidence items that are new or changed, and the ids of items that were stored before.
     """
     written = _write_evidences(connection, session.key, evidences)
     _write_parts(connection, session.key, "block", {block.block_id: block for block in blocks})
@@ -405,7 +423,7 @@ def _write_evidences(
 
 
 def bump(connection: Connection, session: StoredSession) -> int:
-    """Increment the version of a session and return it."""
+    """Increment the version of a session, and return the new version."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return session.version + 1
 
@@ -416,7 +434,7 @@ def _next_place(connection: Connection, where: str, values: tuple[object, ...]) 
 
 
 def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evidence]) -> None:
-    """Replace the evidence items of a session, in this order."""
+    """Replace all evidence items of a session by `evidences`, in this order."""
     wanted = list(evidences)
     for evidence in wanted:
         check_times(evidence.created_at, evidence.expires_at)
@@ -426,7 +444,7 @@ def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evide
 
 
 def refill_parts(connection: Connection, key: int, kind: Kind, items: Iterable[T], name: Callable[[T], str]) -> None:
-    """Replace the items of a list of a session, in this order."""
+    """Replace all items of one list of a session (`kind`) by `items`, in this order. `name` returns the id of an item."""
     rows = [
         (key, kind, name(item), place, seal(encode(item), part_place(key, name(item), kind)))
         for place, item in enumerate(items)

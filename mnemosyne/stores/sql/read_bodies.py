@@ -1,8 +1,9 @@
-"""Cache of values read from a database, so that a turn does not read the same messages, records and evidence again.
+"""Caches values that were read from a database, so that the next turn need not read messages, records and evidence
+again.
 
-A body is identified by its place and by all of its bytes, a list of evidence and a rebuilt state by the version of
-their session: a later write of another process is never overlooked, and a damaged body is never taken for a sound one.
-Callers share the values and do not change them.
+The value of a body is found by the body's place and all of its bytes. A list of evidence or a rebuilt state is found by
+the version of its session. So a later write of another process is never overlooked, and a damaged body is never taken
+for a sound one. Callers share the values, and must not change them.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.query import EvidenceFilter
 
 MOST_BYTES = 8_000_000
-"""Maximum JSON size of the cached values of a store: the records of some fifty turns."""
+"""Maximum size of the cached values of a store, as JSON: the records of some fifty turns."""
 
 _LARGEST_SHARE = 4
 
 MOST_BYTES_OF_SESSIONS = 24_000_000
-"""Maximum memory of the cached evidence and states of a store, in bytes, as `_bytes_of` estimates them."""
+"""Maximum memory for the cached evidence and states of a store, in bytes, as `_bytes_of` estimates it."""
 
 _EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
 """Bytes of a piece of evidence without its content, of a character of its content, and of a character of a state as
@@ -33,11 +34,11 @@ MOST_SESSIONS = 256
 """Maximum number of sessions with cached evidence and states."""
 
 MOST_STATES = 32
-"""Maximum number of cached states of former turns of a session."""
+"""Maximum number of cached states per session; each is the state after one former turn."""
 
 
 class ReadBodies:
-    """The values that were read last, up to `most_bytes` of JSON. It may be used from several threads."""
+    """Cache of the values that were read last, up to `most_bytes` of JSON. Several threads may use it."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes, self._bytes = most_bytes, 0
@@ -46,7 +47,7 @@ class ReadBodies:
         self.sessions = SessionReads()
 
     def find(self, place: str, data: bytes) -> Any:
-        """Return the value of a body, or None."""
+        """Return the cached value of a body, or None. `data` are the stored bytes."""
         with self._lock:
             held = self._held.get(place)
             if held is None or held[0] != data:
@@ -55,7 +56,9 @@ class ReadBodies:
         return held[2]
 
     def keep(self, place: str, data: bytes, size: int, value: Any) -> None:
-        """Keep the value of a body with `size` bytes of JSON; one that takes a large share of the room is not kept."""
+        """Cache the value of a body that has `size` bytes of JSON. A body of more than a quarter of the limit is not
+        cached.
+        """
         with self._lock:
             if size > self._most_bytes // _LARGEST_SHARE:
                 return
@@ -65,7 +68,7 @@ class ReadBodies:
                 self._bytes -= self._held.popitem(last=False)[1][1]
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on."""
+        """Forget all values, and cache nothing from now on."""
         with self._lock:
             self._most_bytes, self._bytes = -1, 0
             self._held.clear()
@@ -81,12 +84,11 @@ class _ReadOfSession:
 
 
 class SessionReads:
-    """Newest evidence, by filter, and states after turns of the sessions that were read last, each at one version of
-    its session.
+    """Cache of the newest evidence (by filter) and of states after former turns, for the sessions that were read last.
 
-    A turn that this store writes moves the cache of its session to the new version (`follow`); after any other write it
-    is read again. Sessions are identified by their number, which is never used again. It may be used from several
-    threads.
+    Each session is cached at one version. When this store writes a turn, `follow` moves the cache of the session to the
+    new version. After any other write the session is read again. Sessions are identified by their number, which is
+    never used again. Several threads may use the cache.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES_OF_SESSIONS) -> None:
@@ -95,13 +97,13 @@ class SessionReads:
         self._lock = threading.Lock()
 
     def find_evidences(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
-        """Return a list at a version of its session, or None."""
+        """Return the cached evidence list of a filter at this version of the session, or None."""
         with self._lock:
             held = self._find(key, version)
             return None if held is None else held.lists.get(where)
 
     def find_state(self, key: int, version: int, turn_id: str) -> Mapping[str, Any] | None:
-        """Return the state after a committed turn, or None."""
+        """Return the cached state after a committed turn, or None."""
         with self._lock:
             held = self._find(key, version)
             return None if held is None or turn_id not in held.states else held.states[turn_id][1]
@@ -113,7 +115,7 @@ class SessionReads:
         where: EvidenceFilter,
         found: tuple[Evidence, ...],
     ) -> None:
-        """Keep a list that was read; only lists of the newest items of some types are kept."""
+        """Cache an evidence list that was read. Only lists with the newest items of some types are cached."""
         kept = EvidenceFilter(
             types=where.types,
             limit=where.limit,
@@ -131,7 +133,7 @@ class SessionReads:
                 self._bound(key, held)
 
     def keep_state(self, key: int, version: int, turn_id: str, state: Mapping[str, Any], chars: int) -> None:
-        """Keep the state after a committed turn, which has `chars` characters as JSON."""
+        """Cache the state after a committed turn. `chars` is its length as JSON."""
         with self._lock:
             held = self._enter(key, version)
             if held is not None:
@@ -162,10 +164,10 @@ class SessionReads:
     def follow(
         self, key: int, before: int, after: int, written: Sequence[Evidence], replaced: Collection[str] = ()
     ) -> None:
-        """Move the cache of a session from version `before` to `after` by a turn that this store wrote.
+        """Move the cache of a session from version `before` to `after`, because this store wrote a turn.
 
-        The turn's evidence is added, items of the ids `replaced` in the places of the old ones. It changes no state of
-        a former turn.
+        `written` is the turn's evidence. Items whose ids are in `replaced` take the places of the former items. A turn
+        changes no state of a former turn.
         """
         with self._lock:
             held = self._held.get(key)
@@ -180,7 +182,7 @@ class SessionReads:
                 self._bound(key, held)
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on."""
+        """Forget everything, and cache nothing from now on."""
         with self._lock:
             self._most_bytes, self._bytes = -1, 0
             self._held.clear()
@@ -225,14 +227,16 @@ def _with_written(
 
 
 class BodyCache:
-    """The `ReadBodies` of a store: each transaction uses those that were `current` when it began, so that one that
-    began before an erasure leaves nothing in the new ones.
+    """Holds the current `ReadBodies` of a store, and replaces it when data was erased.
+
+    A transaction uses the `ReadBodies` that was current when it began. So a transaction that began before an erasure
+    leaves nothing in the new cache.
     """
 
     def __init__(self) -> None:
         self.current = ReadBodies()
 
     def clear(self) -> None:
-        """Forget everything, and let running transactions keep nothing."""
+        """Forget everything. Transactions that are still running can cache nothing more."""
         former, self.current = self.current, ReadBodies()
         former.close()

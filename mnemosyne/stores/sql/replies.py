@@ -1,7 +1,7 @@
-"""Chunks of replies that are not complete yet: the tables `unfinished_replies` and `reply_chunks`.
+"""Stores the chunks of replies that are not complete yet, in the tables `unfinished_replies` and `reply_chunks`.
 
-They do not belong to a turn until the reply is committed: the version of the session does not change. Each function runs inside
-a transaction that its caller has opened.
+The chunks do not belong to a turn until the reply is committed, so the version of the session does not change. Each
+function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def add_chunk(connection: Connection, session_id: str, chunk: ReplyChunk, limits: ChunkLimits) -> AddedChunk:
-    """Add a chunk to a reply, which begins with its first. NoPendingTurnError, TurnNotFoundError."""
+    """Add a chunk to a reply. The first chunk creates the reply.
+
+    The outcome states whether the chunk was added, repeated, conflicted with a stored one, or made the reply too long.
+    Raises NoPendingTurnError if the chunk names no turn and none waits for a reply. Raises TurnNotFoundError if there
+    is no such turn.
+    """
     session = load_session(connection, session_id)
     key, turn_id = session.key, chunk.turn_id or _find_turn(connection, session, chunk.message_id)
     if turn_id is None:
@@ -57,7 +62,10 @@ def add_chunk(connection: Connection, session_id: str, chunk: ReplyChunk, limits
 def read_unfinished(
     connection: Connection, session_id: str, turn_id: str | None, message_id: str
 ) -> UnfinishedReply | None:
-    """Return a reply with its chunks, or None; UnreadableError for a damaged chunk."""
+    """Return a reply with its chunks, or None if it has none.
+
+    If `turn_id` is None, the turn is found by the message. Raises UnreadableError if a chunk is damaged.
+    """
     session = load_session(connection, session_id)
     turn_id = turn_id or _find_turn(connection, session, message_id)
     reply = None if turn_id is None else _find_reply(connection, session.key, turn_id, message_id)
@@ -77,7 +85,7 @@ def read_unfinished(
 
 
 def drop_unfinished(connection: Connection, session_id: str, turn_id: str | None, message_id: str) -> int:
-    """Delete the chunks of a reply; return their number."""
+    """Delete the chunks of a reply, and return their number. If `turn_id` is None, the turn is found by the message."""
     session = load_session(connection, session_id)
     turn_id = turn_id or _find_turn(connection, session, message_id)
     reply = None if turn_id is None else _find_reply(connection, session.key, turn_id, message_id)
@@ -85,7 +93,7 @@ def drop_unfinished(connection: Connection, session_id: str, turn_id: str | None
 
 
 def drop_all_unfinished(connection: Connection, key: int) -> int:
-    """Delete the chunks of all replies of a session; return their number."""
+    """Delete the chunks of all replies of a session, and return their number."""
     connection.post("DELETE FROM unfinished_replies WHERE session = ?", (key,))
     return len(connection.execute("DELETE FROM reply_chunks WHERE session = ? RETURNING ord", (key,)).fetchall())
 

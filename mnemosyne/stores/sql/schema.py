@@ -1,35 +1,43 @@
-"""Tables of the SQL stores, for SQLite and for PostgreSQL.
+"""Defines the tables of the SQL stores, for SQLite and for PostgreSQL.
 
-A new database is created in one transaction from these statements. One of another revision is refused: `jacquard operate migrate`
-converts it (in `jacquard.migrate` each change of these tables is one function). It knows no driver.
+A new database is created in one transaction from these statements. A database of another revision is refused; `jacquard
+operate migrate` converts it (each change of these tables is one function of `jacquard.migrate`). The module knows no
+driver.
 
 The tables:
-- `sessions` gives each session of a tenant a number (`key`), which is never reused; all its rows refer to that number.
-- `messages` and `entries` hold committed rows only. Their `seq` grows with every commit to a scope (numbers are drawn
-  while the session's row is locked), so a reader that has seen everything up to a number will find the rest after it.
-  The messages of a pending turn are in `turns.draft`. `recalled` is 1 for messages that recall may find, 2 for those it
-  may no longer find. `exchange` is a digest (`chains.messages.exchanges`) of a reply, or of a message of the user with its reply:
-  a conversation without a name is found by it. Older rows and those of sessions of which something was erased have none.
-- `papers` keeps the large parts of a turn (receipt, prompt, report) off the pages that are read each turn, compressed
-  (`sql.blobs`).
-- `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the
-  state before the first turn.
-- `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in
-  order.
-- `evidences.is_memory` is 1 for what turns recalled, else NULL. `turn_id` and `readers` say which turn found an item, and who may
-  know it (NULL: it is of the session, everyone); they are in the body too.
-- `turns.origin_id` is the turn that a turn is a copy of; what was found in that one is known on the path of the copy.
-- `unfinished_replies` and `reply_chunks` hold replies that arrive in chunks until they are committed: when the last chunk
-  came (microseconds since 1970), how long the reply is, and each chunk by its index.
-- a row of `summaries` without a body says that the path has no summary from there on.
-- `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
-  digest.
-- `vectors` and `index_segments`, only of PostgreSQL (SHARED), contain data that can be made again: the vector of each
-  embedded text, and the rows of each scope's index, so that a host need not make them. Both are partitioned by scope.
-- a session whose `active_branch` is empty is archived: its rows are in `archive_parts`, compressed, and `archives` says when
-  and what of it is shown without opening it.
-- `leases` says which process does a kind of work for the whole store, and until when.
-- `store_revision` has one row: the revision of the store; see REVISION.
+
+- `sessions` gives each session of a tenant a number (`key`), which is never reused. All rows of the session refer to
+  this number. If `active_branch` is empty, the session is archived.
+- `branches` has the head of each branch.
+- `turns` has one row per turn. `draft` contains the messages of a pending turn. `origin_id` is the turn of which this
+  turn is a copy; evidence that was found in the original is known on the path of the copy.
+- `messages` and `entries` contain only committed rows. Their `seq` grows with every commit to a scope (one session or
+  one world), because numbers are drawn while the session's row is locked. So a reader that has seen everything up to a
+  number finds the rest after it.
+- `messages.recalled` is 1 for messages that recall may find, 2 for those that it may no longer find, else 0. `exchange`
+  is a digest of a reply, or of a message of the user with its reply (`chains.messages.exchanges`). It finds a
+  conversation that has no name. Older rows, and rows of sessions from which something was erased, have none.
+- `papers` keeps the large parts of a turn (receipt, prompt, report) off the pages that are read each turn. They are
+  compressed (`sql.blobs`).
+- `branch_states` contains the state at each head. `snapshots` and `turns.ops` (changes of the state) rebuild any other
+  state. Branch '' in `snapshots` is the state before the first turn.
+- `documents` contains the frame of a session document: the fields that no other table contains. `parts` contains its
+  lists (blocks, tasks, tool calls, model calls) in order.
+- `evidences` contains evidence (source texts). `is_memory` is 1 for texts that turns recalled, else NULL. `turn_id` is
+  the turn that found the item, and `readers` states who may know it (NULL: everyone). Both are in the body too.
+- `prefetches` contains selections of memories that came too late for their turn, for the next turn.
+- `unfinished_replies` and `reply_chunks` contain replies that arrive in chunks, until they are committed: when the last
+  chunk came (microseconds since 1970), how long the reply is, and each chunk by its index.
+- `summaries` contains rolling summaries. A row without a body means that the path has no summary from there on.
+- `worlds` has the digest of each world's current version, and `packs` its world pack, compressed (`sql.blobs`).
+- `audits` contains the records of erasures.
+- `vectors` and `index_segments` exist only in PostgreSQL (SHARED). They contain data that can be made again: the vector
+  of each embedded text, and the index rows of each scope, so that a host need not make them. Both are partitioned by
+  scope.
+- `archives` and `archive_parts` contain archived sessions: the compressed rows, when they were archived, and what is
+  shown of a session without opening it.
+- `leases` states which process does a job for the whole store, and until when.
+- `store_revision` has one row: the revision of the store (REVISION).
 """
 
 from __future__ import annotations
@@ -44,10 +52,10 @@ from mnemosyne.core.errors import StoreUnavailableError
 Dialect = Literal["sqlite", "postgresql"]
 
 REVISION = 10
-"""The revision of these tables and of all that is recorded in them. A release reads and writes exactly one."""
+"""Revision (format) of these tables and of everything recorded in them. A release reads and writes exactly one revision."""
 
 MARK = "mnemosyne"
-"""The comment on `store_revision` that distinguishes our schema in PostgreSQL from another program's."""
+"""Comment on the table `store_revision` that distinguishes our schema in PostgreSQL from those of other programs."""
 
 WORDS: Mapping[Dialect, Mapping[str, str]] = {
     "sqlite": {
@@ -187,28 +195,30 @@ SHARED = (
         END LOOP;
     END $$""",
 )
-"""Tables that only PostgreSQL has: vectors in pgvector's type if the server has it, else as bytes. A server that has it
-but does not let this user create it keeps bytes.
+"""Statements for the tables that only PostgreSQL has.
+
+Vectors have pgvector's type if the server has the extension, else they are bytes. They are bytes also if this user may
+not create the extension.
 """
 OF_THE_DATABASE = ("leases", "store_revision")
-"""The tables that hold nothing of any tenant, and belong to one database: they are not copied into another."""
+"""Tables that belong to the database and not to a tenant. They are not copied into another database."""
 
 MARK_STATEMENT = f"COMMENT ON TABLE store_revision IS '{MARK}'"
-"""The statement that marks a schema in PostgreSQL as ours."""
+"""Statement that marks a schema in PostgreSQL as ours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextTable:
-    """Columns of a table that may contain text; every such column of every table is in one of these (a test)."""
+    """The columns of one table that may contain text. A test ensures that no such column of any table is missing here."""
 
     table: str
     key: str
-    """Name of a row for a reader."""
+    """Column with the name of a row for people."""
     words: tuple[str, ...]
-    """Text columns with ids and names, which an erasure keeps in rows that stay."""
+    """Text columns with ids and names. An erasure keeps them in rows that stay."""
     bodies: Mapping[str, str] = field(default_factory=dict)
-    """JSON columns, each with its content (`mnemosyne.privacy.places`; PART: named by the column `kind`), which decides
-    its treatment by an erasure.
+    """JSON columns, each with the name of its content (`mnemosyne.privacy.places`). The content decides how an erasure
+    treats the column. PART means that the column `kind` names the content.
     """
     row: tuple[str, ...] = ()
     """Columns that identify a row within its session."""
@@ -265,7 +275,7 @@ OF_A_SESSION = (
     ),
     TextTable(table="parts", key="part_id", words=("kind", "part_id"), bodies={"body": PART}, row=("kind", "part_id")),
 )
-"""The tables whose rows refer to a session by its number."""
+"""Tables whose rows refer to a session by its number."""
 
 OF_A_TENANT = (
     TextTable(
@@ -287,15 +297,15 @@ OF_A_TENANT = (
         bodies={"counts": "counts"},
     ),
 )
-"""The tables whose rows contain the tenant."""
+"""Tables whose rows contain the tenant."""
 
 OF_A_WORLD = TextTable(table="packs", key="world_id", words=("world_id", "digest"), bodies={"body": "pack"})
-"""The table of world packs, whose rows contain the tenant and are compressed."""
+"""Table of world packs. Its rows contain the tenant, and its bodies are compressed."""
 
 OF_A_TURN = TextTable(
     table="papers", key="turn_id", words=(), bodies={"receipt": "receipt", "prompt": "prompt", "report": "report"}
 )
-"""The table whose rows refer to a turn by its number; its bodies are compressed."""
+"""Table whose rows refer to a turn by its number. Its bodies are compressed."""
 
 OF_AN_ARCHIVE = (
     TextTable(
@@ -306,32 +316,35 @@ OF_AN_ARCHIVE = (
     ),
     TextTable(table="archive_parts", key="''", words=(), bodies={"body": "archive"}),
 )
-"""The tables of archived sessions. An erasure opens a session before it treats its rows; a search reads the rows in the archive."""
+"""Tables of archived sessions. An erasure opens a session before it treats the rows; a search reads the rows in the
+archive.
+"""
 
 OF_LEASES = TextTable(table="leases", key="name", words=("name", "holder"))
-"""The table of leases, whose texts name kinds of work and processes."""
+"""Table of leases. Its texts name jobs and processes."""
 
 TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN, *OF_AN_ARCHIVE, OF_LEASES)
-"""All of them."""
+"""All tables with columns that may contain text."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     found[1]: tuple(re.findall(r"(?:^|,)\s*([a-z_]+) (?=\{)", found[2]))
     for each in TABLES
     if (found := re.match(r"CREATE TABLE (\w+) \((.*)", each, re.DOTALL)) is not None
 }
-"""The columns of each table, in order."""
+"""Column names of each table, in order."""
 
 
 def statements(dialect: Dialect) -> tuple[str, ...]:
-    """Return the statements that create a database of the current revision, for one transaction."""
+    """Return the statements that create a database of the current revision. They are run in one transaction."""
     shared = (*SHARED, MARK_STATEMENT) if dialect == "postgresql" else ()
     revision = f"INSERT INTO store_revision (revision) VALUES ({REVISION})"
     return (*(table.format_map(WORDS[dialect]) for table in TABLES), *shared, revision)
 
 
 def check_revision(revision: int, shown: str, address: str) -> None:
-    """Raise StoreUnavailableError for a store of any revision but the present one; `address` is the form for
-    commands.
+    """Raise StoreUnavailableError unless `revision` is the current one.
+
+    `shown` names the store in the message; `address` is its address for commands.
     """
     if revision > REVISION:
         raise StoreUnavailableError(

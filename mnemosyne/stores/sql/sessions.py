@@ -1,8 +1,8 @@
-"""Sessions and branches: their numbers and their heads.
+"""Finds sessions and branches of a SQL store: their numbers and their heads.
 
-Every function that works on a session first calls `load_session`, which in a write transaction also locks it: the rest
-of the transaction sees everything that was committed before, and its sequence numbers follow the order of commits. Each
-function runs inside a transaction that its caller has opened; none of them writes.
+Every function that works on a session first calls `load_session`. In a write transaction this locks the session. So the
+rest of the transaction sees everything that was committed before, and its sequence numbers follow the order of commits.
+Each function runs inside a transaction that its caller has opened; none of them writes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HERE = """WITH RECURSIVE here (key, world_id, active_branch, version) AS (
 
 
 class SessionArchivedError(Exception):
-    """Sessions that a transaction needs are archived: `session_ids`. The store opens them and runs the transaction again."""
+    """A transaction needs sessions that are archived (`session_ids`). The store opens them and runs the transaction again."""
 
     def __init__(self, session_ids: Sequence[str]) -> None:
         self.session_ids = tuple(session_ids)
@@ -47,7 +47,7 @@ class SessionArchivedError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSession:
-    """A row of `sessions`; `key` is its number in all other tables."""
+    """A row of `sessions`. `key` is the session's number in all other tables."""
 
     key: int
     session_id: str
@@ -57,7 +57,10 @@ class StoredSession:
 
 
 def find_session(connection: Connection, session_id: str) -> StoredSession | None:
-    """Return a session, or None; in a write transaction it is locked from here on. SessionArchivedError."""
+    """Return a session, or None. In a write transaction the session is locked until the transaction ends.
+
+    Raises SessionArchivedError if the session is archived.
+    """
     row = connection.execute(
         "SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?"
         + connection.lock,
@@ -71,8 +74,10 @@ def find_session(connection: Connection, session_id: str) -> StoredSession | Non
 
 
 def load_session(connection: Connection, session_id: str, expected_version: int | None = None) -> StoredSession:
-    """Return a session as `find_session` does; SessionNotFoundError, VersionConflictError for another version than
-    expected.
+    """Return a session, and lock it like `find_session`.
+
+    Raises SessionNotFoundError if there is no session, SessionArchivedError if it is archived, and VersionConflictError
+    if it has another version than `expected_version`.
     """
     session = find_session(connection, session_id)
     if session is None:
@@ -91,7 +96,7 @@ def read_sessions(connection: Connection) -> tuple[str, ...]:
 
 
 def head_of(connection: Connection, session: StoredSession, branch_id: str | None = None) -> SessionHead:
-    """Return the head of a branch (None = the active one); BranchNotFoundError."""
+    """Return the head of a branch (None: the active one). Raises BranchNotFoundError if there is no such branch."""
     branch_id = session.active_branch if branch_id is None else branch_id
     return _head(session, branch_id, _spans(connection, session.key, branch_id, None))
 
@@ -113,9 +118,10 @@ def _head(session: StoredSession, branch_id: str, spans: Sequence[tuple[str, int
 def load_head(
     connection: Connection, session_id: str, branch_id: str | None = None
 ) -> tuple[StoredSession, SessionHead]:
-    """Return a session and the head of a branch (None = the active one) by one query, without a lock.
+    """Return (session, head) by one query, without a lock. The head is that of a branch (None: the active one).
 
-    Only for reads: a writer must lock the session first. SessionNotFoundError, BranchNotFoundError, SessionArchivedError.
+    It is meant for reads, because a writer must lock the session first. Raises SessionNotFoundError or
+    BranchNotFoundError if there is no such session or branch, and SessionArchivedError if the session is archived.
     """
     rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
     if not rows:
@@ -131,12 +137,15 @@ def load_head(
 
 
 def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
-    """Return the head of a branch (None = the active one); SessionNotFoundError, BranchNotFoundError."""
+    """Return the head of a branch (None: the active one).
+
+    Raises SessionNotFoundError or BranchNotFoundError if there is no such session or branch.
+    """
     return load_head(connection, session_id, branch_id)[1]
 
 
 def read_lineage(connection: Connection, key: int, branch_id: str, depth: int) -> tuple[BranchSpan, ...]:
-    """Return the ancestors of a branch's turn at `depth`, newest branch first."""
+    """Return the path to the turn at `depth` on a branch: spans of branches, newest branch first."""
     spans = _spans(connection, key, branch_id, depth)
     return tuple(BranchSpan(branch_id=branch, upto_depth=upto) for branch, upto, _ in spans)
 
@@ -146,7 +155,7 @@ def _spans(connection: Connection, key: int, branch_id: str, depth: int | None) 
 
 
 def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead, ...]:
-    """Return the head of every branch: the active one first, the others as they were opened."""
+    """Return the head of every branch: first the active branch, then the others in the order in which they were opened."""
     session = load_session(connection, session_id)
     names = connection.execute(
         "SELECT branch_id FROM branches WHERE session = ? AND branch_id <> ? ORDER BY ordinal",
@@ -156,7 +165,7 @@ def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead,
 
 
 def read_committed(connection: Connection, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
-    """Return the given ids that belong to committed turns; SessionNotFoundError."""
+    """Return those of `turn_ids` that are committed turns. Raises SessionNotFoundError if there is no session."""
     key, found = load_head(connection, session_id)[0].key, set[str]()
     for start in range(0, len(turn_ids), _AT_ONCE):
         signs, values = expand_in(turn_ids[start : start + _AT_ONCE])
@@ -175,7 +184,9 @@ def has_branch(connection: Connection, key: int, branch_id: str) -> bool:
 
 
 def committed_place(connection: Connection, session: StoredSession, turn_id: str) -> tuple[str, int]:
-    """Return branch and depth of a committed turn; TurnNotFoundError."""
+    """Return (branch, depth) of a committed turn. Raises TurnNotFoundError if there is no such turn, or it is not
+    committed.
+    """
     row = connection.execute(
         "SELECT branch_id, depth FROM turns WHERE session = ? AND turn_id = ? AND status = 'committed'",
         (session.key, turn_id),
@@ -186,13 +197,13 @@ def committed_place(connection: Connection, session: StoredSession, turn_id: str
 
 
 def count_up_to(connection: Connection, what: str, most: int) -> int:
-    """Return how many `sessions` or `entries` there are, counted no further than a number."""
+    """Count the tenant's rows of the table `what` (`sessions` or `entries`), and stop at `most`."""
     sql = f"SELECT count(*) FROM (SELECT 1 AS one FROM {what} WHERE tenant = ? LIMIT ?) AS counted"
     return int(connection.execute(sql, (connection.tenant, most)).fetchone()[0])
 
 
 def check_session_limit(connection: Connection, limit: SessionLimit) -> None:
-    """Raise the error of the limit if the tenant has more sessions than it may, including that of this transaction."""
+    """Raise the error of `limit` if the tenant has more sessions than allowed, including the session of this transaction."""
     if connection.lock:
         # Those who create sessions wait here for one another, so that each counts what the others have written.
         connection.execute(

@@ -1,6 +1,7 @@
-"""The Store protocol on a SQL database: each method is one transaction, passed to a runner of reads or of writes.
+"""Implements the Store protocol on a SQL database. Each method is one transaction, which a runner for reads or writes
+runs.
 
-SQLite and PostgreSQL share every statement and every rule; what differs between databases (files, locks, connections,
+SQLite and PostgreSQL share every statement and every rule. What differs between databases (files, locks, connections,
 errors) is in the runners that the two stores provide. The other modules of `stores.sql` know the meaning of the rows.
 """
 
@@ -56,7 +57,7 @@ from mnemosyne.stores.sql.writing import worlds as sql_worlds
 
 
 class SqlStore(SqlUpkeep, Store):
-    """A Store on two runners; see `mnemosyne.protocols.Store` for the methods."""
+    """A Store on two runners, one for reads and one for writes. See `mnemosyne.protocols.Store` for the methods."""
 
     def __init__(self, reads: Runner, writes: Runner, log: DamageLog, cache: BodyCache) -> None:
         self._reads = OpeningRunner(reads, writes)

@@ -1,1 +1,1 @@
-"""Queries of the SQL stores."""
+"""Queries of the SQL stores. None of them writes."""

@@ -1,9 +1,8 @@
-"""Form of an archived session: all its rows, in parts, each a compressed JSON document.
+"""Packs the rows of a session into an archive, and reads an archive: parts of compressed JSON.
 
-A part has rows of several tables with the names of their columns, so that columns which a later release adds do not
-matter. A body is text inside it, decompressed if it was compressed: the prompts of one session repeat each other, and
-LZMA finds that over a megabyte, zlib only over 32 KB. Each part carries its session and its place, and LZMA's own
-checksum.
+A part contains rows of several tables with the names of their columns, so columns that a later release adds do no harm.
+Bodies are decompressed before: the prompts of one session repeat each other, and LZMA finds repetitions over a
+megabyte, zlib only over 32 KB. Each part contains its session and its number, and LZMA's own checksum.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.schema import COLUMNS, OF_A_SESSION, OF_A_TURN
 
 PART_BYTES = 8_000_000
-"""So many bytes of rows are in one part, and in memory, at a time; a single row may be larger."""
+"""Size of the rows in one part, in bytes, which are in memory at once. A single row may be larger."""
 
 _PRESET = 1
-"""A dictionary of one megabyte: the prompts of neighbouring turns are 160 KB apart."""
+"""Compression level with a dictionary of one megabyte, because the prompts of neighbouring turns are 160 KB apart."""
 
 _TURNS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRows:
-    """Rows of one table, each with its cells in the order of `columns`."""
+    """Rows of one table. Each row has its cells in the order of `columns`."""
 
     table: str
     columns: tuple[str, ...]
@@ -43,7 +42,7 @@ class TableRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArchivePart:
-    """One part of an archive: its session and its number, counted from 0."""
+    """One part of an archive: its session (id and number `key`), its number `part` counted from 0, and its rows."""
 
     session_id: str
     key: int
@@ -52,8 +51,9 @@ class ArchivePart:
 
 
 def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
-    """Return the head of a branch as `sessions.read_head` does; that of an archived session without opening it.
-    BranchNotFoundError.
+    """Return the head of a branch (None: the active one), also of an archived session, which is not opened.
+
+    Raises BranchNotFoundError if there is no such branch.
     """
     try:
         return sessions.read_head(connection, session_id, branch_id)
@@ -85,14 +85,14 @@ def _archived_heads(connection: Connection, session_id: str) -> tuple[SessionHea
 
 
 def find_archived(connection: Connection, keys: Collection[int]) -> frozenset[int]:
-    """Return the numbers of archived sessions among these."""
+    """Return those of the session numbers `keys` whose sessions are archived."""
     marks, values = expand_in(list(keys))
     rows = connection.execute(f"SELECT session FROM archives WHERE session IN ({marks})", values)
     return frozenset(key for (key,) in rows)
 
 
 def archived_of_user(connection: Connection, user_id: str) -> tuple[str, ...]:
-    """Return the archived sessions of a user, and those in which the user wrote."""
+    """Return the ids of archived sessions that a user owns, or in which the user wrote."""
     rows = connection.execute(
         f"""SELECT s.session_id FROM archives AS a JOIN sessions AS s ON s.key = a.session
             WHERE a.tenant = ? AND (s.user_id = ? OR {connection.contains("a.authors")}) ORDER BY a.session""",
@@ -102,7 +102,7 @@ def archived_of_user(connection: Connection, user_id: str) -> tuple[str, ...]:
 
 
 def read_session_rows(connection: Connection, key: int, session_id: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield every row of a session with the name of its table, as the tables have it."""
+    """Yield (table, row) for every row of an open session."""
     numbers: list[int] = []
     for table in OF_A_SESSION:
         columns = ", ".join(COLUMNS[table.table])
@@ -123,7 +123,7 @@ def read_session_rows(connection: Connection, key: int, session_id: str) -> Iter
 
 
 def delete_session_rows(connection: Connection, key: int, session_id: str) -> None:
-    """Delete every row of a session but that of `sessions`."""
+    """Delete every row of a session except its row in `sessions`."""
     connection.execute("DELETE FROM papers WHERE turn IN (SELECT number FROM turns WHERE session = ?)", (key,))
     for table in OF_A_SESSION:
         connection.execute(f"DELETE FROM {table.table} WHERE session = ?", (key,))
@@ -135,7 +135,7 @@ def delete_session_rows(connection: Connection, key: int, session_id: str) -> No
 def pack_rows(
     session_id: str, key: int, rows: Iterator[tuple[str, tuple[Any, ...]]]
 ) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the parts of an archive: its bytes, the number of its rows, and their bytes before."""
+    """Yield (bytes, number of rows, uncompressed size) for each part of an archive with these rows."""
     tables: dict[str, TableRows] = {}
     part, number, size = 0, 0, 0
     for table, cells in rows:
@@ -155,7 +155,7 @@ def _pack(session_id: str, key: int, part: int, tables: Mapping[str, TableRows])
 
 
 def read_parts(connection: Connection, key: int, session_id: str) -> Iterator[ArchivePart]:
-    """Yield the parts of a session's archive in order; DamagedRecordError names one that cannot be read."""
+    """Yield the parts of a session's archive in order. Raises DamagedRecordError if a part is missing or cannot be read."""
     what = f"The archive of session {session_id!r}"
     numbers = connection.execute("SELECT part FROM archive_parts WHERE session = ? ORDER BY part", (key,)).fetchall()
     if [number for (number,) in numbers] != list(range(len(numbers))) or not numbers:
@@ -174,12 +174,15 @@ def read_parts(connection: Connection, key: int, session_id: str) -> Iterator[Ar
 
 
 def cells_of(row: Sequence[Any]) -> list[Any]:
-    """Return the cells of a row as the tables had them."""
+    """Return the cells of an archived row in the form that the tables contain."""
     return [_from_json(cell) for cell in row]
 
 
 def read_archived_rows(connection: Connection, key: int, session_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of an archived session with the names of their tables; DamagedRecordError."""
+    """Yield (table, row by column) for every row of an archived session.
+
+    Raises DamagedRecordError if the archive cannot be read.
+    """
     for part in read_parts(connection, key, session_id):
         for kept in part.tables:
             for row in kept.rows:

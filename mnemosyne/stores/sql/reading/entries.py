@@ -1,7 +1,7 @@
-"""Reads entries of a SQL store for recall and its indexes.
+"""Reads memory entries of a SQL store, for recall and its indexes.
 
-The messages of a session and its other entries are returned alike. Each function runs inside a transaction that its
-caller has opened; none of them writes.
+The messages of a session are returned as entries too. Each function runs inside a transaction that its caller has
+opened; none of them writes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _HIDDEN = "It is hidden from every viewer"
 
 
 def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return complete entries in the order of `entry_ids`; ids that are unknown, deleted, not recalled or damaged are left
-    out.
+    """Return the entries of a scope (one session or one world) with these ids, in the order of `entry_ids`.
+
+    Entries are left out if they are unknown, deleted, damaged, or messages that recall may not find.
     """
     if not entry_ids:
         return ()
@@ -81,7 +82,7 @@ def _entry(
 
 
 def lost_entry(scope: str, chain: str, entry_id: str) -> MemoryEntry:
-    """Return an entry without content in the place of a damaged one; nobody may know it."""
+    """Return an entry without content that takes the place of a damaged entry. No viewer may know it."""
     return MemoryEntry(
         entry_id=entry_id,
         scope=scope,
@@ -96,8 +97,10 @@ def lost_entry(scope: str, chain: str, entry_id: str) -> MemoryEntry:
 def read_entries_after(
     connection: Connection, scope: str, chain: Chain, sequence: int, limit: int
 ) -> tuple[SequencedEntry, ...]:
-    """Return entries written after `sequence`, in the order of writing; those of the history chain are messages. A damaged
-    one is an empty entry that counts as deleted, so that no index keeps it.
+    """Return at most `limit` entries of a chain that were written after `sequence`, in the order of writing.
+
+    Entries of the history chain are messages. A damaged entry is returned empty and as deleted, so that no index keeps
+    it.
     """
     if chain is not Chain.HISTORY:
         rows = connection.execute(
@@ -146,7 +149,9 @@ def _sequenced(
 def read_chains_written_after(
     connection: Connection, after: Mapping[tuple[str, Chain], int]
 ) -> frozenset[tuple[str, Chain]]:
-    """Return the given (scope, chain) pairs in which something was written after their sequence, by one query."""
+    """Return those pairs (scope, chain) of `after` in which something was written after their sequence. One query is
+    enough.
+    """
     if not after:
         return frozenset()
     tests: list[str] = []
@@ -160,8 +165,9 @@ def read_chains_written_after(
 
 
 def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return the entries of these scopes that have viewers or conditions, ordered by id. A damaged one is an empty entry
-    that nobody may know.
+    """Return the entries of these scopes that have viewers or conditions, ordered by id.
+
+    A damaged one is returned empty, and no viewer may know it.
     """
     if not scopes:
         return ()

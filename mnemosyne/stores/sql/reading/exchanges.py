@@ -1,4 +1,7 @@
-"""Finds sessions with the same exchanges, by their digests. It runs inside a transaction that its caller has opened."""
+"""Finds sessions in which the same was said, by digests of their messages (`mnemosyne.chains.messages.exchanges`).
+
+It runs inside a transaction that its caller has opened.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from mnemosyne.stores.sql.connection import Connection, expand_in
 
 
 def find_exchanges(connection: Connection, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """Return each of these digests with the sessions that have it; of many, those in which it was written last."""
+    """Return pairs (digest, session id) for the sessions that contain one of these digests.
+
+    For a digest of many sessions, only those in which it was written last are returned.
+    """
     if not digests:
         return frozenset()
     _, values = expand_in(sorted({*digests}))

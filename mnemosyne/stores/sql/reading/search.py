@@ -1,8 +1,8 @@
-"""Walks all stored data, row by row, and reads the records of erasures.
+"""Walks over all stored data row by row, to find texts for an erasure and to prove that they are gone.
 
-The walk searches for an erasure and proves it. It covers every column that can contain text (`sql.schema` lists them);
-compressed columns are decompressed. Sessions are read some at a time, so that a search that has found enough reads no
-more. Each function runs inside a transaction; none of them writes.
+The walk covers every column that can contain text (`sql.schema` lists them), and decompresses compressed columns. It
+reads a few sessions at a time, so that a search that has found enough reads no more. The module also reads the audit
+records of erasures. Each function runs inside a transaction; none of them writes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _read_counts(connection: Connection, audit_id: str, body: bytes) -> dict[str
 
 
 def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the places (`table/session/key`, sorted) that contain any of these texts."""
+    """Return the places (`table/session/key`, sorted) whose rows contain any of these texts."""
     matcher = TextMatcher(texts, least=1)
     if matcher.seeks_nothing:
         return ()
@@ -55,7 +55,7 @@ def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def occurs_in_row(matcher: TextMatcher, row: StoredRow) -> bool:
-    """Return whether one of the texts occurs in a row of this store."""
+    """Return whether one of the matcher's texts occurs in a row."""
     return any(map(matcher.occurs, row.words)) or any(
         matcher.occurs_in_tree(decode(body, object)) for body in row.bodies
     )
@@ -67,14 +67,17 @@ def walk_rows(
     sessions: Collection[str] | None,
     without: Collection[str],
 ) -> None:
-    """Call `visit` with every row (of these sessions) until it returns False."""
+    """Call `visit` with every row until it returns False.
+
+    With `sessions` only the rows of these sessions are visited. Rows of the sessions in `without` are left out.
+    """
     for row in _rows(connection, sessions, without):
         if not visit(row):
             return
 
 
 def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
-    """Return the given texts that a world pack contains."""
+    """Return those of `texts` that occur in a world pack."""
     matcher = TextMatcher(texts, least=1)
     trees = [
         decode(body, object) for row in ([] if matcher.seeks_nothing else _packs(connection)) for body in row.bodies
@@ -84,7 +87,7 @@ def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str
 
 
 def find_left(connection: Connection, texts: Sequence[str], session_ids: Collection[str]) -> frozenset[str]:
-    """Return the given short texts that sessions contain."""
+    """Return those of `texts` that occur in one of the sessions `session_ids`."""
     sought = {text: TextMatcher([text], least=1) for text in texts}
     found = set[str]()
     for row in _rows(connection, session_ids, ()) if sought else ():

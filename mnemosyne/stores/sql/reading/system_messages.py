@@ -1,6 +1,7 @@
-"""Finds the system messages of a path without reading it: they are among the few messages that recall may not find.
+"""Finds the turns with system messages on a path, without reading the whole path.
 
-It runs inside a transaction that its caller has opened, and writes nothing.
+System messages are among the few messages that recall may not find, so only these are read. It runs inside a
+transaction that its caller has opened, and writes nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from mnemosyne.stores.sql.sessions import load_head
 
 
 def read_depths(connection: Connection, session_id: str, branch_id: str | None, after_depth: int) -> tuple[int, ...]:
-    """Return the depths of the turns on a path, below `after_depth`, that have a system message; ascending. A damaged message
-    counts as none.
+    """Return the depths, ascending, of the turns on a branch's path after `after_depth` that contain a system message.
+
+    A damaged message does not count.
     """
     session, head = load_head(connection, session_id, branch_id)
     found = set[int]()

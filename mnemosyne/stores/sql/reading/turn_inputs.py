@@ -1,4 +1,4 @@
-"""Reads the data of a turn in one transaction: when it begins, and once its memories are chosen.
+"""Reads the data that a turn needs, in one transaction: first when the turn begins, then when its memories are chosen.
 
 Each function runs inside a transaction that its caller has opened; none of them writes.
 """
@@ -35,7 +35,11 @@ def read_turn_inputs(
     evidences: Sequence[EvidenceFilter],
     blocks: BlockFilter | None,
 ) -> TurnInputs:
-    """Return everything that a turn reads when it begins; SessionNotFoundError, BranchNotFoundError."""
+    """Return everything that a turn reads when it begins.
+
+    `evidences` are the filters of the evidence lists to read. Raises SessionNotFoundError or BranchNotFoundError if
+    there is no such session or branch.
+    """
     session, head = load_head(connection, session_id, branch_id)
     scopes = world_scope(head.world_id), session_scope(session_id)
     window = window_of(connection, session, head, message_limit)
@@ -63,7 +67,11 @@ def read_chosen_inputs(
     evidence_ids: Collection[str],
     turn_ids: Sequence[str],
 ) -> ChosenInputs:
-    """Return the entries of chosen memories, evidence items by id, and the states after turns."""
+    """Return the entries of the chosen memories (by scope), evidence items by id, and the states after the turns
+    `turn_ids`.
+
+    Unknown and damaged turns have no state in the result.
+    """
     session = load_session(connection, session_id)
     states: dict[str, Mapping[str, Any]] = {}
     for turn_id in turn_ids:

@@ -1,10 +1,11 @@
-"""Reads turns: records, paths, and rebuilt states.
+"""Reads turns of a SQL store: their records, the messages on a path, and rebuilt states.
 
 Every query uses an index, and runs on a connection that never waits for a writer. Each function runs inside a
 transaction that its caller has opened; none writes.
 
-Cost: the rows of a lineage are read span by span, newest first, until there are enough. So the cost grows with the
-requested amount and the number of forks on the path, never with the length of the session.
+A lineage is the path to a head as spans of branches. Its rows are read span by span, newest first, until there are
+enough. So the cost grows with the requested amount and the number of forks on the path, never with the length of the
+session.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...])
 
 
 def read_messages(connection: Connection, key: int, rows: Iterable[tuple[Any, ...]]) -> Iterator[WindowMessage]:
-    """Yield messages with their places from rows of `body, turn_id, branch_id, depth, ord`; damaged ones are left out."""
+    """Yield messages with their places. `rows` contain `body, turn_id, branch_id, depth, ord`; damaged ones are left out."""
     for body, turn_id, branch_id, depth, order in rows:
         message = read_body(connection, body, Message, message_place(key, turn_id, order, branch_id, depth))
         if message is not None:
@@ -73,7 +74,7 @@ def read_messages(connection: Connection, key: int, rows: Iterable[tuple[Any, ..
 
 
 def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ...]) -> tuple[PathSummary | None, bool]:
-    """Return the newest rolling summary on a path that can be read, and whether the path has such a row at all."""
+    """Return (summary, has_row): the newest readable rolling summary on a path, and whether the path has any summary row."""
     for span in lineage:
         upto: int | None = span.upto_depth
         while upto is not None:
@@ -93,8 +94,9 @@ def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ..
 
 
 def path_summary(connection: Connection, key: int, row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
-    """Return a summary from a row of `body, turn_id, branch_id, depth`; None if the row marks the end of summaries, or
-    cannot be read.
+    """Return the summary in a row of `body, turn_id, branch_id, depth`.
+
+    Return None if the row has no body, which marks the end of summaries, or if the body cannot be read.
     """
     body, turn_id, branch_id, depth = row
     if body is None:
@@ -107,13 +109,18 @@ def path_summary(connection: Connection, key: int, row: tuple[bytes | None, str,
 
 
 def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnRecord:
-    """Return one turn with everything stored of it; SessionNotFoundError, TurnNotFoundError."""
+    """Return one turn with everything that is stored of it.
+
+    Raises SessionNotFoundError or TurnNotFoundError if there is no such session or turn.
+    """
     return find_turn(connection, load_session(connection, session_id), turn_id)
 
 
 def find_turn(connection: Connection, session: StoredSession, turn_id: str, *, with_blobs: bool = True) -> TurnRecord:
-    """Return one turn of a session with everything stored of it (`with_blobs` false: without receipt, prompt and report);
-    TurnNotFoundError.
+    """Return one turn of a session with everything that is stored of it.
+
+    If `with_blobs` is false, receipt, prompt and report are left out. Raises TurnNotFoundError if there is no such
+    turn.
     """
     row = connection.execute(_TURN + "WHERE session = ? AND turn_id = ?", (session.key, turn_id)).fetchone()
     if row is None:
@@ -124,7 +131,10 @@ def find_turn(connection: Connection, session: StoredSession, turn_id: str, *, w
 def read_turns(
     connection: Connection, session_id: str, limit: int, branch_id: str | None, before_depth: int | None
 ) -> tuple[TurnRecord, ...]:
-    """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
+    """Return the newest `limit` committed turns on a branch's path, oldest first, without prompt, receipt and report.
+
+    With `before_depth` only turns before this depth are returned.
+    """
     session, head = load_head(connection, session_id, branch_id)
     newest: list[TurnRecord] = []
     for span in head.lineage:
@@ -170,10 +180,11 @@ def record_of(
     said: Sequence[tuple[Any, ...]],
     blobs: tuple[bytes | None, ...],
 ) -> TurnRecord:
-    """Return a turn from its row (`TURN_COLUMNS`), the rows of its messages, and receipt, prompt and report.
+    """Return the record of a turn from its row (`TURN_COLUMNS`), the rows of its messages (`said`), and `blobs`
+    (receipt, prompt and report).
 
-    A pending turn has its messages in the row. A damaged part is a `LostTree`, a damaged message is left out, and either
-    is noted. DamagedRecordError for a row that holds no turn.
+    A pending turn has its messages in its own row. A damaged part becomes a `LostTree`, and a damaged message is left
+    out; both are noted. Raises DamagedRecordError if the row is not a valid turn.
     """
     try:
         return _turn_of(connection, session, row, said, blobs)
@@ -223,14 +234,18 @@ def _turn_of(
 
 
 def read_state(connection: Connection, session_id: str, turn_id: str | None) -> dict[str, Any]:
-    """Return the state after a committed turn (None: before the first); SessionNotFoundError, TurnNotFoundError."""
+    """Return the state after a committed turn (None: before the first turn).
+
+    Raises SessionNotFoundError or TurnNotFoundError if there is no such session or turn.
+    """
     return rebuild_state(connection, load_session(connection, session_id), turn_id)[0]
 
 
 def rebuild_state(connection: Connection, session: StoredSession, turn_id: str | None) -> tuple[dict[str, Any], int]:
-    """Return the state after a committed turn (None = before the first) and how many changing turns were replayed.
+    """Return (state, replayed): the state after a committed turn, and the number of changing turns that were replayed.
 
-    It starts from the nearest snapshot on the path, so the replay is short whatever the length of the session.
+    `turn_id` None means the state before the first turn. The replay starts from the nearest snapshot on the path, so it
+    is short whatever the length of the session.
     """
     lineage: tuple[BranchSpan, ...] = ()
     if turn_id is not None:
@@ -258,7 +273,7 @@ def _find_head_state(connection: Connection, session: StoredSession, turn_id: st
 
 
 def rebuild_head_state(connection: Connection, session: StoredSession, head: SessionHead) -> dict[str, Any]:
-    """Return the state at a head from snapshots and ops, because its row is damaged."""
+    """Return the state at a head from snapshots and changes, because its stored row is damaged."""
     return _replay(connection, session, head.lineage)[0]
 
 

@@ -1,8 +1,8 @@
-"""Reads a window (everything that a turn needs of a session) in two queries.
+"""Reads the window of a session (everything that a turn needs of it) in two queries.
 
-A window is read each turn, and each query to a server costs a round trip. It runs inside a transaction that its caller
-has opened, and writes nothing. Every part of the second query uses an index and stops when it has enough, so its cost
-grows with the requested amount, never with the length of the session.
+A window is read each turn, and each query to a server costs a round trip. The functions run inside a transaction that
+their caller has opened, and write nothing. Every part of the second query uses an index and stops when it has enough,
+so the cost grows with the requested amount, never with the length of the session.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PLACED = """SELECT '{part}', {number}, {turn_id}, {branch_id}, {depth}, NULL, N
 _BARE = {"number": "0", "turn_id": "NULL", "branch_id": "NULL", "depth": "0", "body": "body", "what": "*"}
 _IN_PLACE = _BARE | {"turn_id": "turn_id", "branch_id": "branch_id", "depth": "depth"}
 _BODY = 9
-"""The column of a body that is not a turn's, in a row of the second query without its part name."""
+"""Index of the body column in a row of the second query (without the name of its part). Rows of turns have other columns."""
 
 _WINDOW = " UNION ALL ".join(
     (
@@ -92,12 +92,15 @@ _WINDOW = " UNION ALL ".join(
 
 
 def read_window(connection: Connection, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
-    """Return the window of a session; SessionNotFoundError, BranchNotFoundError."""
+    """Return the window of a session with at most `message_limit` messages.
+
+    Raises SessionNotFoundError or BranchNotFoundError if there is no such session or branch.
+    """
     return window_of(connection, *load_head(connection, session_id, branch_id), message_limit)
 
 
 def window_of(connection: Connection, session: StoredSession, head: SessionHead, message_limit: int) -> SessionWindow:
-    """Return the window of a session at a head."""
+    """Return the window of a session at `head`, with at most `message_limit` messages."""
     key, here = session.key, (session.key, head.branch_id)
     newest = (*here, head.lineage[0].upto_depth)
     parameters = (

@@ -1,1 +1,1 @@
-"""Keeping a SQL store in order: leases, archived sessions, figures."""
+"""Maintains a SQL store: leases (the right of one process to do a job), archived sessions, and usage figures."""

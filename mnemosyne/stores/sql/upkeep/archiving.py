@@ -1,8 +1,9 @@
 """Archives sessions and opens them again, each in one transaction.
 
-The row of a session stays, with its number, which the checksums of its bodies include; its empty `active_branch` says that it is
-archived. All its other rows are in the archive unchanged, numbers included, so that an index of another host still fits when it
-is opened. Each function runs inside a write transaction that its caller has opened.
+The row of an archived session stays in `sessions`, with its number, because the checksums of its bodies include the
+number. Its empty `active_branch` marks it as archived. All other rows are in the archive unchanged, including their
+numbers, so the index of another host still fits when the session is opened. Each function runs inside a write
+transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ _COLUMNS = (
 def archive(
     connection: Connection, session_id: str, at: datetime, expected_version: int | None, lease: Lease | None
 ) -> ArchivedSession | None:
-    """Pack the rows of a session; None if it is archived already, or holds evidence that will expire.
-    VersionConflictError for another version than expected, LeaseLostError.
+    """Pack the rows of a session into an archive, and return its figures.
+
+    Return None if the session is archived already, or has evidence that will expire. Raises SessionNotFoundError if
+    there is no session, VersionConflictError if it has another version than `expected_version`, and LeaseLostError if
+    `lease` is lost.
     """
     leases.check(connection, lease)
     key, branch, version, created_at = _find(connection, session_id)
@@ -73,7 +77,10 @@ def archive(
 
 
 def open_archived(connection: Connection, session_id: str) -> bool:
-    """Put the rows of an archived session back; return whether it was archived. DamagedRecordError."""
+    """Put the rows of an archived session back into their tables. Return whether the session was archived.
+
+    Raises SessionNotFoundError if there is no session, and DamagedRecordError if the archive cannot be read.
+    """
     key, branch, _, _ = _find(connection, session_id)
     if branch:
         return False
@@ -92,8 +99,10 @@ def open_archived(connection: Connection, session_id: str) -> bool:
 def erase_archived(
     connection: Connection, erasure: Erasure, archived_before: datetime, lease: Lease | None
 ) -> ErasureOutcome | None:
-    """Erase a session that was archived before a time; None if there is none, or none that is archived so long.
-    ValueError unless the erasure names a session; LeaseLostError.
+    """Erase a session that was archived before `archived_before`, and return the outcome.
+
+    Return None if there is no such session, it is not archived, or it was archived later. Raises ValueError unless the
+    erasure names a whole session. Raises LeaseLostError if `lease` is lost.
     """
     if erasure.session_id is None or erasure.evidence_ids:
         raise ValueError("An archived session is erased whole: name the session.")
@@ -112,7 +121,10 @@ def erase_archived(
 
 
 def check_archive(connection: Connection, session_id: str) -> None:
-    """Read all parts of an archive; DamagedRecordError. A session that is not archived is not read."""
+    """Read all parts of a session's archive. Raises DamagedRecordError if a part cannot be read.
+
+    A session that is not archived is not read.
+    """
     key, branch, _, _ = _find(connection, session_id)
     for _ in () if branch else read_parts(connection, key, session_id):
         pass
@@ -121,7 +133,10 @@ def check_archive(connection: Connection, session_id: str) -> None:
 def read_archived(
     connection: Connection, before: datetime | None, after: str, limit: int, session_id: str | None = None
 ) -> tuple[ArchivedSession, ...]:
-    """Return archived sessions by id, after the id `after`; or the one with an id."""
+    """Return at most `limit` archived sessions, ordered by id. Only ids after `after` are returned.
+
+    With `before` only sessions that were archived before this time are returned, with `session_id` only this session.
+    """
     aged = "" if before is None else " AND a.archived_at < ?"
     named = "" if session_id is None else " AND s.session_id = ?"
     rows = connection.execute(
@@ -159,7 +174,7 @@ def read_archived_ids(connection: Connection) -> frozenset[str]:
 
 
 def utc_text(at: datetime) -> str:
-    """Return a time as text that sorts by time."""
+    """Return a time as UTC text. The order of such texts is the order of the times."""
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 

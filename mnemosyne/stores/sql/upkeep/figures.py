@@ -1,5 +1,6 @@
-"""Usage figures of a SQL store, and its idle sessions. Each function runs inside a transaction; only `drop_abandoned`
-writes.
+"""Reads the usage figures of a SQL store, and finds its idle sessions.
+
+Each function runs inside a transaction. Only `drop_abandoned` writes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LAST = """SELECT t.session, t.created_at FROM branches AS b
 
 
 def read_tenants(connection: Connection) -> tuple[str, ...]:
-    """Return the names of all tenants, sorted: each is found from the one before, whatever its number of rows."""
+    """Return the names of all tenants, sorted. The cost depends on the number of tenants, not on the number of their rows."""
     found: list[str] = []
     while True:
         above = (found[-1] if found else "",) * 3
@@ -37,7 +38,7 @@ def read_tenants(connection: Connection) -> tuple[str, ...]:
 
 
 def read_idle(connection: Connection, before: datetime, after: str, limit: int) -> IdlePage:
-    """Look at the next `limit` open sessions, and return those whose last turn is older than `before`."""
+    """Examine the next `limit` open sessions after the id `after`. Return those whose last turn is older than `before`."""
     rows = connection.execute(
         """SELECT key, session_id, version, created_at FROM sessions
             WHERE tenant = ? AND session_id > ? AND active_branch <> '' ORDER BY session_id LIMIT ?""",
@@ -53,7 +54,11 @@ def read_idle(connection: Connection, before: datetime, after: str, limit: int) 
 
 
 def last_active(connection: Connection, created: Mapping[int, str | None]) -> dict[int, datetime]:
-    """Return when the newest turn of each session was prepared, or else when it was created; those without a date are left out."""
+    """Return when each session was last active: when its newest turn was prepared, or else when the session was
+    created.
+
+    `created` maps session numbers to times of creation. Sessions without any date are left out.
+    """
     dates = [(key, text) for key, text in created.items() if text is not None]
     if created:
         marks, keys = expand_in(list(created))
@@ -75,7 +80,7 @@ def _readable(dates: Iterable[tuple[int, str | None]]) -> Iterable[tuple[int, da
 
 
 def read_usage(connection: Connection) -> StoreUsage:
-    """Return figures of the tenant."""
+    """Return the numbers of sessions, entries and archived sessions of the tenant, and the stored bytes."""
     tenant = (connection.tenant,)
     sizes = [_of_sessions(table.table, tuple(table.bodies)) for table in OF_A_SESSION if table.bodies]
     papers = " + ".join(f"coalesce(length(p.{column}), 0)" for column in OF_A_TURN.bodies)
@@ -101,7 +106,7 @@ def _of_sessions(table: str, bodies: tuple[str, ...]) -> str:
 
 
 def drop_abandoned(connection: Connection, before: datetime, limit: int) -> int:
-    """Delete abandoned turns that were prepared before a time, with their records; return how many."""
+    """Delete at most `limit` abandoned turns that were prepared before `before`, with their records. Return their number."""
     rows = connection.execute(
         """SELECT t.number, t.created_at FROM sessions AS s JOIN turns AS t ON t.session = s.key
             WHERE s.tenant = ? AND t.status = 'abandoned'""",

@@ -1,8 +1,10 @@
-"""Leases: at most one process does a kind of work for a whole database, and a lost one ends by the database's clock.
+"""Gives out leases: the right of one process to do a job for a whole database. An abandoned lease expires by the
+database's clock.
 
-A lock of the server or of a file (decision 0017) ends with its holder's connection, which does not tell a hung holder from a
-working one, and SQLite has none that holds across calls. A row with a time does both, and its token fences: a write of the holder
-locks the row in its own transaction, so nobody takes over before that is done, and afterwards the token no longer fits. Each
+A lock of the server or of a file (decision 0017) ends only with the connection of its holder, so it cannot distinguish
+a hung holder from a working one. And SQLite has no lock that lasts over several calls. A row with a time solves both.
+The row also has a token, which changes with the holder. A write of the holder compares the token and locks the row in
+the same transaction. So nobody can take over before the write is committed, and a former holder can write nothing. Each
 function runs inside a write transaction that its caller has opened.
 """
 
@@ -18,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def acquire(connection: Connection, name: str, holder: str, seconds: float) -> Lease | None:
-    """Return the lease of a kind of work, new or renewed; None if another holder has it."""
+    """Return the lease for the job `name`, new or renewed, for `seconds`. Return None if another holder has it."""
     now = connection.now_us()
     until = now + round(seconds * 1e6)
     connection.post(
@@ -39,7 +41,10 @@ def acquire(connection: Connection, name: str, holder: str, seconds: float) -> L
 
 
 def check(connection: Connection, lease: Lease | None) -> None:
-    """Make sure, until the transaction ends, that the lease is still its holder's; LeaseLostError. None needs none."""
+    """Ensure, until the transaction ends, that the lease still belongs to its holder. If `lease` is None, do nothing.
+
+    Raises LeaseLostError if the lease has expired, or another holder has it.
+    """
     if lease is None:
         return
     found = connection.execute(
@@ -50,14 +55,14 @@ def check(connection: Connection, lease: Lease | None) -> None:
 
 
 def release(connection: Connection, lease: Lease) -> None:
-    """Give a lease back, unless another has it by now."""
+    """Give a lease back. If another holder has it by now, nothing changes."""
     connection.execute(
         "UPDATE leases SET holder = '', until_us = 0 WHERE name = ? AND token = ?", (lease.name, lease.token)
     )
 
 
 def read_leases(connection: Connection) -> tuple[Lease, ...]:
-    """Return all leases that somebody has or had, by name."""
+    """Return all leases that were not given back, by name. They may have expired."""
     rows = connection.execute("SELECT name, holder, token, until_us FROM leases WHERE holder <> '' ORDER BY name")
     return tuple(
         Lease(name=name, holder=holder, token=token, until=_time(until)) for name, holder, token, until in rows

@@ -1,4 +1,4 @@
-"""The StoreUpkeep protocol on a SQL database, and the runner that opens an archived session for whatever needs its rows."""
+"""Implements the StoreUpkeep protocol (maintenance) on a SQL database, and opens archived sessions when they are needed."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ class Runner(Protocol):
     """Runs whole transactions off the event loop."""
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, from one transaction; when it raises, everything is rolled back."""
+        """Return the result of `work`, which runs in one transaction. If `work` raises, everything is rolled back."""
         ...
 
     async def close(self) -> None:
-        """Wait for running work, then release connections and threads. A second call does nothing."""
+        """Wait for running work, then release the connections and threads. A second call does nothing."""
         ...
 
 
 class OpeningRunner:
-    """Runs transactions as `runner` does. One that meets an archived session is run again when the session is open."""
+    """Runs transactions on `runner`. If one needs an archived session, the session is opened and the transaction runs
+    again.
+    """
 
     def __init__(self, runner: Runner, writes: Runner) -> None:
         self._runner, self._writes = runner, writes
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, from one transaction."""
+        """Return the result of `work`, which runs in one transaction."""
         while True:
             try:
                 return await self._runner.run(work)
@@ -52,7 +54,7 @@ class OpeningRunner:
 
 
 class SqlUpkeep(StoreUpkeep):
-    """The upkeep of a SqlStore."""
+    """The maintenance methods of a SqlStore. See `mnemosyne.protocols.upkeep.StoreUpkeep` for them."""
 
     _reads: Runner
     _writes: Runner

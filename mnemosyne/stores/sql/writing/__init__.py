@@ -1,1 +1,1 @@
-"""Writes of the SQL stores."""
+"""Writes of the SQL stores. Each function runs inside a write transaction that its caller has opened."""

@@ -1,4 +1,4 @@
-"""Appends finished turns, one or thousands at a time.
+"""Appends finished turns to a branch, one or thousands at a time.
 
 An import sends the database a few queries, not several for each message. It runs inside a write transaction that its
 caller has opened, with the session loaded.
@@ -36,10 +36,10 @@ def append(
     *,
     new: bool = False,
 ) -> int:
-    """Commit finished turns after a head without changing the version; return how many were new.
+    """Commit finished turns after `head`, and return how many were new. The version of the session does not change.
 
-    With `new` the caller guarantees that there are no turns with these ids. A turn that waits for its reply is committed
-    without one before them, unless it is among them.
+    If a turn waits for its reply and is not among `turns`, it is first committed without a reply. With `new` the caller
+    guarantees that no turn has one of these ids yet.
     """
     if _is_any_new(connection, session, turns, all_new=new):
         head = close_pending(connection, session, head, unless={turn.turn_id for turn in turns})

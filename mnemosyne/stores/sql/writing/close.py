@@ -1,4 +1,4 @@
-"""Commits a turn that waits for a reply without one, because the session continues after it.
+"""Commits a turn that waits for its reply without a reply, because the session continues after it.
 
 It runs inside a write transaction that its caller has opened, with the session loaded.
 """
@@ -18,7 +18,7 @@ from mnemosyne.stores.sql.writing.turn_rows import move_tip
 
 
 def pending_id(connection: Connection, session: StoredSession, branch_id: str) -> str | None:
-    """Return the id of the turn of a branch that waits for its reply, or None."""
+    """Return the id of the turn on a branch that waits for its reply, or None."""
     row = connection.execute(
         "SELECT turn_id FROM turns WHERE session = ? AND branch_id = ? AND status = 'prepared'",
         (session.key, branch_id),
@@ -29,8 +29,9 @@ def pending_id(connection: Connection, session: StoredSession, branch_id: str) -
 def close_pending(
     connection: Connection, session: StoredSession, head: SessionHead, *, unless: Collection[str] = ()
 ) -> SessionHead:
-    """Commit the pending turn after a head without a reply, if there is one that is not among `unless`; return the head
-    after it.
+    """Commit the pending turn after `head` without a reply, and return the head after it.
+
+    If there is no pending turn, or its id is in `unless`, return `head`.
     """
     turn_id = pending_id(connection, session, head.branch_id)
     if turn_id is None or turn_id in unless:

@@ -1,7 +1,7 @@
-"""Writes the entries that a session adds to memory. (`sql.worlds` writes a world's lore.)
+"""Writes the memory entries of a session. (`sql.writing.worlds` writes the lore of a world.)
 
-It enforces the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world
-has none; a changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function
+It enforces the rules for ids and places. An entry of a session has a place in the turn tree; an entry of a world has
+none. A changed entry gets a new number, and a deleted entry leaves a mark, so that an index can follow. Each function
 runs inside a write transaction that its caller has opened.
 """
 
@@ -26,10 +26,13 @@ _StoredEntry = tuple[int, bytes, str | None, int | None, str | None, str, int, i
 def write_session_entries(
     connection: Connection, session: StoredSession, head: SessionHead, entries: Sequence[MemoryEntry]
 ) -> int:
-    """Write entries of a session and return how many were new or changed.
+    """Write entries of a session, and return how many were new or changed.
 
-    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head
-    itself. EntryConflictError when another turn uses the id; ValueError for a wrong scope or chain; TurnNotFoundError.
+    The place of an entry is that of its turn. Without a turn it is the entry's depth on the path to `head`, and without
+    a depth it is the head itself.
+
+    Raises EntryConflictError if another turn uses the id, ValueError if an entry has a wrong scope or chain, and
+    TurnNotFoundError if its turn does not exist.
     """
     return sum(_write_session_entry(connection, session, head, entry) for entry in entries)
 
@@ -52,7 +55,11 @@ def _write_session_entry(connection: Connection, session: StoredSession, head: S
 
 
 def append_session_entries(connection: Connection, session: StoredSession, entries: Sequence[MemoryEntry]) -> int:
-    """Write entries of committed turns that do not exist yet and return how many; TurnNotFoundError."""
+    """Write entries of committed turns that do not exist yet, and return their number.
+
+    An entry of a document also replaces a stored one, and an entry without a text removes it. Raises TurnNotFoundError
+    if the turn of an entry is not committed.
+    """
     written, head = 0, head_of(connection, session) if entries else None
     for entry in entries:
         check_entry(session.session_id, entry)
@@ -98,7 +105,10 @@ def _find_stored(connection: Connection, entry: MemoryEntry) -> _StoredEntry | N
 def replace_entry(
     connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False, former: bytes = b""
 ) -> None:
-    """Write an entry under a new number, in place of the row `seq`; one whose `former` body was damaged stays so."""
+    """Write an entry under a new number. `seq` is the number of the row that it replaces (None: there is none).
+
+    `former` is the body of that row. If it was damaged, the new body counts as damaged too.
+    """
     if entry.at is not None:
         format_time(entry.at)
     restricted = int(bool(entry.viewers or entry.when))

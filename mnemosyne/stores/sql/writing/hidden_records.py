@@ -1,7 +1,7 @@
-"""Records of a SQL store that no window shows: abandoned turns and replaced summaries, for copies of a session.
+"""Reads and writes records of a session that no branch shows: abandoned turns and replaced summaries.
 
-With them an export loses nothing (`Store.hidden_records`). Each function runs inside a transaction that its caller has
-opened.
+They make the copy of a session complete (`Store.hidden_records`). Each function runs inside a transaction that its
+caller has opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.stores.sql.writing.turns import put_summary
 
 
 def read_hidden_records(connection: Connection, session_id: str) -> HiddenRecords:
-    """Return abandoned turns and all summaries; SessionNotFoundError."""
+    """Return the abandoned turns and all summaries of a session. Raises SessionNotFoundError if there is no session."""
     session = load_session(connection, session_id)
     names = connection.execute(
         "SELECT turn_id FROM turns WHERE session = ? AND status = 'abandoned' ORDER BY turn_id", (session.key,)
@@ -48,7 +48,10 @@ def _read_abandoned(connection: Connection, session: StoredSession, names: Seque
 
 
 def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenRecords) -> None:
-    """Write abandoned turns that do not exist yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
+    """Write abandoned turns that do not exist yet, and summaries.
+
+    Raises BranchNotFoundError or TurnNotFoundError if the branch of a turn, or the turn of a summary, does not exist.
+    """
     session = load_session(connection, session_id)
     for turn in hidden.abandoned:
         if not has_branch(connection, session.key, turn.branch_id):

@@ -1,4 +1,4 @@
-"""Writes the messages of a turn that is being committed.
+"""Writes the messages of turns that are being committed.
 
 A message is written in the same way whether its turn was played, imported or part of a document. It runs inside a write
 transaction that its caller has opened.
@@ -22,7 +22,7 @@ _AT_ONCE = 512
 
 
 def insert_messages(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
-    """Write the messages of turns, each with an id that no other message of the session has."""
+    """Write the messages of turns. Each message is given an id that no other message of the session has."""
     candidates = {each.message_id for record in records for each in assign_ids(record.turn_id, record.messages)}
     used = _find_used(connection, key, list(candidates))
 

@@ -1,6 +1,6 @@
-"""Deletes the shared index data of erased texts from a database for several hosts (`sql.schema.SHARED`).
+"""Deletes shared index data of erased texts, from a database that several hosts use (`sql.schema.SHARED`).
 
-`mnemosyne.stores.postgres` writes and reads the data. Each function runs inside a transaction that its caller has
+`mnemosyne.stores.postgres` writes and reads this data. Each function runs inside a transaction that its caller has
 opened.
 """
 
@@ -16,7 +16,7 @@ _MOST_IDS = 1_000
 
 
 def drop_vectors(connection: Connection, scope: str, entry_ids: Sequence[str] | None = None) -> None:
-    """Delete the vectors of some entries of a scope, or of all (None)."""
+    """Delete the vectors of these entries of a scope (one session or one world). If `entry_ids` is None, delete all."""
     where = "DELETE FROM vectors WHERE tenant = ? AND scope = ?"
     if entry_ids is None:
         connection.execute(where, (connection.tenant, scope))
@@ -27,8 +27,9 @@ def drop_vectors(connection: Connection, scope: str, entry_ids: Sequence[str] | 
 
 
 def drop_segments(connection: Connection, scope: str, *, leave_mark: bool) -> None:
-    """Delete the chain of a scope; with `leave_mark` an empty segment takes its place, so that no host adds rows that it read
-    before.
+    """Delete the index rows (segments) of a scope.
+
+    With `leave_mark` an empty segment takes their place. Then no host adds rows that it read before.
     """
     last = connection.execute(
         "SELECT max(ordinal) FROM index_segments WHERE tenant = ? AND scope = ?", (connection.tenant, scope)

@@ -1,4 +1,4 @@
-"""Writes the head state of a branch and the snapshots from which past states are rebuilt.
+"""Writes the state at the head of a branch, and snapshots from which past states are rebuilt.
 
 Each function runs inside a write transaction that its caller has opened, with the session loaded.
 """
@@ -22,7 +22,11 @@ from mnemosyne.stores.sql.sessions import StoredSession
 def write_state(
     connection: Connection, session: StoredSession, record: TurnRecord, state: Mapping[str, Any] | None
 ) -> None:
-    """Update the head state; write a snapshot after every fifty changes, and wherever the ops do not lead to `state`."""
+    """Update the state at the head after the turn `record`. `state` is the new state (None: the result of the turn's
+    ops).
+
+    A snapshot is written after every fifty changes, and if the turn's ops (changes) do not lead to `state`.
+    """
     key, here = session.key, (session.key, record.branch_id)
     stored, changes = connection.execute(
         """SELECT s.state, b.changes FROM branches AS b LEFT JOIN branch_states AS s USING (session, branch_id)
@@ -57,7 +61,7 @@ def write_state(
 
 
 def replace_states(connection: Connection, key: int, state: bytes) -> None:
-    """Write a state in the place of every state of a session."""
+    """Replace every stored state of a session by `state`."""
     rows = connection.execute("SELECT branch_id, depth FROM snapshots WHERE session = ?", (key,)).fetchall()
     for branch_id, depth in rows:
         connection.post(

@@ -1,4 +1,4 @@
-"""Writes and deletes rows of turns, and moves the head of a branch after them.
+"""Writes and deletes rows of turns, and moves the head of a branch.
 
 A turn is written in the same way whether it was played or is one of thousands that are imported. Each function runs
 inside a write transaction that its caller has opened, with the session loaded.
@@ -25,7 +25,9 @@ _AT_ONCE = 512
 
 
 def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
-    """Write a turn; the messages of a pending turn are its draft, messages of a committed one are rows of their own."""
+    """Write a turn. The messages of a turn that is not committed are its draft; those of a committed turn are separate
+    rows.
+    """
     row = _row(key, record)
     if record.receipt is None and record.prompt is None:
         connection.insert("turns", _TURN_COLUMNS, [row])
@@ -42,7 +44,7 @@ def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
 
 
 def insert_bare_turns(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
-    """Write committed turns without receipt and prompt."""
+    """Write committed turns, without receipt and prompt."""
     connection.insert("turns", _TURN_COLUMNS, [_row(key, record) for record in records])
 
 
@@ -78,12 +80,12 @@ def _names(record: TurnRecord) -> tuple[Any, ...]:
 
 
 def sealed_ops(key: int, record: TurnRecord, ops: Ops) -> bytes | None:
-    """Return the stored form of the ops of a turn, None for none."""
+    """Return the ops (changes of the state) of a turn as a stored body, or None if there are none."""
     return seal(encode(ops), turn_place("ops", key, _names(record))) if ops else None
 
 
 def forget_turn(connection: Connection, key: int, turn_id: str) -> None:
-    """Remove a turn that is not committed, so that its id can be used again."""
+    """Delete a turn that is not committed, so that its id can be used again."""
     connection.post(
         "DELETE FROM papers WHERE turn = (SELECT number FROM turns WHERE session = ? AND turn_id = ?)", (key, turn_id)
     )
@@ -91,7 +93,7 @@ def forget_turn(connection: Connection, key: int, turn_id: str) -> None:
 
 
 def move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | None, depth: int) -> None:
-    """Move the head of a branch to a turn."""
+    """Move the head of a branch to the turn `turn_id` at `depth`."""
     connection.post(
         "UPDATE branches SET head_turn = ?, head_depth = ? WHERE session = ? AND branch_id = ?",
         (turn_id, depth, key, branch_id),
@@ -113,7 +115,7 @@ def turn_status(connection: Connection, key: int, turn_id: str) -> TurnStatus | 
 
 
 def turn_statuses(connection: Connection, key: int, turn_ids: Sequence[str]) -> dict[str, TurnStatus]:
-    """Return the status of each of these turns; unknown ones are left out."""
+    """Return the status of each of these turns. Unknown turns are left out."""
     found: dict[str, TurnStatus] = {}
     for start in range(0, len(turn_ids), _AT_ONCE):
         signs, values = expand_in(turn_ids[start : start + _AT_ONCE])

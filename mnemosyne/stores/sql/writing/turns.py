@@ -1,8 +1,8 @@
 """Writes turns and branches of a SQL store.
 
-It enforces the rules of the turn tree: one pending turn per branch, one committed turn per place, versions. Each
-function runs inside a write transaction that its caller has opened: when it raises, nothing has changed. Each first
-loads the session, which locks it.
+It enforces the rules of the turn tree: one pending turn per branch, one committed turn per place, and the check of
+versions. Each function runs inside a write transaction that its caller has opened; if the function raises, nothing has
+changed. Each function first loads the session, which locks it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ from mnemosyne.stores.sql.writing.turn_rows import (
 
 
 def create_session(connection: Connection, start: SessionStart, limit: SessionLimit | None) -> SessionHead:
-    """Create a session with all its initial data; SessionExistsError, and the error of the limit."""
+    """Create a session with all its initial data.
+
+    Raises SessionExistsError if the session exists, and the error of `limit` if the tenant may not have another one.
+    """
     if not begin_session(connection, start, limit, version=1):
         raise SessionExistsError(start.session_id)
     session = load_session(connection, start.session_id)
@@ -103,7 +106,10 @@ def create_session(connection: Connection, start: SessionStart, limit: SessionLi
 
 
 def begin_session(connection: Connection, start: SessionStart, limit: SessionLimit | None, *, version: int) -> bool:
-    """Write a session without turns; return whether it is new. Raises the error of the limit."""
+    """Write a session without turns, and return whether it is new.
+
+    Raises the error of `limit` if the tenant may not have another session.
+    """
     state = encode_tree(start.state)
     connection.post(
         """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
@@ -154,7 +160,11 @@ def adopt_world(
     state: Mapping[str, Any],
     instead_of: Collection[str],
 ) -> SessionHead:
-    """Move a session from one of some worlds to another, with its state on every branch; WorldNotAdoptedError."""
+    """Move a session from one of the worlds `instead_of` to the world `world_id`. `state` replaces its state on every
+    branch.
+
+    Raises WorldNotAdoptedError if the session is in another world, or its state has been changed.
+    """
     session = load_session(connection, session_id)
     head = head_of(connection, session)
     if session.world_id == world_id:
@@ -176,7 +186,10 @@ def append_turns(
     entries: Sequence[MemoryEntry],
     branch_id: str | None = None,
 ) -> SessionHead:
-    """Commit finished turns after the head of a branch (None: the active one); committed ones are skipped."""
+    """Commit finished turns after the head of a branch (None: the active one), and write `entries`.
+
+    Turns that are committed already are skipped.
+    """
     session = load_session(connection, session_id)
     before = head_of(connection, session, branch_id)
     refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
@@ -188,7 +201,10 @@ def append_turns(
 
 
 def add_branches(connection: Connection, session_id: str, branches: Sequence[ImportedBranch]) -> int:
-    """Open branches with finished turns, skipping those that exist, and return how many were new; the active branch stays."""
+    """Open branches with finished turns, and return how many were new. Existing branches are skipped.
+
+    The active branch stays the same.
+    """
     session = load_session(connection, session_id)
     turns = [turn for branch in branches for turn in branch.turns]
     refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
@@ -205,10 +221,10 @@ def add_branches(connection: Connection, session_id: str, branches: Sequence[Imp
 
 
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
-    """Write a prepared turn as the pending one of its head; an older pending one is abandoned, or committed without a
-    reply if the turn follows it.
+    """Write a prepared turn as the pending turn of its branch.
 
-    A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
+    An older pending turn is abandoned. If the new turn follows it, it is committed without a reply instead. If the turn
+    is committed already, or was prepared with the same content, the call is a repetition and changes nothing.
     """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
@@ -229,8 +245,10 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
 
 
 def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
-    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
-    TurnNotPendingError for an abandoned turn, and for one that was committed without a reply.
+    """Commit the pending turn with its reply, ops, state and entries. The head of its branch moves to the turn.
+
+    If the turn is committed already, nothing changes. Raises TurnNotPendingError if the turn was abandoned, or
+    committed without a reply.
     """
     session = load_session(connection, session_id)
     record = find_turn(connection, session, commit.turn_id, with_blobs=False)
@@ -261,8 +279,9 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
 def commit_numerical(
     connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; the pending turn is abandoned, or committed without a reply if the
-    turn follows it.
+    """Write and commit a numerical turn at once.
+
+    The pending turn is abandoned. If the numerical turn follows it, it is committed without a reply instead.
     """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
@@ -291,7 +310,7 @@ def _close_parent(connection: Connection, session: StoredSession, head: SessionH
 
 
 def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
-    """Open a branch after a committed turn (None = before the first) and make it the active one."""
+    """Open a branch after a committed turn (None: before the first turn), and make it the active branch."""
     session = load_session(connection, session_id)
     open_branch(connection, session, turn_id, branch_id)
     return advance_head(connection, session, head_of(connection, session, branch_id))
@@ -300,8 +319,10 @@ def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id
 def open_branch(
     connection: Connection, session: StoredSession, turn_id: str | None, branch_id: str, *, activate: bool = True
 ) -> None:
-    """Open a branch, and make it the active one, without changing the version. BranchExistsError; ValueError for an empty
-    name.
+    """Open a branch after a committed turn (None: before the first). The version of the session does not change.
+
+    With `activate` the branch becomes the active one. Raises BranchExistsError if the name is in use, and ValueError if
+    it is empty.
     """
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
@@ -317,7 +338,10 @@ def open_branch(
 
 
 def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHead:
-    """Make another branch the active one; BranchNotFoundError. Naming the active one changes nothing."""
+    """Make another branch the active one. If it is active already, nothing changes.
+
+    Raises BranchNotFoundError if there is no such branch.
+    """
     session = load_session(connection, session_id)
     head = head_of(connection, session, branch_id)
     if session.active_branch == branch_id:
@@ -327,8 +351,10 @@ def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHe
 
 
 def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
-    """Store the newest late result of a branch, or delete those of the session. It is a cache: the version does not
-    change. BranchNotFoundError.
+    """Store the newest selection of memories that came too late for its turn, one per branch. None deletes all of the
+    session.
+
+    It is a cache, so the version of the session does not change. Raises BranchNotFoundError if there is no such branch.
     """
     key = load_session(connection, session_id).key
     if prefetch is None:
@@ -350,15 +376,17 @@ def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | 
 
 
 def append_entries(connection: Connection, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-    """Add entries of committed turns, skipping existing ones, and return how many were new. The version does not
-    change.
+    """Add entries of committed turns, and return how many were new. Existing entries are skipped.
+
+    The version of the session does not change.
     """
     return append_session_entries(connection, load_session(connection, session_id), entries)
 
 
 def save_summary(connection: Connection, session_id: str, summary: PathSummary) -> None:
-    """Store a rolling summary of a committed turn's path in place of the turn's former one. The version does not
-    change.
+    """Store a rolling summary of the path up to a committed turn. It replaces the former summary of this turn.
+
+    The version of the session does not change.
     """
     session = load_session(connection, session_id)
     branch_id, depth = committed_place(connection, session, summary.turn_id)
@@ -367,7 +395,10 @@ def save_summary(connection: Connection, session_id: str, summary: PathSummary) 
 
 
 def put_summary(connection: Connection, key: int, place: tuple[str, int, str], summary: Summary | None) -> None:
-    """Write the summary of a path from a turn on (None: it has none any more); `place` is branch, depth and turn."""
+    """Write the summary of a path from a turn on. None means that the path has no summary from there on.
+
+    `place` is (branch, depth, turn id).
+    """
     branch_id, depth, turn_id = place
     body = None if summary is None else seal(encode(summary), summary_place(key, turn_id, branch_id, depth))
     connection.post(
@@ -378,7 +409,7 @@ def put_summary(connection: Connection, key: int, place: tuple[str, int, str], s
 
 
 def advance_head(connection: Connection, session: StoredSession, head: SessionHead) -> SessionHead:
-    """Increment the version of the session and return `head` with it."""
+    """Increment the version of the session, and return `head` with the new version."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return replace(head, version=session.version + 1)
 

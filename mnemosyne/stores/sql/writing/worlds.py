@@ -1,7 +1,7 @@
-"""Worlds in a SQL store: the current version of each, its lore as entries, its pack as one compressed JSON value.
+"""Stores worlds in a SQL store: of each the current version, its lore as entries, and its pack as one compressed value.
 
-Lore and pack are written in one transaction, so that the entries that are hidden (by the rows) and those that are
-rendered (from the pack) always belong to one version. Each function runs inside a transaction that its caller has
+Lore and pack are written in one transaction. So the entries in the tables, which decide what is hidden, and the pack,
+from which texts are rendered, always belong to one version. Each function runs inside a transaction that its caller has
 opened.
 """
 
@@ -36,7 +36,10 @@ def replace_world(
     lore: Sequence[MemoryEntry],
     pack: Mapping[str, Any] | None,
 ) -> int:
-    """Make a version the current one and return how many lore entries changed (0 = it is the current one already)."""
+    """Make the version `digest` of a world the current one, and return the number of changed lore entries.
+
+    The result is 0 if the version is the current one already.
+    """
     here = (connection.tenant, world_id)
     place = pack_place(world_id, digest)
     body = None if pack is None else pack_blob(seal(encode(pack), place))
@@ -95,7 +98,10 @@ def read_digest(connection: Connection, world_id: str) -> str | None:
 
 
 def read_pack(connection: Connection, world_id: str, digest: str) -> dict[str, Any] | None:
-    """Return the stored pack of a version, or None; DamagedRecordError."""
+    """Return the stored pack of the version `digest` of a world, or None.
+
+    Raises DamagedRecordError if the pack cannot be read.
+    """
     body = _body(connection, world_id, digest)
     return None if body is None else load_body(connection, body, dict, pack_place(world_id, digest))
 
