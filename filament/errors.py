@@ -38,7 +38,7 @@ class PayloadError(FilamentError):
 class AnchorError(FilamentError):
     """Raised if anchors are not unique.
 
-    `duplicates` maps each such anchor to the JSON Pointers of its places, in reading order.
+    `duplicates` maps each such anchor to the JSON Pointers of all its places, in reading order.
     """
 
     def __init__(self, duplicates: Mapping[str, tuple[str, ...]]) -> None:

@@ -63,8 +63,9 @@ def clean_text(text: str) -> str:
 
 
 def clean_surrogates(text: str) -> str:
-    """Return `text` with each lone surrogate replaced by U+FFFD, because no encoding and no YAML escape can carry a
-    surrogate.
+    """Return `text` with each lone surrogate replaced by U+FFFD.
+
+    No encoding and no YAML escape can carry a surrogate.
     """
     return _SURROGATE.sub(_REPLACEMENT, text)
 
@@ -118,8 +119,9 @@ def _character(match: re.Match[str]) -> str:
 
 
 def open_tag(name: str, attributes: Iterable[tuple[str, str]] = (), *, empty: bool = False) -> str:
-    """Return `<name a="b">`, or `<name a="b"/>` if `empty`, with the attributes in the given order and their values
-    escaped.
+    """Return `<name a="b">` or, if `empty`, `<name a="b"/>`.
+
+    The attributes are in the given order, and their values are escaped.
 
     Raises:
         MarkupError: if a name is illegal or an attribute is given twice.

@@ -32,8 +32,9 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Element:
-    """A named element. Raises MarkupError if a name is illegal, an attribute is given twice, or elements are mixed
-    with a body.
+    """A named element.
+
+    Raises MarkupError if a name is illegal, an attribute is given twice, or elements are mixed with a body.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""Cleans the text of a reply that arrives in pieces, stores it for reading again, and returns each part once it is certain."""
+"""Cleans the text of a reply that arrives in pieces, and returns each part as soon as it is certain.
+
+`TextCleaner` cleans, `Source` stores the text for reading again, and `TextWriter` writes the text of one tag.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _ENCLOSING = {
 _PAUSES = frozenset(",，:：;；、")
 _ENDS = frozenset(".。!！?？…")
 _AFTER = frozenset("”’」』）)】]》") | _PAUSES | _ENDS
-"""Signs with no blank before them."""
+"""Characters with no blank before them."""
 _BEFORE_GAP = re.compile(r"(?:[“‘「『（(\[【《,，:：;；、\s]|(?<![^\s“‘「『（(\[【《])[\"'`*_])+\Z")
 _BEHIND_GAP = re.compile(r"[\s\"'`*_”’」』）)\]】》,，：:;；、.。!！?？…]*")
 _GAP_CHARS = 12
@@ -83,12 +86,12 @@ class Source:
 
 
 class TextWriter:
-    """Writes one text of the reply piece by piece: unescaped, trimmed, and without the code fence around a block that
-    was cut out.
+    """Writes one text of the reply piece by piece: unescaped, trimmed, and without the blocks that were cut out.
 
-    After a block was cut out, no double blank lines and no gap in a sentence remain (`_close_gap`). A character is
-    returned once it certainly belongs to the text. A blank that may be trailing, half an entity, a code fence or an
-    empty quote is held back. The result depends only on the text, not on how the text is cut into pieces.
+    The code fence around such a block is removed too, and no double blank lines and no gap in a sentence remain
+    (`_close_gap`). A character is returned once it certainly belongs to the text. A blank that may be trailing, half
+    an entity, a code fence or an empty quote is held back. The result depends only on the text, not on how the text
+    is cut into pieces.
     """
 
     def __init__(self) -> None:

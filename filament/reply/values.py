@@ -1,5 +1,4 @@
-"""Values that reading a reply returns: the parts of the reply, its corrections, and the events of a reply that is
-arriving.
+"""Values that reading a reply returns: the parts of the reply, its corrections, and events while the reply arrives.
 
 The module imports only ops and verdicts.
 """

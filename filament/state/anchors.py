@@ -81,8 +81,7 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 
 
 def with_anchors(tree: Any) -> Any:
-    """Return `tree` with an `id` in every mapping in a list and in every thing that follows the template of its
-    group.
+    """Return `tree` with an `id` in every mapping in a list and in every thing that follows its group's template.
 
     - A mapping in a list gets `item_<n>`, numbered in reading order from the highest such id that is or was in the
       tree. Lists of containers come first, then all other lists. Older prompts showed ids only in containers, and

@@ -1,9 +1,8 @@
-"""Recognises the conventions of a state: values with a description (VWD), things with an anchor, and the author's
-`$meta`.
+"""Recognises the conventions of a state: values with a description (VWD), anchors, and the author's `$meta`.
 
 A two-element list `[scalar, "text"]` is a VWD: a value with its description. It is a plain list only if the rules of
-the mapping that has the field declare the field a list (`rules`). An anchor is an `id` or an `_anchor`. In `$meta`
-the author writes rules for a mapping; a model never sees `$meta`. This module imports nothing.
+the mapping that has the field declare the field a list (`rules`). An anchor is an `id` or an `_anchor`, the name of a
+thing. In `$meta` the author writes rules for a mapping; a model never sees `$meta`. This module imports nothing.
 """
 
 from __future__ import annotations

@@ -52,7 +52,10 @@ def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list
 
 
 def derive_text(rule: str | tuple[tuple[Any, str], ...] | None, value: Any) -> str | None:
-    """Return the description that the author's `rule` (a table, or a text with a placeholder) gives `value`; None if none."""
+    """Return the description that `rule` gives `value`, None if it gives none.
+
+    `rule` is the author's rule for the field: a table, or a text with a placeholder.
+    """
     if isinstance(rule, tuple):
         return look_up_text(rule, value)
     return rule.replace(VALUE, _value_text(value)) if isinstance(rule, str) and VALUE in rule else None
@@ -68,10 +71,10 @@ def add_note(notes: list[Note], code: Remark, field: str, text: str) -> None:
 
 
 def with_descriptions(tree: Any) -> Any:
-    """Return `tree` with a description for each plain value for which the author wrote a table or a text with a
-    placeholder.
+    """Return `tree` with the author's descriptions added to plain values.
 
-    Values that have a description do not change. Unchanged parts are shared with `tree`.
+    A plain value gets a description if the author wrote a table, or a text with a placeholder, for its field. Values
+    that have a description do not change. Unchanged parts are shared with `tree`.
     """
     return _describe_values(tree, rules_at_root(tree))
 

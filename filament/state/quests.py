@@ -1,8 +1,7 @@
-"""Defines the built-in rules of quests. In a typed state, the top field `quests` follows them like an author's
-template.
+"""Defines the built-in rules of quests, which hold for the top field `quests` of a typed state.
 
-A state is typed if its root's `$meta` has `typed: true`. The rules are data in the form of `$meta`, with three more
-keys:
+A state is typed if its root's `$meta` has `typed: true`. The rules are data in the form of `$meta`, and the field
+follows them like an author's template. Three more keys are legal in them:
 
 - `transitions`: for each value of a field, the values that may follow.
 - `synonyms`: other words for the values of a field.

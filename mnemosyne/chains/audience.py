@@ -1,5 +1,4 @@
-"""Decides which viewers may know a message or a memory. A text that was made from restricted texts has their
-restrictions.
+"""Decides which viewers may know a message or a memory. Text that was made from restricted texts is restricted too.
 
 If a prompt showed texts that only certain viewers may know, then only those viewers may know the turn, and every
 memory and summary of the turn, because a model may repeat what it was shown. The viewers are stored in a field of the

@@ -1,5 +1,4 @@
-"""Reads the quests in a state for recall: ended quests, changes of a quest's status, and the distance of each quest
-from the focus.
+"""Reads the quests in a state for recall: ended quests, changes of status, and distances from the focused quest.
 
 Quests are part of the state, but recall treats ended quests as memories, so this module turns them into memory
 entries. Any tree can be read, even a broken one; values that do not look like a quest are left out. The module must
@@ -94,12 +93,11 @@ def _update_entry(
 
 
 def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dict[str, int]:
-    """Return the number of links between the quest `focus_quest_id` and each quest that can be reached from it,
-    nearest first.
+    """Return the number of links between the quest `focus_quest_id` and each quest that can be reached from it.
 
-    The focused quest has the distance 0. Links are `requires`, `leads_to` and `parent`, followed in both directions.
-    Quests at the same distance keep the order of the state. The result is empty if there is no focus, or if the state
-    does not have the focused quest.
+    The nearest quest comes first, and the focused quest has the distance 0. Links are `requires`, `leads_to` and
+    `parent`, followed in both directions. Quests at the same distance keep the order of the state. The result is
+    empty if there is no focus, or if the state does not have the focused quest.
     """
     quests = dict(_iterate_quests(state))
     if focus_quest_id not in quests:

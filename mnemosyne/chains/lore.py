@@ -24,8 +24,11 @@ def hidden_entries(
     """Return the ids of the entries that `viewer` may not know, or whose conditions fail in `state`.
 
     `gated` are the entries with viewers or conditions (`Store.gated_entries`). If `viewer` is None, every entry that
-    names viewers is hidden. An entry that another one takes from recall (`takes_from_recall`) is hidden too: a memory
-    that was edited, or a text that a turn on the path to `head` (the end of a branch) keeps.
+    names viewers is hidden.
+
+    An entry can also take another entry out of recall (`takes_from_recall`), for example because it is an edit of
+    that memory. The other entry is then hidden. If the taking entry belongs to a turn, this holds only if the turn is
+    on the path to `head`, the end of a branch.
     """
     view = state if isinstance(state, StateView) else view_state(state)
     known = tuple(gated)

@@ -1,5 +1,4 @@
-"""Builds the start of a session: a world's prologue as finished turns, with their summaries, events and macro
-narratives.
+"""Builds the start of a session: a world's prologue as finished turns, with summaries, events and macro narratives.
 
 A macro narrative is one text that summarises several turns. A session that starts from a world pack looks as if its
 prologue had been played. The module must not import stores, importers or the reader of packs.

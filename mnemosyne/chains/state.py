@@ -67,8 +67,9 @@ def apply_reply_ops(
     limits: OpLimits = NO_LIMITS,
     authority: Authority = Authority.MODEL,
 ) -> AppliedOps:
-    """Return the tree after the ops, and the JSON Patch that leads to the tree. The arguments are those of
-    `judge_reply_ops`.
+    """Return the tree after the ops, and the JSON Patch that leads to the tree.
+
+    The arguments are those of `judge_reply_ops`. Either all ops are applied, or this raises.
 
     Raises:
         StateOpError: for the first op that is refused, with its place, reason and code.
@@ -114,10 +115,10 @@ class StateView:
 
     @cached_property
     def anchors(self) -> Mapping[str, str]:
-        """Return the JSON Pointer of each anchor in `shown`, in reading order. The pointers belong to the complete
-        tree.
+        """Return the JSON Pointer of each anchor in `shown`, in reading order.
 
-        Raises AnchorError if two things have the same anchor.
+        The pointers lead through the complete tree, hidden parts included. Raises AnchorError if two things have the
+        same anchor.
         """
         anchors = collect_anchors(self.anchored)
         return anchors if self.shown is self.anchored else {name: anchors[name] for name in collect_anchors(self.shown)}

@@ -39,8 +39,8 @@ def check_adoption(
 ) -> None:
     """Raise WorldNotAdoptedError unless a session of the world `present` may continue in the world `world_id`.
 
-    That is allowed if `instead_of` contains `present` and the state of the session has not changed since its start.
-    `has_changed` states that it has.
+    The session may continue if `instead_of` contains `present` and the session's state has not changed since its
+    start. `has_changed` states whether that state has changed.
     """
     if present not in instead_of:
         raise WorldNotAdoptedError(session_id, world_id, f"it is in world {present!r}")

@@ -1,9 +1,8 @@
-"""Marks user messages that got no reply, and keeps them in the session. Every store and the engine use these
-functions.
+"""Marks user messages that got no reply, and keeps them in the session.
 
 A user message belongs to the session from `prepare_turn` on. While its turn waits for the reply, the message is a
 draft of that turn. If another turn follows without a reply, the store commits the waiting turn and marks its messages
-as unanswered.
+as unanswered. Every store and the engine use these functions.
 """
 
 from __future__ import annotations

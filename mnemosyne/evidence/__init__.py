@@ -1,6 +1,8 @@
 """Ingests text from outside as evidence (retrieved passages, tool results, documents), and uses it in prompts.
 
-Ingestion is the only way by which text from outside becomes evidence.
+Ingestion is the only way by which text from outside becomes evidence. A selector names a part of an evidence item's
+text. A ref points at an evidence item or a part of one. A block is a part of a prompt that shows the texts of its
+refs.
 """
 
 from mnemosyne.evidence.echoes import without_shown

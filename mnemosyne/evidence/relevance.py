@@ -1,5 +1,4 @@
-"""Ranks the evidence of a session for a turn: first the items that are newer than the last reply, then by words and
-age.
+"""Ranks the evidence of a session for a turn: items newer than the last reply first, then by words and age.
 
 Words are compared by BM25 over the name and the text of each item. An item that stores only a pointer is compared by
 its description in the metadata. A word that all items contain counts nothing. Of items with equal words, the newer is

@@ -105,9 +105,10 @@ def args_digest(args: Mapping[str, Any]) -> str:
 
 
 def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
-    """Return the uri that identifies a source: its own, or `tool:NAME#args=DIGEST` for a call with `args`.
+    """Return the uri that identifies a source: its own or, for a call with `args`, a text such as
+    `tool:NAME#args=DIGEST`.
 
-    The result is '' if the source has neither.
+    The result is '' if there is neither.
     """
     if source.uri or args is None:
         return source.uri

@@ -159,8 +159,8 @@ def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_wi
     """Return whether `ref` still leads to the text for which it was made.
 
     The result is MISSING if `evidence` is not the item of the ref, or if its content has no such part. A ref without
-    a hash is FRESH if it leads to any text. A hash by `hash_text`, the host's function, counts, and so does the
-    default hash.
+    a hash is FRESH if it leads to any text. The hash in the ref may be by `hash_text`, the host's function, or by the
+    default one.
     """
     if evidence is None or evidence.evidence_id != ref.evidence_id:
         return RefState.MISSING

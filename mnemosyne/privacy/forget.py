@@ -1,5 +1,4 @@
-"""Erases a user, a session or evidence everywhere (store, index, originals, caches), and proves the erasure by a
-search.
+"""Erases a user, a session or evidence from store, index, originals and caches, and proves it by a search.
 
 A store can clean only itself. But an index keeps words of a message in the rows of its neighbours, a vault keeps the
 originals of redacted texts, and a retriever caches embedded texts. This module knows all of these by their protocols.

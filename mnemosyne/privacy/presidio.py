@@ -64,8 +64,9 @@ _SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 
 
 class PresidioDetector:
-    """A `PiiDetector` (it finds personal data). Its rules are named `pii_<kind>`, as in `pii_phone_number` or
-    `pii_in_aadhaar`.
+    """Finds personal data by Presidio's recognisers: a `PiiDetector`.
+
+    Its rules are named `pii_<kind>`, as in `pii_phone_number` or `pii_in_aadhaar`.
 
     Args:
         recognisers: Names of classes in `presidio_analyzer.predefined_recognizers`; each must use only patterns.

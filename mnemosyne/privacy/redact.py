@@ -64,10 +64,10 @@ _UNSEEN = dict.fromkeys(
 
 
 class RegexRedactor:
-    """The built-in `Redactor`. It uses shipped dictionaries, custom patterns and words, JSON fields, and an optional
-    detector.
+    """The built-in `Redactor`.
 
-    Full-width forms are read as plain ones, invisible characters are ignored, and escaped JSON strings are decoded.
+    It uses shipped dictionaries, custom patterns and words, JSON fields, and an optional detector. Full-width forms
+    are read as plain ones, invisible characters are ignored, and escaped JSON strings are decoded.
 
     Args:
         rules: Rules for calls that give no rules of their own.
@@ -213,10 +213,10 @@ def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_word_rules(redactor: Redactor) -> RedactionRules:
-    """Return the rules for the user's own words. The words stay unchanged, with two exceptions that are still
-    removed.
+    """Return the rules for the user's own words, which stay unchanged except for secrets and the host's own matches.
 
-    The exceptions are secrets, and matches of the host's own patterns, words and fields.
+    The host's own matches are those of its patterns, words and fields; personal data that only the shipped
+    dictionaries find stays.
     """
     rules = getattr(redactor, "rules", None)
     known = rules if isinstance(rules, RedactionRules) else RedactionRules()
@@ -261,10 +261,10 @@ async def redact_all(
 async def redact_tree(
     redactor: Redactor, tree: Any, rules: RedactionRules | None = None
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return (tree, names): a JSON tree with every text redacted, and one name of a rule for each field that had a
-    match.
+    """Return (tree, names): a JSON tree with every text redacted, and the rules that matched.
 
-    The value of a field with a secret's name (`password`, `api_key`, `密码`) is always removed. Keys stay.
+    `names` has one rule for each field with a match. The value of a field with a secret's name (`password`,
+    `api_key`, `密码`) is always removed. Keys stay.
 
     Raises:
         RedactionError: if the redactor does.

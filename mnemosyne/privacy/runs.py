@@ -1,7 +1,7 @@
-"""Finds given texts in strings, in JSON and in raw bytes. An erasure removes all that is found, and its proof
-searches again.
+"""Finds given texts in strings, in JSON and in raw bytes: for an erasure, and for the proof after it.
 
-Both use the same rule, so the proof must not find anything that the erasure has seen. The rule of a `TextMatcher`:
+An erasure removes all that is found. Its proof searches by the same rule, so it must not find anything that the
+erasure has seen. The rule of a `TextMatcher`:
 
 - A text of RUN characters or more is found wherever RUN consecutive characters of it occur (in Chinese and the like,
   SHORT_RUN). So a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT
@@ -235,7 +235,7 @@ class TextMatcher:
             self._bytes.update(_pieces(written.encode("utf-8", "surrogatepass"), _GRAM_BYTES))
 
     def has_window(self, text: str) -> bool:
-        """Return whether `text` is a run of one of the texts. It must have RUN or SHORT_RUN characters, as a reader sees it."""
+        """Return whether `text` is a run (RUN or SHORT_RUN characters, as a reader sees them) of one of the texts."""
         return text in self._runs.windows or text in self._dense.windows
 
     def spans(self, text: str, *, names: bool = True) -> list[tuple[int, int]]:
@@ -254,7 +254,10 @@ class TextMatcher:
         return merge_spans(found)
 
     def pieces_of(self, text: str) -> Iterator[str]:
-        """Yield the parts of `text` that belong to the texts, each as long as possible, as a reader sees them."""
+        """Yield the parts of `text` that belong to the texts.
+
+        Each part is as long as possible and is returned as a reader sees it.
+        """
         plain = plain_form(text).text
         yield from (plain[begin:end] for begin, end in self._spans(plain, names=True))
 
@@ -285,8 +288,9 @@ class TextMatcher:
         return not self._bytes.isdisjoint(blocks) or data[whole : whole + _GRAM_BYTES] in self._bytes
 
     def pieces(self, data: bytes) -> Iterator[str]:
-        """Yield the parts of the raw bytes `data` (a file) that belong to the texts, each as long as possible, as a
-        reader sees them.
+        """Yield the parts of the raw bytes `data` (a file) that belong to the texts.
+
+        Each part is as long as possible and is returned as a reader sees it.
         """
         for begin, end in self._regions(data):
             text = data[max(0, begin - _MARGIN_BYTES) : end + _MARGIN_BYTES].decode("utf-8", "ignore")

@@ -1,10 +1,11 @@
-"""Removes given texts and names from the records that stay after an erasure. All stores use it, so they erase by the
-same rules.
+"""Removes given texts and names from the records that stay after an erasure.
 
-`runs` defines which texts are found, and `places` lists the fields to scrub; the proof of an erasure uses both too. A
-name (an erased id) is removed as a whole word; a name of fewer than four letters only if it is the whole string. The
-texts of others (their messages, other evidence items) are scrubbed by `Scrubber(..., thorough=False)`: there a short
-text is their own, so only distinctive texts are removed. The module imports the schema, never a store.
+All stores use this module, so they erase by the same rules. `runs` defines which texts are found, and `places` lists
+the fields to scrub; the proof of an erasure uses both too.
+
+A name (an erased id) is removed as a whole word; a name of fewer than four letters only if it is the whole string.
+The texts of others (their messages, other evidence items) are scrubbed by `Scrubber(..., thorough=False)`: there a
+short text is their own, so only distinctive texts are removed. The module imports the schema, never a store.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Scrubber:
         self._said = "\n".join(texts).casefold()
 
     def text(self, text: str, *, names: bool = True) -> str:
-        """Return `text` with ERASED in place of every part that must be removed; `names` states whether names are
-        removed too.
+        """Return `text` with ERASED in place of every part that must be removed.
+
+        `names` states whether names are removed too.
         """
         spans = [] if self._matcher.seeks_nothing else self._matcher.spans(text, names=names)
         if not spans:

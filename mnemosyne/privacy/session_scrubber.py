@@ -155,8 +155,8 @@ def scrubber_of_user(
 ) -> SessionScrubber:
     """Return the scrubber of a session for the erasure of a user.
 
-    `texts` and `turns` are what the user wrote in the session and where. `copies` and `sources` are the session's
-    copies from erased sessions, and those sessions.
+    `texts` are the user's texts in the session, and `turns` the turns in which the user spoke. `sources` are the
+    erased sessions, and `copies` are the parts that this session has copied from them.
     """
     texts = (*texts, *copies.texts)
     return SessionScrubber(
@@ -276,8 +276,7 @@ def is_author(message: Message, user_id: str) -> bool:
 def texts_written_by(
     user_id: str, messages: Iterable[tuple[str, Message]]
 ) -> tuple[tuple[str, ...], frozenset[str]] | None:
-    """Return (texts, turns) for the user `user_id`: the texts of the user's messages, and the turns in which they
-    are.
+    """Return (texts, turns) for the user `user_id`: the texts of the user's messages, and the ids of their turns.
 
     `messages` are pairs of a turn id and a message. Each text is returned once, and blank or erased ones are left
     out. The result is None if no message is by the user.

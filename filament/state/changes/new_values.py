@@ -1,5 +1,4 @@
-"""Computes the value that a place has after a change: over an old value, or as a new thing with the fields of its
-template.
+"""Computes the value that a place has after a change: an old value replaced, or a new thing made by its template.
 
 Nothing is changed here. The functions return a value as it will be in the tree, or raise RefusedError with the reason
 why it is not allowed.

@@ -1,5 +1,4 @@
-"""Reads and makes the contents of a message in addition to its text: images, audio and files, and a model's tool
-calls.
+"""Reads and makes the contents of a message in addition to its text: images, audio, files and tool calls.
 
 They are in `Message.extra` in the form of chat APIs, so every store and document contains them:
 

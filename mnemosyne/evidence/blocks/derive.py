@@ -1,8 +1,8 @@
-"""Makes the context blocks that show evidence in a prompt. A block contains refs (references to parts of evidence),
-no text.
+"""Makes the context blocks that show evidence in a prompt.
 
-The text of a block is resolved when a prompt is assembled, so that a changed source is noticed and long evidence is
-stored once. This module writes no prompt text and reads no store.
+A block contains refs (references to parts of evidence) and no text. Its text is resolved when a prompt is assembled,
+so that a changed source is noticed and long evidence is stored once. This module writes no prompt text and reads no
+store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checks whether the match of a pattern is really personal data: check digits, issuers, dates, and the words around
-it.
+"""Checks whether the match of a pattern is really personal data, so that harmless texts stay.
 
-A check takes the text of the match, or the whole text and the place of the match.
+The checks test check digits, issuers, dates, and the words around a match. A check takes the text of the match, or
+the whole text and the place of the match.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _TWO_SIGNS = """
 """
 TWO_SIGN_FAMILY_NAMES = tuple(_TWO_SIGNS.split())
 NEVER_ENDS = "人员生师者工商家户客了的吗吧呢来去过着们么这那是在有不很都"
-"""Signs that end no given name, but many words."""
+"""Characters that are never the last one of a given name, but end many words."""
 _WORDS = """
 安静 安全 安排 张嘴 张开 高兴 高度 方便 方式 方向 方法 明白 明天 明显 马上 关于 关系 关注 于是 任何
 任务 任意 应该 应当 应急 周末 周一 周二 周三 周四 周五 周六 周日 周围 时间 时候 金额 金币 成功 成为
@@ -29,7 +29,7 @@ _WORDS = """
 """
 NO_NAMES = frozenset(_WORDS.split())
 NEVER_BEGINS = "见请同如待暂略填按需须"
-"""Signs that begin no name, but many notes in a form: 见附件, 同上, 请填写."""
+"""Characters with which no name begins, but many notes in a form do: 见附件, 同上, 请填写."""
 GIVEN_SIGNS = frozenset(
     "伟芳娜秀英敏静丽强磊军洋勇艳杰娟涛明超兰霞平刚桂玉萍红玲芬燕辉建华国文志新春梅海波宁宇浩然子轩雨欣怡佳琪梦洁晨曦嘉思远涵雪莹博"
     "天佑俊豪凯鑫鹏飞龙虎云峰林森松柏竹菊荷莲翠珍珠宝金银福贵荣昌盛兴旺发财富康健安乐顺利祥瑞吉庆喜悦晴晓晖阳光亮辰星月岚川江河"
@@ -44,4 +44,4 @@ GIVEN_SIGNS = frozenset(
     "缨罡翊翎翰耕聪育胤致舒航船艺节芊芮芯苇苏苑茂茵莺菀菡萌落蓓蔚蕊薪融行裕西言训诺谦谨谷豫赋赞起超越路轶辉辛达迅迎运迪逸遥邦郁郎"
     "野钊钦钧钰铁铃铎铭锋锐锦镇镜长闻阅陆陶隆雄雅雯雷霄霆震韬韶音顺颂颖领飒馨驹高魁鲁鲲麒麟黎默齐骞彰凌儿兵仙余以墨遥笙淼焓汝羲瑛玟蔷槿枝桢霁隽祎旎漪潼樾甫珉瑀宥辞禾穗谣谧娟姣媚妙嬿嫒妞婧妗颐仪"
 )
-"""Signs that most given names are made of."""
+"""Characters of which most given names are made."""

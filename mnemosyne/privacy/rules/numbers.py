@@ -1,7 +1,7 @@
-"""Rules that find personal data by its form: addresses of mail and machines, phones, cards, and numbers of documents,
-accounts and devices.
+"""Rules that find personal data by its form.
 
-A keyword before a pattern needs no word boundary, because Chinese has none: in `邮箱a@b.cn` the address is found.
+They find addresses of mail and machines, phones, cards, and numbers of documents, accounts and devices. A keyword
+before a pattern needs no word boundary, because Chinese has none: in `邮箱a@b.cn` the address is found.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Si
 
 
 def is_latin_name(text: str) -> bool:
-    """Return whether `text`, after a label of a person, may be a name: it neither begins with a word of forms nor
-    ends with a word of groups.
+    """Return whether `text`, after a label of a person, may be a name.
+
+    A name neither begins with a word that forms use nor ends with a word for a group.
     """
     words = re.findall(r"[^\W\d_]+", text.lower())
     return bool(words) and words[0] not in _NO_NAMES and words[-1] not in _GROUPS
@@ -41,8 +42,9 @@ def is_person(text: str) -> bool:
 
 
 def is_outside_of_a_tale(text: str, begin: int, end: int) -> bool:
-    """Return whether the name at `text[begin:end]` is outside of a story's quotations (`'My name is Nobody,' said the
-    parrot`).
+    """Return whether the name at `text[begin:end]` is outside of a story's quoted speech.
+
+    `'My name is Nobody,' said the parrot` is an example of quoted speech.
     """
     return _SAID.match(text, end) is None
 

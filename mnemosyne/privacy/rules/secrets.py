@@ -1,5 +1,4 @@
-r"""Rules that find secrets: keys and tokens by their form, passwords by the words before them, and credentials in
-URLs.
+r"""Rules that find secrets: keys and tokens by their form, passwords by the words before them, passwords in URLs.
 
 A Chinese keyword before a pattern needs no word boundary: `wifi密码` is a label of a password too.
 """
