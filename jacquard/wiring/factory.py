@@ -67,7 +67,7 @@ class DefaultContextEngine(ContextEngine):
 
     Args:
         llm_adapter: model that selects memories, plans turns on which the rules are not confident, summarizes, and extracts
-            memories. Without it, rules select and plan, and recaps are made without a model. It needs only `generate`.
+            memories. Without it, rules select, plan and summarize. It needs only `generate`.
         policies: a `RuntimeConfig`, or a mapping of settings as in a settings file.
         pruner: one pruner for all turns, or several by the name in the setting `prune.policy`.
         world: initial world of a session that does not exist yet (None: an empty world).

@@ -102,7 +102,8 @@ class MemoryVerbs:
         return tuple([await self._store.head(name) for name in found[:limit]])
 
     async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
-        """Return the memories that recall finds for `text`, best first, each with the reasons for its score.
+        """Return the memories that recall (the search before a turn) finds for `text`, best first, with the reasons for
+        the scores.
 
         Only memories that the caller may know are returned.
         """

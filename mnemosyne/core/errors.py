@@ -1,4 +1,4 @@
-"""Exceptions that mnemosyne raises. Each message is a sentence that states what to do.
+"""Exceptions that mnemosyne raises. Their messages are full sentences, most of them with advice.
 
 MnemosyneError (a ContextEngineError, as JacquardError is)
 ├── StoreError
@@ -159,7 +159,7 @@ class EntryConflictError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """The database stayed locked by another process, or one of its sessions did (`session_id`)."""
+    """Another process kept the database locked for too long. With `session_id` only this session was locked."""
 
     def __init__(self, path: str, waited_seconds: float, *, session_id: str | None = None) -> None:
         self.path, self.waited_seconds, self.session_id = path, waited_seconds, session_id

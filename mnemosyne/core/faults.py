@@ -44,7 +44,7 @@ class SourceLocation:
     - `path`: the keys from the root of the file.
     - `prefix`: the name of the root, before the first key.
     - `lines`: the 1-based line of each key path. A path that is missing here has the line of its nearest parent.
-      `NO_LINES` means that the place is a folder or has no file.
+      `NO_LINES` means that there are no lines, because the file is missing or is a folder.
     - `names`: names for people that replace keys. A key is looked up by its path without list numbers (`lore.id`).
     """
 

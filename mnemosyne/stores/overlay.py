@@ -1,4 +1,5 @@
-"""Shows a store as it would be after one turn, for a turn that is only previewed. Writes stay in memory.
+"""Lets a turn use a store without writing to it, for a turn that is only previewed. Writes stay in memory or are
+dropped.
 
 The overlay has the reads of `Store`, and the writes that a turn makes. Any other write raises AttributeError.
 """

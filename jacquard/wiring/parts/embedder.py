@@ -56,8 +56,9 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
     installed.
 
     - `auto` opens the model of an installed package. If `language` (a locale) is English or None, the English model is
-      preferred. Otherwise multilingual-e5-small is preferred, then the multilingual universal-sentence-encoder. These
-      models need no torch if onnx, onnxruntime and tokenizers are installed.
+      preferred. Otherwise multilingual-e5-small is preferred, then the multilingual universal-sentence-encoder. If no
+      preferred model is installed, another of the three is opened. These models need no torch if onnx, onnxruntime and
+      tokenizers are installed.
     - A remote model may be followed by the address of its server: `openai/NAME@http://127.0.0.1:8080/v1`.
     - `NAME` or `NAME:ARGUMENT` opens the embedder of an installed plugin. A folder of the same name is written
       `./NAME`.

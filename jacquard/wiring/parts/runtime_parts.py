@@ -46,8 +46,8 @@ from mnemosyne.stores.locate import StoreLocation
 SHARED_OPEN_SCOPES = 4_096
 """Maximum number of scopes (sessions or worlds) in memory if hosts share an index in the store.
 
-It is so high because reading a small session from the store again costs more than reading it from a folder. In fact the
-number of rows is the limit.
+It is so high that in practice the number of rows limits the memory, because reading a small session from the store
+again costs more than reading it from a folder.
 """
 
 

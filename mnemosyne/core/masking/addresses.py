@@ -55,10 +55,10 @@ def _mask_found_user(found: re.Match[str]) -> str:
 
 
 def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return (address without user and password, headers that contain them).
+    """Return (address without user and password, headers that contain them). Without user and password the headers are
+    empty.
 
-    The credentials are sent as an Authorization header, because clients treat them differently in an address. Without
-    user and password the headers are empty.
+    Clients treat credentials in an address in different ways, so they are sent as an Authorization header.
     """
     if address is None:
         return None, {}
