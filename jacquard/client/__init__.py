@@ -1,4 +1,4 @@
-"""The engine of a service in another process, with the methods of the engine in this one."""
+"""Client of a jacquard service: uses an engine in another process by the methods of an engine in this process."""
 
 from mnemosyne.core.optional_packages import explain_missing_package
 

@@ -1,4 +1,7 @@
-"""Assignment of sessions to processes. Pure calculation: every process and every machine gets the same result."""
+"""Assigns sessions to nodes (hosts or processes) of a service.
+
+The calculation uses nothing except its arguments, so every process on every machine gets the same result.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from hashlib import blake2b
 
 
 def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
-    """Return the node of a session; the order of `nodes` makes no difference.
+    """Return the node of a session. The order of `nodes` makes no difference.
 
-    Rendezvous hashing (Thaler and Ravishankar 1998): the node with the highest hash together with the session. If a node is
-    added or removed, only its own sessions move. Session ids belong to a tenant, so name it if there are several. Raises
-    ValueError without nodes.
+    The method is rendezvous hashing (Thaler and Ravishankar 1998): each node is hashed together with the session, and
+    the node with the highest hash is chosen. If a node is added or removed, only the sessions of this node move.
+    Tenants may have equal session ids, so name the `tenant` if there are several. Raises ValueError if `nodes` is
+    empty.
     """
     if not nodes:
         raise ValueError("a session can belong to no node where there are none")
@@ -19,7 +23,9 @@ def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
 
 
 def rank_nodes(session_id: str, nodes: Sequence[str], tenant: str = "") -> list[str]:
-    """Return all nodes, the session's own first, then its substitutes in order."""
+    """Return all nodes in the order in which they should serve a session: the session's own node first, then its
+    substitutes.
+    """
     return sorted(nodes, key=lambda node: (_hash(tenant, session_id, node), node), reverse=True)
 
 

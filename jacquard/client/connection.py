@@ -1,4 +1,7 @@
-"""Connection to a service: sends calls, reads answers, repeats a call if that is safe; methods made of the table of operations."""
+"""Connects a client to a service: sends calls, reads answers, and repeats a call if this is safe.
+
+`remote` makes a client's methods from the table of operations (`jacquard.remote.operations`).
+"""
 
 from __future__ import annotations
 
@@ -24,25 +27,31 @@ from jacquard.remote.operations import BY_PYTHON
 from mnemosyne.core import codec
 
 KEY_HEADER = "Idempotency-Key"
+"""Header with the idempotency key, by which the service recognises a repeated call."""
 SESSION_HEADER = "X-Jacquard-Session"
+"""Header that names the session, by which a balancer finds the host of the session."""
 AWAY_SECONDS = 5.0
-"""Seconds for which a host that did not answer is tried last."""
+"""Seconds for which a host that did not answer is tried after all others."""
 
 ATTEMPTS = 3
+"""Maximum number of attempts at each host."""
 FIRST_PAUSE_SECONDS = 0.2
+"""Pause before the second attempt. It doubles with each further attempt."""
 _CLOSING = 503
 _BUSY = (429, _CLOSING)
 _NO_ANSWER = (502, 504)
 
 
 class Connection:
-    """Calls of a service at `url` (`http://host:port`), with a token if it has tenants. Use it in `async with`, or call
-    `close`.
+    """Connection to a service at `url` (`http://host:port`). `token` is needed if the service has tenants.
 
-    Several addresses are hosts of one service over one database, named alike by every client: a session's calls go to its host
-    (`rank_nodes`), and to the next one while that is unreachable. A call is made at most three times to each: again after an
-    answer that allows it (429, 503), and after a broken connection (or a balancer's 502 or 504) if the service recognises the
-    call by its key. Raises ValueError without an address.
+    Use it in `async with`, or call `close`. Several addresses in `url` are hosts of one service over one database;
+    every client must name them alike. The calls of a session go to the session's host (`rank_nodes`), and to the next
+    host while that one cannot be reached.
+
+    A call is made at most three times at each host. It is repeated after the answers 429 and 503. It is also repeated
+    after a broken connection (or a balancer's 502 or 504), but only if the service can recognise the repeated call.
+    Raises ValueError if `url` has no address.
     """
 
     def __init__(
@@ -69,7 +78,7 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; later calls raise."""
+        """Close the connections. Later calls raise an error."""
         await self._client.aclose()
 
     async def call(
@@ -83,11 +92,19 @@ class Connection:
         keyed: bool = True,
         key: str | None = None,
     ) -> bytes:
-        """Return the body of the answer; `address` are the parts after `/api/v1`, each of which is encoded.
+        """Make a call and return the body of the answer.
 
-        `once`: a broken connection is an error at once, because the service could not recognise the call. Unless `keyed`, and
-        with `once`, a POST has no idempotency key; `key` is one of the caller's own. Raises the engine's own errors, Raises
-        ServiceError and ServiceUnreachableError.
+        Raises the engine's own errors, ServiceError, and ServiceUnreachableError if no host answers.
+
+        Args:
+            method: HTTP method.
+            address: parts of the path after `/api/v1`; each of them is encoded.
+            body: fields of the JSON body.
+            query: parameters of the query.
+            once: do not repeat the call after a broken connection, because the service could not recognise it. The call
+                then has no idempotency key.
+            keyed: give a POST an idempotency key.
+            key: idempotency key of the caller, in place of a new one.
         """
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         has_key = method == "POST" and (key is not None or (keyed and not once))
@@ -135,7 +152,7 @@ class Connection:
 
     @asynccontextmanager
     async def stream(self, address: tuple[str, ...]) -> AsyncIterator[AsyncIterator[str]]:
-        """Yield the lines of a streamed answer; raises the errors of `call`, including ServiceUnreachableError."""
+        """Yield the lines of a streamed answer. Raises the errors of `call`, including ServiceUnreachableError."""
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         owner = _owner_of(address, {})
         host = self._hosts_of(owner)[0]
@@ -170,7 +187,7 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """An object whose methods call a service."""
+    """Object whose methods call a service."""
 
     @property
     def _connection(self) -> Connection: ...
@@ -181,7 +198,9 @@ class Caller(Protocol):
 
 
 def remote(like: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return a method with the parameters and the result of `like`, which calls the operation that does the same."""
+    """Return a method that calls the service's operation for the method `like`, with the same parameters and the same
+    result.
+    """
     operation, parameters = BY_PYTHON[like.__qualname__], signature(like)
 
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -196,9 +215,10 @@ def remote(like: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concat
 
 
 async def call_operation(caller: Caller, operation: Operation, given: Mapping[str, Any], **how: Any) -> Any:
-    """Call an operation with its ids, its parameters and the fields of its body, by their names, and return its answer.
+    """Call an operation of the service and return its answer.
 
-    An answer of one field is returned as the value of that field. `how` is passed on to `Connection.call`.
+    `given` has the ids in the address, the parameters and the fields of the body, by name. If the answer has only one
+    field, the value of this field is returned. `how` is passed on to `Connection.call`.
     """
     names = {each.name for each in fields(operation.body)} if operation.body is not None else set()
     body = {name: value for name, value in given.items() if name in names}
@@ -221,7 +241,7 @@ async def call_operation(caller: Caller, operation: Operation, given: Mapping[st
 
 
 def address_of(operation: Operation, ids: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parts of an operation's address below `/api/v1`."""
+    """Return the parts of an operation's address below `/api/v1`, with `ids` in their places."""
     return tuple(str(ids[each[1:-1]]) if each[0] == "{" else each for each in operation.below[1:].split("/"))
 
 

@@ -1,12 +1,12 @@
-"""RemoteEngine: the engine of a service, with the methods of `jacquard.ContextEngine`.
+"""RemoteEngine: calls the engine of a service by the methods of `jacquard.ContextEngine`.
 
     from jacquard.client import RemoteEngine
 
     async with RemoteEngine("http://127.0.0.1:8321") as engine:
         turn = await engine.prepare_turn("s1", "Hello.")
 
-Arguments, results and errors are those of the engine, except that a turn is a `RemoteTurn`: it has the parts that were asked for.
-It needs httpx and no part of the service.
+Arguments, results and errors are the same as those of the engine, with one exception: a turn is a `RemoteTurn`, which
+has only the parts that were asked for. This module needs httpx, but no part of the service.
 """
 
 from __future__ import annotations
@@ -39,15 +39,18 @@ class RemoteEngine:
     """Engine of a service. Use it in `async with`, or call `close` at the end.
 
     Args:
-        url: address, or several addresses of hosts of one service over one database. A session's calls then go to its host, and
-            to the next one while that is unreachable (`jacquard.client.connection.Connection`).
-        config: settings of every turn that has none of its own, over the service's; only differences from the defaults are
-            sent.
-        include: parts that each turn returns with its messages, its ids and its short report (`jacquard.remote.wire.PARTS`, or
-            `all`).
+        url: address of the service, or the addresses of several hosts of one service over one database. A session's
+            calls then go to the session's host (`jacquard.client.connection.Connection`).
+        token: token of the caller, needed if the service has tenants.
+        config: settings for all turns that are prepared without their own. They override the service's settings. Only
+            settings that differ from their defaults are sent.
+        include: parts that each turn has in addition to its messages, ids and short report
+            (`jacquard.remote.wire.PARTS`, or `all`).
+        timeout_seconds: maximum time to wait for one answer.
+        transport: transport of httpx, for tests.
 
-    Calls raise the engine's errors, ServiceUnreachableError if the service does not answer, and ServiceError for errors that
-    only a service has (a token, a limit).
+    Calls raise the engine's errors. They raise ServiceUnreachableError if the service does not answer, and ServiceError
+    for errors that only a service has (such as a wrong token or a limit).
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class RemoteEngine:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; the service keeps running."""
+        """Close the connections. The service keeps running."""
         await self._connection.close()
 
     assemble = remote(ContextEngine.assemble)
@@ -95,7 +98,7 @@ class RemoteEngine:
     tasks = remote(ContextEngine.tasks)
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """Call `ContextEngine.start_session`; the pack becomes the present version of its world in the service."""
+        """Call `ContextEngine.start_session`. The service keeps the pack as the present version of its world."""
         await self._call("put_world", {"world_id": world.world_id, **pack_to_json(world)})
         head: SessionHead = await self._call("start_session", {"session_id": session_id, "world_id": world.world_id})
         return head
@@ -158,7 +161,7 @@ class RemoteEngine:
         return result
 
     def verbs(self, *, author: str | None = None, viewer: str | None = None) -> RemoteVerbs:
-        """Return the memory verbs of the service for an editor `author` who may know what `viewer` may."""
+        """Return the memory verbs of the service: edits by `author`, who may know everything that `viewer` may know."""
         return RemoteVerbs(self._connection, author=author, viewer=viewer)
 
     def ingestor_of(self, session_id: str) -> RemoteIngestor:
@@ -168,7 +171,7 @@ class RemoteEngine:
     async def consolidate(
         self, session_id: str, *, branch_id: str | None = None, chapter_ends: bool = False
     ) -> ConsolidationResult:
-        """Call `ContextEngine.consolidate`, without its progress."""
+        """Call `ContextEngine.consolidate`. Progress is not reported."""
         given = {"session_id": session_id, "branch_id": branch_id, "chapter_ends": chapter_ends}
         result: ConsolidationResult = await self._call("consolidate", given)
         return result
@@ -193,7 +196,7 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def events(self, session_id: str) -> AsyncIterator[AsyncIterator[Event]]:
-        """Yield the events of a session from now on, as they come."""
+        """Yield an iterator over the events of a session, from now on and as they happen."""
         async with self._connection.stream(address_of(BY_NAME["stream_events"], {"session_id": session_id})) as lines:
             yield _read_events(lines)
 
@@ -206,7 +209,7 @@ class RemoteEngine:
 
 
 class RemoteIngestor:
-    """Stores texts from outside in a session of a service as evidence, like `SessionIngestor`."""
+    """Stores texts from outside as evidence in a session of a service, like `SessionIngestor`."""
 
     _caller: Mapping[str, str] = EMPTY
 

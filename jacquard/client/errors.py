@@ -1,4 +1,4 @@
-"""Converts errors of the service to errors of the client: the same class, the same sentence, the same facts."""
+"""Converts errors in a service's answer to exceptions of the same class, with the same message and attributes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ServiceError(JacquardError):
-    """The service refused a call or could not be reached; `status` is the HTTP status (0: no answer), `code` its word.
+    """Raised if the service refused a call or could not be reached, and the engine has no error class for this.
 
-    Only errors that are not the engine's are raised as this class.
+    `status` is the HTTP status (0: no answer). `code` names the kind of error.
     """
 
     def __init__(self, status: int, code: str, message: str, facts: Mapping[str, Any]) -> None:
@@ -28,7 +28,7 @@ class ServiceError(JacquardError):
 
 
 class ServiceUnreachableError(ServiceError):
-    """The service did not answer; `sent` states whether the call may have arrived."""
+    """Raised if the service did not answer. `sent` states whether the call may have arrived."""
 
     def __init__(self, url: str, reason: str, *, sent: bool) -> None:
         self.url, self.sent = url, sent
@@ -37,12 +37,12 @@ class ServiceUnreachableError(ServiceError):
 
 
 def code_of(error: type[Exception]) -> str:
-    """Return the code of a class of errors: its name in snake case, without `Error`."""
+    """Return the code of an error class: its name in snake case, without `Error`."""
     return _CAPITAL.sub("_", error.__name__.removesuffix("Error")).lower()
 
 
 def read_error(body: bytes) -> ErrorBody | None:
-    """Return the error in an answer; None if it is not the service's, for example a balancer's."""
+    """Return the error in the body of an answer. None: another program, such as a balancer, wrote the body."""
     try:
         return codec.decode(body, ErrorAnswer).error
     except UnreadableError:
@@ -50,7 +50,7 @@ def read_error(body: bytes) -> ErrorBody | None:
 
 
 def error_of(status: int, body: bytes) -> Exception:
-    """Return the error in an answer: of the engine's own class if it names one, else a ServiceError."""
+    """Return the exception for an answer: of the engine's own class if the answer names one, else a ServiceError."""
     told = read_error(body) or ErrorBody(
         code="http", message=f"The service answered with HTTP status {status} and no words of its own."
     )

@@ -1,4 +1,4 @@
-"""RemoteVerbs: the memory verbs of a service, with the methods of `jacquard.wiring.verbs.MemoryVerbs`."""
+"""RemoteVerbs: edits the memory of a service by the methods of `jacquard.wiring.verbs.MemoryVerbs`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _PAGE = 200
 
 
 class RemoteVerbs:
-    """The memory of a service by hand; `RemoteEngine.verbs` gives them.
+    """Memory verbs of a service: searches and edits of its memory by hand. `RemoteEngine.verbs` returns them.
 
-    `author` and `viewer` are those of `MemoryVerbs`; with a token, edits are the token's, and its viewer is the only one. Calls
-    raise the errors of `MemoryVerbs`, ServiceUnreachableError, and ServiceError for errors that only a service has.
+    `author` and `viewer` have the same meaning as in `MemoryVerbs`. If the service uses tokens, the token decides the
+    author of edits and the viewer. Calls raise the errors of `MemoryVerbs`. They raise ServiceUnreachableError if the
+    service does not answer, and ServiceError for errors that only a service has.
     """
 
     def __init__(self, connection: Connection, *, author: str | None = None, viewer: str | None = None) -> None:
@@ -44,7 +45,7 @@ class RemoteVerbs:
     edit_lore = remote(MemoryVerbs.edit_lore)
 
     async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
-        """Call `MemoryVerbs.sessions`; at most 200."""
+        """Call `MemoryVerbs.sessions`. At most 200 sessions are returned."""
         page = await self._call("list_sessions", query=query, limit=min(limit, _PAGE))
         return tuple([await self._call("get_session_head", session_id=name) for name in page.items])
 

@@ -1,11 +1,12 @@
-"""Adapters between this engine and agent frameworks: each framework has a module here and an extra of the same name.
+"""Adapters that connect agent frameworks with an engine: our prompt goes into each model call, and the agent's actions
+are recorded.
 
     from jacquard.integrations.langchain import ContextMiddleware
 
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)])
 
-This package imports no framework; a module whose framework is missing names the extra to install. `docs/frameworks.md`
-describes each.
+Each framework has a module here and an extra of the same name. This package itself imports no framework. If a framework
+is missing, its module names the extra to install. `docs/frameworks.md` describes each adapter.
 """
 
 from jacquard.integrations.core.adapter import ContextAdapter

@@ -1,11 +1,12 @@
-"""Microsoft Agent Framework: three middlewares of an agent.
+"""Connects an agent of Microsoft Agent Framework with an engine, by three middlewares.
 
     context = AgentContextMiddleware(engine)
     agent = Agent(client=client, middleware=context.middleware)
     await agent.run("Hello.", session=agent.create_session(session_id="s1"))
 
-The session is the framework's. Only the messages of a chat client's call are changed, never those that the framework stores. Do
-not use it with conversations stored by the service, because there every sent message becomes a part of the conversation.
+The session has the id of the framework's session. Only the messages of a model call are changed, never those that the
+framework stores. Do not use the middlewares with conversations that the service stores, because there every sent
+message becomes a part of the conversation.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Next = Callable[[], Awaitable[None]]
 
 
 class AgentFrameworkMapper:
-    """Maps messages, tool calls and usage of Agent Framework."""
+    """Converts messages, tool calls and usage of Agent Framework to values of a session."""
 
     framework = "agent_framework"
 
@@ -58,14 +59,14 @@ class AgentFrameworkMapper:
         return Message(role=role, content=_text_of(message), message_id=message.message_id or "", author=author)
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return the call of a `FunctionInvocationContext`."""
+        """Return the tool call of a `FunctionInvocationContext`."""
         name = call.function.name
         arguments = call.arguments.model_dump(mode="json") if hasattr(call.arguments, "model_dump") else call.arguments
         call_id = str(call.metadata.get("call_id") or name)
         return ToolCall(tool_call_id=call_id, tool=name, args_digest=read_arguments(arguments))
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `UsageDetails`."""
+        """Return the token counts of a `UsageDetails`."""
         asked, answered = usage.get("input_token_count") or 0, usage.get("output_token_count") or 0
         total = usage.get("total_token_count") or asked + answered
         return ModelUsage(model_usage_id="", prompt_tokens=asked, completion_tokens=answered, total_tokens=total)
@@ -81,9 +82,10 @@ class _Run:
 class AgentContextMiddleware:
     """Adds the engine's prompt to every model call of an agent, and records the agent's actions.
 
-    Pass `middleware` to the agent. `session` is a session id, or a function of the framework's `AgentSession` (None if a run
-    has none) that returns one; without it the id is that of the run's session. Raises FrameworkError if the framework is too
-    old or lacks a hook.
+    Pass the list `middleware` to the agent. `session` is a session id, or a function that returns one for the
+    framework's `AgentSession` (None if a run has none). Without `session`, the id of the run's session is used. `user`
+    names the user in the same way. `failure`, `document_tools`, `record_chunks` and `system_in_place` are described at
+    `AdapterOptions`. Raises FrameworkError if the framework is too old or lacks a hook.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class AgentContextMiddleware:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
@@ -120,7 +122,7 @@ class AgentContextMiddleware:
         self.adapter.detach()
 
     def session_of(self, session: Any) -> str:
-        """Return the session of a run; raises ConfigError if neither the middleware nor the run names one."""
+        """Return the session id of a run. Raises ConfigError if neither the middleware nor the run names a session."""
         named = self._session(session) if callable(self._session) else self._session
         session_id = named or getattr(session, "session_id", None)
         if not session_id:
@@ -131,7 +133,7 @@ class AgentContextMiddleware:
         return str(session_id)
 
     def user_of(self, session: Any) -> str | None:
-        """Return the user of a run, None if no user is named."""
+        """Return the user id of a run, or None."""
         return self._user(session) if callable(self._user) else self._user
 
 

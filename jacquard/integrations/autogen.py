@@ -1,11 +1,12 @@
-"""AutoGen (autogen-agentchat 0.7): single assistant agents and group chats.
+"""Connects agents of AutoGen (autogen-agentchat 0.7) with an engine: single assistant agents and group chats.
 
     context = AgentContext(engine)
     context.attach(agent, session="s1")
     await agent.run(task="Hello.")
 
-An agent has one model context, so it has one session. In a group chat give each agent its own session: it receives the others'
-words as messages with their authors. Only the input of the model client is changed, never the agent's model context.
+An agent has one model context, so it has one session. In a group chat, give each agent its own session; it gets the
+words of the other agents as messages with their authors. Only the input of the model client is changed, never the
+agent's model context.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _USER = "user"
 
 
 class AutoGenMapper:
-    """Maps messages, tool calls and usage of AutoGen."""
+    """Converts messages, tool calls and usage of AutoGen to values of a session."""
 
     framework = "autogen"
 
     def map_message(self, message: Any) -> Message:
-        """Return a message of a chat or of a model context, with the agent that wrote it as its author."""
+        """Return a message of a chat or of a model context. If an agent wrote it, this agent is its author."""
         is_answer = isinstance(message, AssistantMessage)
         text = message.to_model_text() if hasattr(message, "to_model_text") else _text_of(message.content)
         kind = AuthorKind.USER if message.source == _USER else AuthorKind.AGENT
@@ -72,12 +73,12 @@ class AutoGenMapper:
         )
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a call of a workbench: (id, name, arguments)."""
+        """Return a tool call from its parts (id, name, arguments)."""
         call_id, name, arguments = call
         return ToolCall(tool_call_id=call_id or name, tool=name, args_digest=read_arguments(arguments))
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `RequestUsage`."""
+        """Return the token counts of a `RequestUsage`."""
         asked, answered = usage.prompt_tokens, usage.completion_tokens
         return ModelUsage(
             model_usage_id="", prompt_tokens=asked, completion_tokens=answered, total_tokens=asked + answered
@@ -85,9 +86,10 @@ class AutoGenMapper:
 
 
 class AgentContext:
-    """Attaches agents to an engine; its agents share one report.
+    """Attaches agents to an engine. All agents of one object share one report.
 
-    Raises FrameworkError if AutoGen is too old or lacks a hook.
+    `failure`, `document_tools` and `record_chunks` are described at `AdapterOptions`. Raises FrameworkError if AutoGen
+    is too old or lacks a hook.
     """
 
     def __init__(
@@ -109,13 +111,14 @@ class AgentContext:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def attach(self, agent: AssistantAgent, *, session: str, user: str | None = None) -> None:
-        """Add the engine's prompt to every model call of an agent, and record its actions in this session.
+        """Add the engine's prompt to every model call of `agent`, and record its actions in the session `session`.
 
-        Raises FrameworkError for an agent without the required parts, and ConfigError for one that is already attached.
+        Raises FrameworkError if the agent lacks a part that the adapter needs. Raises ConfigError if it is already
+        attached.
         """
         check_framework(REQUIREMENT, [(agent, "_model_client"), (agent, "_workbench")])
         if isinstance(agent._model_client, _ContextClient):

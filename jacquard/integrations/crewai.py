@@ -1,12 +1,13 @@
-"""CrewAI: the tasks and agents of crews.
+"""Connects crews of CrewAI with an engine.
 
     context = CrewContext(engine)
     context.attach(crew, session="s1")
     crew.kickoff()
 
-Each task that an agent carries out is a turn: its description is the user's message, the agent's result is the reply. The tasks
-of a crew are tasks of the session's to-do list, with CrewAI's ids. Only the messages of a model call are changed, never those
-that an agent stores. Copies of a crew (`kickoff_for_each`) are separate crews and must be attached.
+Each task that an agent carries out is a turn: the task's description is the user's message, and the agent's result is
+the reply. The tasks of a crew are also on the session's to-do list, under CrewAI's ids. Only the messages of a model
+call are changed, never those that an agent stores. Copies of a crew (`kickoff_for_each`) are separate crews and must be
+attached too.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ _TASK_NAME_CHARS = 120
 
 
 class CrewAIMapper:
-    """Maps messages, tool calls and usage of CrewAI."""
+    """Converts messages, tool calls and usage of CrewAI to values of a session."""
 
     framework = "crewai"
 
     def map_message(self, message: Any) -> Message:
-        """Return a message of a call of the model (a mapping) with its role and text."""
+        """Return a message of a model call (a mapping) with its role and text."""
         role = Role.ASSISTANT if message.get("role") == "assistant" else Role.USER
         return Message(role=role, content=read_text(message.get("content")))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a call with the task that it belongs to."""
+        """Return a tool call with the id of its task."""
         return ToolCall(
             tool_call_id=call.call_id,
             tool=call.name,
@@ -77,7 +78,7 @@ class CrewAIMapper:
         )
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `UsageMetrics`."""
+        """Return the token counts of a `UsageMetrics`."""
         return ModelUsage(
             model_usage_id="",
             prompt_tokens=usage.prompt_tokens,
@@ -141,11 +142,11 @@ _MODEL_CALL: ContextVar[_ModelCall | None] = ContextVar("jacquard_crewai_model_c
 
 
 class CrewContext:
-    """Attaches crews to an engine; they share one report.
+    """Attaches crews to an engine. All crews of one object share one report.
 
-    `kickoff` calls the model in the thread of its caller, so it needs an engine of `jacquard.sync`, with or without an event
-    loop there. `kickoff_async` and `akickoff` work with every engine. Raises FrameworkError if CrewAI is too old or lacks a
-    hook.
+    `kickoff` calls the model in the thread of its caller, so it needs an engine of `jacquard.sync`. `kickoff_async` and
+    `akickoff` work with every engine. `failure` and the other options are described at `AdapterOptions`. Raises
+    FrameworkError if CrewAI is too old or lacks a hook.
     """
 
     def __init__(
@@ -172,17 +173,18 @@ class CrewContext:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Restore the original parts of agents, models and tools."""
+        """Give agents, models and tools their original methods back."""
         self.adapter.detach()
 
     def attach(self, crew: Crew, *, session: str, user: str | None = None) -> None:
-        """Add the engine's prompt to every model call of a crew's agents, and record their actions in this session.
+        """Add the engine's prompt to every model call of the crew's agents, and record their actions in the session
+        `session`.
 
-        Raises ConfigError for a crew with an agent that is already attached.
+        Raises ConfigError if one of the agents is already attached.
         """
         agents = {
             id(agent): agent for agent in (*crew.agents, *(task.agent for task in crew.tasks)) if agent is not None

@@ -1,11 +1,12 @@
-"""Haystack: agents, chat generators in pipelines, documents of retrievers, and a component over our recall.
+"""Connects Haystack with an engine: agents, chat generators in pipelines, and retrievers.
 
     attachment = attach(Agent(chat_generator=generator, tools=tools), engine)
     agent.run(messages=[...], hook_context={"session_id": "s1"})
 
     pipeline.add_component("llm", ContextChatGenerator(generator, engine, session="s1"))
 
-Only the input of the chat generator is changed, never the messages that an agent returns.
+`DocumentRecorder` stores what a retriever found; `ContextRetriever` searches the memory of a session. Only the input of
+the chat generator is changed, never the messages that an agent returns.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _NEEDED = ("BEFORE_RUN", "AFTER_TOOL", "AFTER_RUN")
 
 
 class HaystackMapper:
-    """Maps messages, tool calls and usage of Haystack."""
+    """Converts messages, tool calls and usage of Haystack to values of a session."""
 
     framework = "haystack"
 
@@ -70,7 +71,7 @@ class HaystackMapper:
         return Message(role=role, content=_text_of(message))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a `ToolCall` with its duration."""
+        """Return a tool call from (Haystack's `ToolCall`, duration in milliseconds)."""
         made, duration_ms = call
         # Haystack allows calls without an id; then they are distinguished by name.
         arguments = read_arguments(made.arguments)
@@ -79,7 +80,7 @@ class HaystackMapper:
         )
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts in a reply's `meta`, by the names of OpenAI's or Anthropic's API."""
+        """Return the token counts in the `meta` of a reply. They may have the names of OpenAI's or Anthropic's API."""
         asked = usage.get("prompt_tokens") or usage.get("input_tokens") or 0
         answered = usage.get("completion_tokens") or usage.get("output_tokens") or 0
         total = usage.get("total_tokens") or asked + answered
@@ -103,10 +104,10 @@ _RUN: ContextVar[_Run | None] = ContextVar("jacquard_haystack_run", default=None
 
 @component
 class ContextChatGenerator:
-    """Chat generator that adds the engine's prompt to the input of another one.
+    """Chat generator that adds the engine's prompt to the input of another chat generator, `chat_generator`.
 
-    In a pipeline, `session` names the session, and a reply without tool calls ends the turn; `attach` uses it within an agent.
-    A saved pipeline contains only the other generator.
+    In a pipeline, `session` names the session, and a reply without tool calls ends the turn. Within an agent, use
+    `attach` instead. A saved pipeline contains only `chat_generator`.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class ContextChatGenerator:
         *,
         tools: Any | None = None,
     ) -> dict[str, list[ChatMessage]]:
-        """Return the replies of the other generator to our prompt."""
+        """Return the replies of the inner generator to our prompt."""
         call, block = self._read(messages, tools), self.adapter.run_blocking
         prompt = block(self.adapter.on_before_model_call, call.session_id, call.request)
         if prompt is not None and prompt.reply is not None:
@@ -165,7 +166,7 @@ class ContextChatGenerator:
         *,
         tools: Any | None = None,
     ) -> dict[str, list[ChatMessage]]:
-        """Return the replies of the other generator to our prompt."""
+        """Return the replies of the inner generator to our prompt."""
         call = self._read(messages, tools)
         prompt = await self.adapter.on_before_model_call(call.session_id, call.request)
         if prompt is not None and prompt.reply is not None:
@@ -188,21 +189,21 @@ class ContextChatGenerator:
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the other generator, which can be loaded without an engine."""
+        """Return the inner generator in saved form. It can be loaded without an engine."""
         return component_to_dict(self.inner, "chat_generator")
 
     def warm_up(self) -> None:
-        """Warm the other generator up."""
+        """Warm up the inner generator."""
         if hasattr(self.inner, "warm_up"):
             self.inner.warm_up()
 
     def close(self) -> None:
-        """Close the other generator."""
+        """Close the inner generator."""
         if hasattr(self.inner, "close"):
             self.inner.close()
 
     async def close_async(self) -> None:
-        """Close the other generator."""
+        """Close the inner generator."""
         if hasattr(self.inner, "close_async"):
             await self.inner.close_async()
         else:
@@ -291,18 +292,18 @@ class _Call:
 
 
 class Attachment:
-    """Result of `attach`: the adapter, and the way to detach it."""
+    """Result of `attach`: it has the adapter and detaches it."""
 
     def __init__(self, adapter: ContextAdapter) -> None:
         self.adapter = adapter
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Restore the agent's own generator, hooks and tools."""
+        """Give the agent its own generator, hooks and tools back."""
         self.adapter.detach()
 
 
@@ -319,9 +320,9 @@ def attach(
 ) -> Attachment:
     """Add the engine's prompt to every model call of an agent, and record its actions.
 
-    `session` is a session id, or a function of the agent's `State` that returns one; without it the session is
-    `hook_context["session_id"]` of a run. Raises FrameworkError if Haystack is too old or lacks a hook, and ConfigError for an
-    agent that is already attached.
+    `session` is a session id, or a function that returns one for the agent's `State`. Without `session`, the run's
+    `hook_context["session_id"]` is used. `failure` and the other options are described at `AdapterOptions`. Raises
+    FrameworkError if Haystack is too old or lacks a hook. Raises ConfigError if the agent is already attached.
     """
     if isinstance(agent.chat_generator, ContextChatGenerator):
         raise ConfigError("The agent is attached already; detach the first adapter before attaching another.")
@@ -420,14 +421,16 @@ class _RunHook:
 
 @component
 class DocumentRecorder:
-    """Passes documents on unchanged, and stores them as evidence (`rag_doc`) of a session; put it after a retriever."""
+    """Pipeline component that stores documents as evidence (`rag_doc`) of a session, and passes them on. Put it after a
+    retriever.
+    """
 
     def __init__(self, adapter: ContextAdapter, session: str | None = None) -> None:
         self._adapter, self._session = adapter, session
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document], session_id: str | None = None, query: str = "") -> dict[str, Any]:
-        """Return the documents; raises ConfigError if no session is named."""
+        """Store the documents and return them unchanged. Raises ConfigError if no session is named."""
         block, found = self._adapter.run_blocking, _found(documents)
         block(self._adapter.on_documents, self._named(session_id), found, query=query)
         return {"documents": documents}
@@ -436,12 +439,12 @@ class DocumentRecorder:
     async def run_async(
         self, documents: list[Document], session_id: str | None = None, query: str = ""
     ) -> dict[str, Any]:
-        """Return the documents; raises ConfigError if no session is named."""
+        """Store the documents and return them unchanged. Raises ConfigError if no session is named."""
         await self._adapter.on_documents(self._named(session_id), _found(documents), query=query)
         return {"documents": documents}
 
     def to_dict(self) -> dict[str, Any]:
-        """Raise ConfigError: an engine cannot be saved with a pipeline."""
+        """Raise ConfigError, because an engine cannot be saved with a pipeline."""
         raise _cannot_be_saved("DocumentRecorder")
 
     def _named(self, session_id: str | None) -> str:
@@ -452,23 +455,23 @@ class DocumentRecorder:
 
 @component
 class ContextRetriever:
-    """Returns the memories of a session that match a query, as documents, best first."""
+    """Pipeline component that returns the memories of a session that match a query, as documents, the best first."""
 
     def __init__(self, recall: SessionRecall) -> None:
         self._recall = recall
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """Return at most `top_k` documents."""
+        """Return at most `top_k` documents for `query`."""
         return {"documents": [_to_document(each) for each in self._recall.recall_blocking(query, top_k)]}
 
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """Return at most `top_k` documents."""
+        """Return at most `top_k` documents for `query`."""
         return {"documents": [_to_document(each) for each in await self._recall.recall(query, top_k)]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Raise ConfigError: an engine cannot be saved with a pipeline."""
+        """Raise ConfigError, because an engine cannot be saved with a pipeline."""
         raise _cannot_be_saved("ContextRetriever")
 
 

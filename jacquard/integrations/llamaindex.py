@@ -1,11 +1,11 @@
-"""LlamaIndex: agents and agent workflows, documents of retrievers, and a retriever over our recall.
+"""Connects agents and agent workflows of LlamaIndex with an engine, and searches its memory as a retriever.
 
     agent = FunctionAgent(tools=[...], llm=llm)
     attachment = attach(agent, engine, session="s1")
     await agent.run("Hello.")
 
-Without `session`, the session is the tag `session_id` of `instrument_tags`. Only the input of a step's model call is changed,
-never the memory of the agent.
+Without `session`, the tag `session_id` of `instrument_tags` names the session. Only the input of a model call is
+changed, never the memory of the agent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HANDOFF = "handoff"
 
 
 class LlamaIndexMapper:
-    """Maps messages, tool calls and usage of LlamaIndex."""
+    """Converts messages, tool calls and usage of LlamaIndex to values of a session."""
 
     framework = "llamaindex"
 
@@ -68,7 +68,7 @@ class LlamaIndexMapper:
         return Message(role=role, content=_text_of(message))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return the call of a `ToolCallResult` with its duration."""
+        """Return the tool call of a `ToolCallResult`, with its duration."""
         result = call.result
         return ToolCall(
             tool_call_id=result.tool_id,
@@ -78,7 +78,7 @@ class LlamaIndexMapper:
         )
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a raw answer, by the names of OpenAI's or Anthropic's API."""
+        """Return the token counts of a raw answer. They may have the names of OpenAI's or Anthropic's API."""
         asked = usage.get("prompt_tokens") or usage.get("input_tokens") or 0
         answered = usage.get("completion_tokens") or usage.get("output_tokens") or 0
         total = usage.get("total_tokens") or asked + answered
@@ -101,7 +101,7 @@ class _Run:
 
 
 class Attachment:
-    """Result of `attach`: the adapter, and the way to detach it."""
+    """Result of `attach`: it has the adapter and detaches it."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class Attachment:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Restore the agents' own methods."""
+        """Give the agents their own methods back."""
         self.adapter.detach()
 
     async def _take_step(self, agent: Any, own: Any, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
@@ -230,10 +230,12 @@ def attach(
     record_chunks: bool = True,
     system_in_place: bool = False,
 ) -> Attachment:
-    """Add the engine's prompt to every model call of an agent, or of all agents of a workflow, and record their actions.
+    """Add the engine's prompt to every model call of an agent, or of all agents of a workflow, and record their
+    actions.
 
-    `session` and `user` are ids, or functions of the run's context that return them. Raises FrameworkError if LlamaIndex is too
-    old or lacks a hook, and ConfigError for an agent that is already attached.
+    `session` and `user` are ids, or functions that return them for the run's context. `failure` and the other options
+    are described at `AdapterOptions`. Raises FrameworkError if LlamaIndex is too old or lacks a hook. Raises
+    ConfigError if an agent is already attached.
     """
     options = AdapterOptions(
         failure=FailurePolicy(failure),
@@ -245,9 +247,9 @@ def attach(
 
 
 class DocumentRecorder(BaseEventHandler):
-    """Stores results of retrievers as evidence (`rag_doc`) of the session in the tag `session_id`.
+    """Event handler that stores what retrievers find as evidence (`rag_doc`) of the session in the tag `session_id`.
 
-    Its `install` adds it to LlamaIndex's dispatcher, of which a process has one, and `remove` removes it.
+    `install` adds it to LlamaIndex's dispatcher, of which a process has only one. `remove` removes it.
     """
 
     adapter: Any
@@ -256,30 +258,30 @@ class DocumentRecorder(BaseEventHandler):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return its name for LlamaIndex."""
+        """Return the name under which LlamaIndex knows this class."""
         return "JacquardDocumentRecorder"
 
     @classmethod
     def install(cls, attachment: Attachment) -> DocumentRecorder:
-        """Add a recorder for an attachment to the dispatcher."""
+        """Create a recorder for an attachment and add it to the dispatcher. Return the recorder."""
         recorder = cls(adapter=attachment.adapter, pending=[], queries={})
         get_dispatcher().add_event_handler(recorder)
         return recorder
 
     def remove(self) -> None:
-        """Remove it from the dispatcher."""
+        """Remove this recorder from the dispatcher."""
         handlers = get_dispatcher().event_handlers
         if self in handlers:
             handlers.remove(self)
 
     async def drain(self) -> None:
-        """Wait until all results so far are stored."""
+        """Wait until all documents found so far are stored."""
         pending, self.pending = self.pending, []
         for each in pending:
             await wrap_future(each)
 
     def handle(self, event: Any, **_: Any) -> None:
-        """Pass the nodes of a retrieval to the engine's event loop; this method cannot wait."""
+        """Pass the documents of a search to the engine's event loop. This method cannot wait until they are stored."""
         session_id = (event.tags or {}).get("session_id")
         if isinstance(event, RetrievalStartEvent):
             self.queries[event.span_id] = str(event.str_or_query_bundle)
@@ -293,7 +295,7 @@ class DocumentRecorder(BaseEventHandler):
 
 
 class ContextRetriever(BaseRetriever):
-    """A LlamaIndex retriever over the memory of one session."""
+    """Retriever of LlamaIndex that searches the memory of one session."""
 
     def __init__(self, recall: SessionRecall) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
     client = RecordedMcpClient(engine, "s1", client, name="weather", uri="mcp://weather")
     result = await client.call_tool("forecast", {"city": "Oslo"})
 
-It needs no package: any object with a `call_tool` like that of the `mcp` package's clients can be recorded.
+No package is needed. Any object can be recorded that has a method `call_tool` like the clients of the `mcp` package.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from mnemosyne.schema.document import ProviderKind, ToolCall, ToolCallStatus, To
 
 
 class CallsTools(Protocol):
-    """Client of an MCP server, as far as it is used here."""
+    """Client of an MCP server, with the one method that is used here."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-        """Call a tool and return its result, with `content`, `structured_content` and `is_error`."""
+        """Call a tool and return its result, which has `content`, `structured_content` and `is_error`."""
         ...
 
 
 class RecordedMcpClient:
-    """Client whose tool calls are recorded in a session; everything else is the client's own.
+    """Wraps a client of an MCP server and records its tool calls in a session. All other attributes are the client's
+    own.
 
-    `name` and `uri` are those of the server. `failure`: with `open` a call that cannot be recorded still returns, and
-    `report.problems` lists it; with `closed` the error of the engine is raised.
+    `name` and `uri` describe the server. With the failure policy `open`, a call that cannot be recorded still returns,
+    and `report.problems` lists the problem. With `closed`, the error of the engine is raised.
     """
 
     def __init__(
@@ -52,14 +53,16 @@ class RecordedMcpClient:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of recorded calls and problems."""
+        """Number of recorded calls, and the problems."""
         return self._book.report
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-        """Call a tool and return its result unchanged, or raise its error. Start and end are recorded under one id."""
+        """Call a tool and return its result unchanged, or raise its error. Start and end of the call are recorded under
+        one id.
+        """
         call = ToolCall(
             tool_call_id=f"mcp-{uuid4().hex}",
             tool=name,

@@ -1,11 +1,11 @@
-"""OpenAI Agents SDK: the options of one run.
+"""Connects runs of the OpenAI Agents SDK with an engine, by the options of a run.
 
     context = RunContextAdapter(engine)
     result = await Runner.run(agent, "Hello.", session=session, **context.run_options("s1"))
 
-Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use it with conversations
-stored by the provider (`conversation_id`, `previous_response_id`), because there every input becomes a part of the
-conversation.
+Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use it with
+conversations that the provider stores (`conversation_id`, `previous_response_id`), because there every input becomes a
+part of the conversation.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _DELTA = "response.output_text.delta"
 
 
 class OpenAIAgentsMapper:
-    """Maps input items, tool calls and usage of the Agents SDK."""
+    """Converts input items, tool calls and usage of the Agents SDK to values of a session."""
 
     framework = "openai_agents"
 
     def map_message(self, message: Any) -> Message:
-        """Return an input item with a role."""
+        """Return an input item that has a role as a message."""
         role = Role.ASSISTANT if message.get("role") == "assistant" else Role.USER
         return Message(role=role, content=read_text(message.get("content")))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return the call of a `ToolContext`."""
+        """Return the tool call of a `ToolContext`."""
         arguments = read_arguments(call.tool_arguments)
         return ToolCall(tool_call_id=call.tool_call_id, tool=call.tool_name, args_digest=arguments)
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `Usage`."""
+        """Return the token counts of a `Usage`."""
         return ModelUsage(
             model_usage_id="",
             prompt_tokens=usage.input_tokens or 0,
@@ -76,9 +76,10 @@ class OpenAIAgentsMapper:
 
 
 class RunContextAdapter:
-    """Makes the options of runs whose model calls get the engine's prompt, and records the agents' actions.
+    """Makes the options of runs. With them, model calls get the engine's prompt and the agents' actions are recorded.
 
-    Raises FrameworkError if the SDK is too old or lacks a hook.
+    `failure` and `document_tools` are described at `AdapterOptions`. Raises FrameworkError if the SDK is too old or
+    lacks a hook.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class RunContextAdapter:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
@@ -111,17 +112,18 @@ class RunContextAdapter:
         user_id: str | None = None,
         turn_key: str | None = None,
     ) -> dict[str, Any]:
-        """Return `run_config` and `hooks` for one run of `Runner`; yours are kept and called as well.
+        """Return the keyword arguments `run_config` and `hooks` for one run of `Runner`.
 
-        A run that continues after an interruption belongs to the turn of the first one: give both the same `turn_key`.
+        Your own `run_config` and `hooks` are kept and called as well. If a run continues after an interruption, give
+        both runs the same `turn_key`, so that they are one turn.
         """
         run = ContextRun(self.adapter, session_id, turn_key or uuid4().hex, user_id, run_config, hooks)
         return {"run_config": run.run_config, "hooks": run}
 
     async def listen(self, options: dict[str, Any], events: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Pass on the events of a streamed run, and the chunks of its answer to the engine.
+        """Yield the events of a streamed run unchanged, and pass the chunks of the answer to the engine.
 
-        `options` are those of the run: `context.listen(options, result.stream_events())`.
+        `options` are the options of the run: `context.listen(options, result.stream_events())`.
         """
         run: ContextRun = options["hooks"]
         async for event in events:
@@ -132,7 +134,7 @@ class RunContextAdapter:
 
 
 class ContextRun(RunHooks[Any]):
-    """One run: its filter of model inputs and its hooks."""
+    """Filter of model inputs and hooks for one run. `RunContextAdapter.run_options` makes it."""
 
     def __init__(
         self,
@@ -219,7 +221,7 @@ class ContextRun(RunHooks[Any]):
         await self._hooks.on_tool_start(context, agent, tool)
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-        """Record a tool call."""
+        """Record a tool call with its result or error."""
         if isinstance(context, ToolContext):
             failed = self._errors.pop(context.tool_call_id, None)
             outcome = ToolOutcome(result=result) if failed is None else ToolOutcome(error=failed)
@@ -227,7 +229,7 @@ class ContextRun(RunHooks[Any]):
         await self._hooks.on_tool_end(context, agent, tool, result)
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-        """Commit the final answer, with the name of its agent."""
+        """Commit the final answer. If several agents take part, the answer has the name of its agent."""
         text = output if isinstance(output, str) else _write_output(output)
         author = Author(kind=AuthorKind.AGENT, id=agent.name) if self._is_one_of_several(agent) else None
         reply = Message(role=Role.ASSISTANT, content=text, author=author)
@@ -235,15 +237,15 @@ class ContextRun(RunHooks[Any]):
         await self._hooks.on_agent_end(context, agent, output)
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        """Do nothing."""
+        """Call the host's own hook."""
         await self._hooks.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
-        """Do nothing."""
+        """Call the host's own hook."""
         await self._hooks.on_agent_start(context, agent)
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        """Record that several agents answer."""
+        """Note that several agents take part in the run."""
         self._was_handed_off = True
         await self._hooks.on_handoff(context, from_agent, to_agent)
 

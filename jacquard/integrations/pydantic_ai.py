@@ -1,10 +1,11 @@
-"""pydantic-ai: a capability of an agent.
+"""Connects an agent of pydantic-ai with an engine, by a capability.
 
     agent = Agent(model, capabilities=[ContextCapability(engine)])
     await agent.run("Hello.", conversation_id="s1")
 
-The session is the conversation. A turn is named after the time of the user's message, which is kept in the message history, so
-a run that is continued later (deferred tools) continues its turn. Only the request to the model is changed, never the history.
+The session has the id of the conversation. A turn is named by the time and text of the user's message, which the
+message history keeps. So a run that is continued later (deferred tools) continues its turn. Only the request to the
+model is changed, never the history.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ _HOOKS = ("prepare_model_request", "after_model_request", "wrap_tool_execute", "
 
 
 class PydanticAIMapper:
-    """Maps messages, tool calls and usage of pydantic-ai."""
+    """Converts messages, tool calls and usage of pydantic-ai to values of a session."""
 
     framework = "pydantic_ai"
 
     def map_message(self, message: Any) -> Message:
-        """Return the prompt of a user, or the text of a response."""
+        """Return the prompt of a user, or the text of a response, as a message."""
         if isinstance(message, framework.UserPromptPart):
             return Message(role=Role.USER, content=_prompt_text(message))
         texts = [part.content for part in message.parts if isinstance(part, framework.TextPart)]
         return Message(role=Role.ASSISTANT, content="".join(texts))
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a `ToolCallPart`."""
+        """Return the tool call of a `ToolCallPart`."""
         return ToolCall(tool_call_id=call.tool_call_id, tool=call.tool_name, args_digest=read_arguments(call.args))
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `RequestUsage`."""
+        """Return the token counts of a `RequestUsage`."""
         return ModelUsage(
             model_usage_id="",
             prompt_tokens=usage.input_tokens,
@@ -75,9 +76,10 @@ class PydanticAIMapper:
 class ContextCapability(AbstractCapability[Any]):
     """Adds the engine's prompt to every model request of an agent, and records the agent's actions.
 
-    `session` is a session id, or a function of the run's `RunContext` that returns one; without it, it is the conversation's
-    id. `user` names the user in the same way; a session that belongs to another user is refused. Raises FrameworkError if
-    pydantic-ai is too old or lacks a hook. `StreamingContextCapability` records chunks as well.
+    `session` is a session id, or a function that returns one for the run's `RunContext`. Without `session`, the id of
+    the conversation is used. `user` names the user in the same way; a session that belongs to another user is refused.
+    `failure` and `document_tools` are described at `AdapterOptions`. Chunks of streamed answers are recorded only by
+    `StreamingContextCapability`. Raises FrameworkError if pydantic-ai is too old or lacks a hook.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class ContextCapability(AbstractCapability[Any]):
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
@@ -105,7 +107,7 @@ class ContextCapability(AbstractCapability[Any]):
         self.adapter.detach()
 
     def session_of(self, ctx: RunContext[Any]) -> str:
-        """Return the session of a run; raises ConfigError if neither the capability nor the run names one."""
+        """Return the session id of a run. Raises ConfigError if neither the capability nor the run names a session."""
         session_id = (self._session(ctx) if callable(self._session) else self._session) or ctx.conversation_id
         if not session_id:
             raise ConfigError(
@@ -117,9 +119,9 @@ class ContextCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add our prompt before the framework's tool calls of this turn.
+        """Return the request with our prompt, followed by the tool calls that the agent made in this turn.
 
-        Raises SkipModelRequest, which pydantic-ai uses as the answer, for a turn that has its answer already.
+        If the turn has its answer already, raises SkipModelRequest with this answer; pydantic-ai then calls no model.
         """
         if not self.adapter.is_attached:
             return request_context
@@ -149,7 +151,7 @@ class ContextCapability(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: framework.ModelResponse
     ) -> framework.ModelResponse:
-        """Record the usage of a request."""
+        """Record the usage of a model request."""
         if not self.adapter.is_attached:
             return response
         texts = [part.content for part in response.parts if isinstance(part, framework.TextPart)]
@@ -165,7 +167,7 @@ class ContextCapability(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
-        """Record a tool call; a tool's error is raised unchanged."""
+        """Run a tool and record the call. An error of the tool is raised unchanged."""
         if not self.adapter.is_attached:
             return await handler(args)
         session_id = self.session_of(ctx)
@@ -181,7 +183,7 @@ class ContextCapability(AbstractCapability[Any]):
         return result
 
     async def after_run(self, ctx: RunContext[Any], *, result: Any) -> Any:
-        """Commit the final answer; a run that waits for an approval or for external tools has none yet."""
+        """Commit the final answer. A run that waits for an approval or for external tools has no final answer yet."""
         output = result.output
         if isinstance(output, DeferredToolRequests) or not self.adapter.is_attached:
             return result
@@ -190,7 +192,7 @@ class ContextCapability(AbstractCapability[Any]):
         return result
 
     async def on_run_error(self, ctx: RunContext[Any], *, error: BaseException) -> Any:
-        """Drop a turn whose run failed."""
+        """Drop the turn of a run that failed, and raise the error again."""
         if self.adapter.is_attached:
             await self.adapter.on_turn_failed(self.session_of(ctx))
         raise error
@@ -216,10 +218,13 @@ class ContextCapability(AbstractCapability[Any]):
 
 
 class StreamingContextCapability(ContextCapability):
-    """A `ContextCapability` that also passes chunks to the engine as they come; pydantic-ai then streams plain runs as well."""
+    """Does the same as `ContextCapability`, and also passes chunks of the answer to the engine while they arrive.
+
+    With this capability, pydantic-ai streams every run, also those that are not asked to stream.
+    """
 
     async def on_event(self, ctx: RunContext[Any], *, event: Any) -> None:
-        """Record a piece of the answer."""
+        """Record a chunk of the answer."""
         if not self.adapter.is_attached:
             return
         if isinstance(event, framework.PartStartEvent) and isinstance(event.part, framework.TextPart):

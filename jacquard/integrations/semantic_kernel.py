@@ -1,11 +1,12 @@
-"""Semantic Kernel: chat completion agents.
+"""Connects chat completion agents of Semantic Kernel with an engine.
 
     context = KernelContext(engine)
     context.attach(agent)
     await agent.get_response("Hello.", thread=ChatHistoryAgentThread(thread_id="s1"))
 
-The session is the thread. Our prompt goes into the chat history of one request to the service, also within its loop of function
-calls, never into the thread. It is passed as messages and never rendered as a template, so no text in it can become a message.
+The session has the id of the thread. Our prompt goes into the chat history of each request to the service, also within
+its loop of function calls, but never into the thread. The prompt is passed as messages and never rendered as a
+template, so no text in it can become a message.
 """
 
 from __future__ import annotations
@@ -58,24 +59,24 @@ _RUNS = ("get_response", "invoke", "invoke_stream")
 
 
 class SemanticKernelMapper:
-    """Maps messages, function calls and usage of Semantic Kernel."""
+    """Converts messages, function calls and usage of Semantic Kernel to values of a session."""
 
     framework = "semantic_kernel"
 
     def map_message(self, message: Any) -> Message:
-        """Return a message with its role and text, and the name of a user as its author."""
+        """Return a message with its role and text. The name of a user becomes the author."""
         if message.role == AuthorRole.ASSISTANT:
             return Message(role=Role.ASSISTANT, content=_text_of(message))
         author = Author(kind=AuthorKind.USER, id=message.name) if message.name else None
         return Message(role=Role.USER, content=_text_of(message), author=author)
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a `FunctionCallContent`, with the name by which the model called it."""
+        """Return a `FunctionCallContent` as a tool call, with the name by which the model called the function."""
         name = call.name or call.function_name
         return ToolCall(tool_call_id=call.id or name, tool=name, args_digest=read_arguments(call.arguments))
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `CompletionUsage`."""
+        """Return the token counts of a `CompletionUsage`."""
         asked, answered = usage.prompt_tokens or 0, usage.completion_tokens or 0
         return ModelUsage(
             model_usage_id="", prompt_tokens=asked, completion_tokens=answered, total_tokens=asked + answered
@@ -99,9 +100,10 @@ _CALL: ContextVar[list[BaseException] | None] = ContextVar("jacquard_semantic_ke
 
 
 class KernelContext:
-    """Attaches agents to an engine; its agents share one report.
+    """Attaches agents to an engine. All agents of one object share one report.
 
-    Raises FrameworkError if Semantic Kernel is too old or lacks a hook.
+    `failure` and the other options are described at `AdapterOptions`. Raises FrameworkError if Semantic Kernel is too
+    old or lacks a hook.
     """
 
     def __init__(
@@ -132,11 +134,11 @@ class KernelContext:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
-        """Restore the original parts of agents, services and kernels."""
+        """Give agents, services and kernels their original methods back."""
         self.adapter.detach()
 
     def attach(
@@ -148,8 +150,8 @@ class KernelContext:
     ) -> None:
         """Add the engine's prompt to every model call of an agent, and record its actions.
 
-        `session` and `user` are ids, or functions of the run's thread that return them; without `session` it is the thread's
-        id. Raises ConfigError for an agent that is already attached.
+        `session` and `user` are ids, or functions that return them for the run's thread. Without `session`, the id of
+        the thread is used. Raises ConfigError if the agent is already attached.
         """
         if _RUNS[0] in vars(agent):
             raise ConfigError(

@@ -1,6 +1,8 @@
-"""Contract suites of jacquard's protocols for third parties (they need pytest), and a scripted server without dependencies.
+"""Test suites with which authors of other implementations check them against jacquard's protocols, and a scripted model
+server.
 
-Nothing in the three packages imports them.
+A contract suite checks the rules of one protocol; it needs pytest. The server needs only the standard library. None of
+the three packages imports these modules.
 """
 
 from contextlib import suppress

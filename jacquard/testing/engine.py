@@ -1,4 +1,4 @@
-"""Contract suite of an engine: subclass it, override `open_engine`, and run pytest.
+"""Contract suite of an engine: subclass `EngineContract`, override `open_engine`, and run pytest.
 
     from jacquard.testing.engine import EngineContract
 
@@ -8,24 +8,25 @@
             async with MyEngine(folder) as engine:
                 yield engine
 
-`open_engine` is called with a fresh folder for each test, and again with the same folder if a test checks what remains after
-the engine was closed. The engine starts sessions without a world by itself (the setting `profile: assistant`). Tests run under
-the anyio pytest plugin, so the `anyio_backend` fixture decides on the event loop. The engine in this process and that of a
-service keep the same rules:
+Each test calls `open_engine` with a fresh folder. Some tests call it again with the same folder, to check what remains
+after the engine was closed. The engine must start missing sessions by itself, without a world (the setting `profile:
+assistant`). The tests run under the anyio plugin of pytest, so the fixture `anyio_backend` chooses the event loop. An
+engine in the process and the engine of a service keep the same rules:
 
-1. The same input after the same turn is the same turn, and an id names a turn: repeated, it is answered from its record.
-2. A turn is pending until its reply is committed; a reply is committed once, and a second commit is answered with the first.
-3. A reply without a pending turn is refused, and so is one to a turn that another input replaced.
-4. Chunks may come in any order and more than once; a reply with a gap is refused and can be completed.
-5. A swipe prepares the same input on another branch without the former reply; `switch` brings that reply back.
-6. A rollback leaves later turns on their branch; a fork opens a branch after any committed turn.
-7. An edited message has its new text in later prompts, and its branch keeps the old one.
+1. The same input after the same turn is the same turn, and an id names a turn. A repeated call is answered from the
+   record.
+2. A turn is pending until its reply is committed. A second commit returns the result of the first.
+3. A reply is refused if no turn is pending, or if another input replaced its turn.
+4. Chunks of a reply may come in any order and more than once. A reply with a gap is refused and can be completed.
+5. A swipe prepares the same input on another branch, without the former reply. `switch` brings that reply back.
+6. A rollback leaves later turns on their branch. A fork opens a branch after any committed turn.
+7. An edited message has its new text in later prompts. Its former branch keeps the old text.
 8. Messages that are adopted twice exist once, with their roles, authors and ids.
-9. A tool call that has begun is ended by its id; a call and its result are linked.
-10. Facts about a user are in the prompts of that user's sessions, and the later one of a topic is valid.
+9. A tool call that has begun is ended by its id. A call and its result are linked.
+10. Facts about a user are in the prompts of that user's sessions. Of one topic, the later fact is valid.
 11. Tasks are written and replaced by id.
-12. A failed call changes nothing, and its error is of the class that the engine names, with its facts.
-13. Calls on one session are serial, and sessions do not see each other.
+12. A failed call changes nothing. Its error has the class that the engine names, and its attributes.
+13. Calls on one session run one after another, and sessions do not see each other.
 14. Acknowledged data exist after the engine was closed and opened again.
 15. Any text comes back unchanged: Chinese, control characters, half a kilobyte of brackets.
 """
@@ -65,15 +66,16 @@ from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role, SessionHead
 
 STRANGE = "门开了吗？<b>&amp;</b> {{ x }} \x1b[31m\u202e" + "[(" * 250
+"""Text with signs that are often changed on their way: Chinese, markup, control characters, brackets."""
 
 
 class Engine(Protocol):
-    """Methods of an engine that the suite calls; `jacquard.ContextEngine` has more."""
+    """Engine under test. These are the methods that the suite calls by name; `jacquard.ContextEngine` has more."""
 
     async def prepare_turn(
         self, session_id: str, user_message: ChatMessage, *, turn_id: str | None = None, branch_id: str | None = None
     ) -> PreparedTurn:
-        """Prepare a turn."""
+        """Do the same as `ContextEngine.prepare_turn`."""
         ...
 
     async def commit_assistant_message(
@@ -84,7 +86,7 @@ class Engine(Protocol):
         *,
         turn_id: str | None = None,
     ) -> CommitResult:
-        """Commit a reply."""
+        """Do the same as `ContextEngine.commit_assistant_message`."""
         ...
 
     def __getattr__(self, name: str) -> Any:
@@ -99,21 +101,21 @@ async def play(engine: Engine, session_id: str, text: str, reply: str) -> Commit
 
 
 def texts_of(turn: PreparedTurn) -> str:
-    """Return the whole prompt as one text."""
+    """Return the whole prompt of a turn as one text."""
     return "\n".join(message.content for message in turn.messages)
 
 
 class EngineContract:
-    """Rules of every engine; see the module's docstring for its use."""
+    """Tests of the rules that every engine keeps. The docstring of the module has the rules and an example."""
 
     pytestmark = pytest.mark.anyio
 
     def open_engine(self, folder: Path) -> AbstractAsyncContextManager[Engine]:
-        """Return the engine under test over a store in a folder."""
+        """Return the engine under test, over a store in `folder`. Override this."""
         raise NotImplementedError
 
     async def test_rule_1_the_same_input_is_the_same_turn(self, tmp_path: Path) -> None:
-        """Rule 1."""
+        """Check rule 1 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             first = await engine.prepare_turn("s", "Is the gate open?")
             assert await engine.prepare_turn("s", "Is the gate open?") == first
@@ -123,7 +125,7 @@ class EngineContract:
             assert (again.turn_id, again.messages) == ("mine", named.messages)
 
     async def test_rule_1_a_prompt_has_the_input_and_a_receipt(self, tmp_path: Path) -> None:
-        """Rule 1."""
+        """Check rule 1 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             await play(engine, "s", "My cat is called Miso.", "A fine name.")
             turn = await engine.prepare_turn("s", "What is my cat called?")
@@ -135,7 +137,7 @@ class EngineContract:
             assert turn.to_openai()[-1]["role"] == "user"
 
     async def test_rule_2_a_reply_is_committed_once(self, tmp_path: Path) -> None:
-        """Rule 2."""
+        """Check rule 2 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "Hello.")
             first = await engine.commit_assistant_message("s", "Good day.", turn_id=turn.turn_id)
@@ -145,7 +147,7 @@ class EngineContract:
             assert [head.turn_id for head in heads] == [turn.turn_id]
 
     async def test_rule_3_a_reply_without_a_turn_is_refused(self, tmp_path: Path) -> None:
-        """Rule 3."""
+        """Check rule 3 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             with pytest.raises(SessionNotFoundError) as unknown:
                 await engine.commit_assistant_message("nobody", "Hello.")
@@ -158,7 +160,7 @@ class EngineContract:
             assert missing.value.turn_id == "never"
 
     async def test_rule_4_chunks_come_in_any_order(self, tmp_path: Path) -> None:
-        """Rule 4."""
+        """Check rule 4 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "Count.")
             for number in (2, 0, 2):
@@ -172,7 +174,7 @@ class EngineContract:
             assert done.content.strip() == "part 0 part 1 part 2"
 
     async def test_rule_4_chunks_can_be_forgotten(self, tmp_path: Path) -> None:
-        """Rule 4."""
+        """Check rule 4 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "Count.")
             await engine.commit_assistant_chunk("s", "one", 0)
@@ -181,7 +183,7 @@ class EngineContract:
             assert done.content == "Two."
 
     async def test_rule_5_a_swipe_is_a_branch(self, tmp_path: Path) -> None:
-        """Rule 5."""
+        """Check rule 5 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             await play(engine, "s", "A drink?", "Tea, please.")
             turn = await engine.swipe("s")
@@ -194,13 +196,13 @@ class EngineContract:
             assert "Tea, please." in texts_of(await engine.prepare_turn("s", "With sugar?"))
 
     async def test_rule_5_a_retry_is_the_newest_input(self, tmp_path: Path) -> None:
-        """Rule 5."""
+        """Check rule 5 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "A drink?")
             assert (await engine.retry("s")).turn_id == turn.turn_id
 
     async def test_rule_6_a_rollback_keeps_what_followed(self, tmp_path: Path) -> None:
-        """Rule 6."""
+        """Check rule 6 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             first = await play(engine, "s", "One.", "First.")
             second = await play(engine, "s", "Two.", "Second.")
@@ -218,7 +220,7 @@ class EngineContract:
                 await engine.rollback("s", "never")
 
     async def test_rule_7_an_edited_message_has_its_new_text(self, tmp_path: Path) -> None:
-        """Rule 7."""
+        """Check rule 7 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             done = await play(engine, "s", "The code word is heron.", "I see.")
             await engine.edit_message("s", f"{done.turn_id}.u", "The code word is otter.")
@@ -227,7 +229,7 @@ class EngineContract:
             assert "heron" not in text
 
     async def test_rule_8_adopted_messages_are_there_once(self, tmp_path: Path) -> None:
-        """Rule 8."""
+        """Check rule 8 of the list in the module's docstring."""
         said: list[ChatMessage] = [
             Message(
                 role=Role.USER,
@@ -245,7 +247,7 @@ class EngineContract:
             assert text.count("I am Ada.") == 1
 
     async def test_rule_9_a_tool_call_is_ended_by_its_id(self, tmp_path: Path) -> None:
-        """Rule 9."""
+        """Check rule 9 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "How warm is it?")
             begun = ToolCall(tool_call_id="c1", tool="weather", status=ToolCallStatus.RUNNING)
@@ -260,7 +262,7 @@ class EngineContract:
             assert missing.value.evidence_id == "never"
 
     async def test_rule_9_a_usage_belongs_to_its_turn(self, tmp_path: Path) -> None:
-        """Rule 9."""
+        """Check rule 9 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "Hello.")
             usage = ModelUsage(model_usage_id="u1", provider="p", model="m", prompt_tokens=10, total_tokens=10)
@@ -270,7 +272,7 @@ class EngineContract:
                 await engine.record_model_usage("s", usage, turn_id="never")
 
     async def test_rule_9_evidence_is_taken_in_once(self, tmp_path: Path) -> None:
-        """Rule 9."""
+        """Check rule 9 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             await play(engine, "s", "Hello.", "Good day.")
             ingestor, source = engine.ingestor_of("s"), EvidenceSource(kind=SourceKind.TOOL, name="search", uri="u:1")
@@ -281,7 +283,7 @@ class EngineContract:
             assert second.evidence_id == first.evidence_id
 
     async def test_rule_10_facts_hold_in_time(self, tmp_path: Path) -> None:
-        """Rule 10."""
+        """Check rule 10 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             oslo = UserFact(text="Ada lives in Oslo.", topic="home", kind=FactKind.CORE_PROFILE)
             rome = UserFact(text="Ada lives in Rome.", topic="home", kind=FactKind.CORE_PROFILE)
@@ -296,7 +298,7 @@ class EngineContract:
                 await engine.remember("ada", [UserFact(text=" ")])
 
     async def test_rule_11_tasks_are_replaced_by_id(self, tmp_path: Path) -> None:
-        """Rule 11."""
+        """Check rule 11 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             await play(engine, "s", "Hello.", "Good day.")
             await engine.upsert_tasks("s", [Task(task_id="t1", name="Write"), Task(task_id="t2", name="Send")])
@@ -304,7 +306,7 @@ class EngineContract:
             assert [task.name for task in await engine.tasks("s")] == ["Rewrite", "Send"]
 
     async def test_rule_12_what_fails_changes_nothing(self, tmp_path: Path) -> None:
-        """Rule 12."""
+        """Check rule 12 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             await play(engine, "s", "Hello.", "Good day.")
             before = await engine.branches("s")
@@ -317,7 +319,7 @@ class EngineContract:
             assert await engine.branches("s") == before
 
     async def test_rule_13_sessions_do_not_see_each_other(self, tmp_path: Path) -> None:
-        """Rule 13."""
+        """Check rule 13 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
 
             async def talk(name: str) -> None:
@@ -334,7 +336,7 @@ class EngineContract:
                 assert not any(f"{other} says" in text for other in others)
 
     async def test_rule_13_calls_on_a_session_are_serial(self, tmp_path: Path) -> None:
-        """Rule 13."""
+        """Check rule 13 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             turn = await engine.prepare_turn("s", "Hello.")
             done: list[CommitResult] = []
@@ -350,7 +352,7 @@ class EngineContract:
             assert text.count("Good day.") == 1
 
     async def test_rule_14_what_was_acknowledged_is_there_later(self, tmp_path: Path) -> None:
-        """Rule 14."""
+        """Check rule 14 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             done = await play(engine, "s", "The password is heron.", "Noted.")
             pending = await engine.prepare_turn("s", "What is it?")
@@ -360,7 +362,7 @@ class EngineContract:
             assert (again.turn_id, again.messages) == (pending.turn_id, pending.messages)
 
     async def test_rule_15_texts_come_back_as_they_were(self, tmp_path: Path) -> None:
-        """Rule 15."""
+        """Check rule 15 of the list in the module's docstring."""
         async with self.open_engine(tmp_path) as engine:
             done = await play(engine, "蓝/s %2F", STRANGE, STRANGE)
             assert done.content == STRANGE

@@ -1,12 +1,13 @@
-"""Contract suite of `jacquard.integrations.AgentFrameworkAdapter`: subclass it, override `make_agent`, run pytest.
+"""Contract suite of `jacquard.integrations.AgentFrameworkAdapter`: subclass `FrameworkContract`, override `make_agent`,
+run pytest.
 
     class TestMyFramework(FrameworkContract):
         def make_agent(self, setup: AgentSetup) -> AgentUnderTest:
             adapter = attach_to_my_framework(setup.engine, failure=setup.failure)
             return MyAgentUnderTest(adapter, base_url=setup.base_url, tools=setup.tools)
 
-The agent is a real one of the framework; its model is reached at `setup.base_url`, at which `jacquard.testing.server` answers
-from a script. Each test's docstring names its rule of the protocol.
+The agent is a real agent of the framework. It calls its model at `setup.base_url`, at which `jacquard.testing.server`
+answers from a script. The docstring of each test names the rule of `AgentFrameworkAdapter` that it checks.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.sqlite.memory import MemoryStore
 
 OURS = "MARK-OF-OUR-CONTEXT"
-"""Text in the engine's settings that occurs in every prompt of ours and nowhere else."""
+"""Text that the engine's settings put into every prompt of ours. It occurs nowhere else."""
 OWN = "You answer about the weather. MARK-OF-THE-AGENT"
-"""The agent's own system text; `AgentUnderTest` passes it to the framework."""
+"""System text of the agent itself. `AgentUnderTest` passes it to the framework."""
 SMALL = BudgetConfig(max_input_tokens=40, reserved_reply_tokens=10)
-"""Budget in which no prompt fits, so that every turn fails."""
+"""Budget that is too small for any prompt, so that preparing a turn fails."""
 
 
 def weather(city: str) -> str:
@@ -63,37 +64,37 @@ def broken(city: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSetup:
-    """Parts of an agent under test."""
+    """Settings by which `make_agent` makes an agent."""
 
     engine: Any
-    """A `ContextEngine`, or one of `jacquard.sync`; None: no adapter at all."""
+    """A `ContextEngine`, or an engine of `jacquard.sync`. None: the agent gets no adapter."""
     base_url: str
     tools: Sequence[Callable[..., Any]] = (weather, population, broken)
-    """Plain functions with annotations and docstrings."""
+    """Tools of the agent: plain functions with annotations and docstrings."""
     system: str = OWN
-    """The agent's own system text."""
+    """System text of the agent itself."""
     failure: FailurePolicy = FailurePolicy.OPEN
     user_id: str | None = None
 
 
 class AgentUnderTest(Protocol):
-    """Agent of the framework."""
+    """Agent of the framework that is tested."""
 
     @property
     def adapter(self) -> AgentFrameworkAdapter | None:
-        """Attached adapter, None for an agent without one."""
+        """The attached adapter, or None for an agent without one."""
         ...
 
     async def run(self, session_id: str, text: str) -> str:
-        """Answer one user message, and keep the conversation in the framework's own store."""
+        """Answer one user message. The framework keeps the conversation in its own store."""
         ...
 
     async def stream(self, session_id: str, text: str) -> str:
-        """Same as `run`, with a streamed answer that is read to its end."""
+        """Do the same as `run` with a streamed answer, and read the answer to its end."""
         ...
 
     def run_blocking(self, session_id: str, text: str) -> str:
-        """Same as `run`, without an event loop."""
+        """Do the same as `run`, called without an event loop."""
         ...
 
     async def stored(self, session_id: str) -> list[tuple[str, str]]:
@@ -103,7 +104,7 @@ class AgentUnderTest(Protocol):
 
 @dataclass
 class Scene:
-    """Engine, server and their recorded events, for one test."""
+    """Surroundings of one test: an engine, its store, the scripted server, and the events so far."""
 
     engine: ContextEngine
     store: MemoryStore
@@ -111,7 +112,7 @@ class Scene:
     events: list[Event] = field(default_factory=list)
 
     async def document(self, session_id: str) -> SessionDocument:
-        """Return a session as it is stored."""
+        """Return the document of a session from the store."""
         document = await self.store.get_session(session_id)
         assert document is not None, f"session {session_id} was never stored"
         return document
@@ -126,7 +127,11 @@ class Scene:
 async def open_scene(
     server: ScriptedServer, *steps: Any, budget: BudgetConfig | None = None, world: WorldPack | None = None
 ) -> AsyncIterator[Scene]:
-    """Open an engine with an empty store; the server answers by `steps`. New sessions begin in `world` (None: an empty one)."""
+    """Yield a scene: an engine with an empty store, and a server that answers by `steps`.
+
+    `budget` is the token budget of the prompts (None: the default). New sessions begin in `world` (None: an empty
+    world).
+    """
     server.set_script(*steps)
     store, bus, events = MemoryStore(), InMemoryEventBus(), []  # type: ignore[var-annotated]
     bus.on_all(events.append)
@@ -137,12 +142,15 @@ async def open_scene(
 
 
 def count_texts(messages: Sequence[SeenMessage], text: str) -> int:
-    """Return how often a text occurs in the messages of a request."""
+    """Return how often `text` occurs in the messages of a request."""
     return sum(message.text.count(text) for message in messages)
 
 
 def is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
-    """Return whether an error, its causes or the members of its group are of a kind; frameworks wrap errors of hooks."""
+    """Return whether an error, one of its causes, or a member of its exception group is of the class `kind`.
+
+    Frameworks often wrap the errors of their hooks.
+    """
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -159,7 +167,7 @@ def is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool
 
 @contextmanager
 def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
-    """Expect an error of a kind, wrapped or not."""
+    """Expect an error of the class `kind`, wrapped in other errors or not."""
     with pytest.raises(BaseException) as caught:  # noqa: PT011
         yield
     error = caught.value
@@ -167,44 +175,49 @@ def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
 
 
 class FrameworkContract:
-    """Rules of `AgentFrameworkAdapter`."""
+    """Tests of the rules of `AgentFrameworkAdapter`. The attributes state what the framework can do."""
 
     raises_tool_errors: ClassVar[bool] = False
     """True if a failing tool ends a run of the framework."""
     needs_loop: ClassVar[bool] = False
-    """True if the framework has no calls without an event loop."""
+    """True if the framework cannot be called without an event loop."""
     has_chunks: ClassVar[bool] = True
-    """True if chunks pass through the adapter."""
+    """True if the adapter gets the chunks of a streamed answer."""
     answers_without_model: ClassVar[bool] = True
-    """True if the adapter can answer instead of the model."""
+    """True if the adapter can answer without a call of the model."""
     error_status: ClassVar[ToolCallStatus] = ToolCallStatus.TIMEOUT
-    """Status of a tool that raised TimeoutError; `error` if the framework only reports a failure."""
+    """Status of the call of a tool that raised TimeoutError. It is `error` if the framework only reports that a tool
+    failed.
+    """
 
     @pytest.fixture
     def server(self) -> Iterator[ScriptedServer]:
-        """The scripted server of a test."""
+        """Yield the scripted server of a test."""
         with ScriptedServer("text:Hello.") as server:
             yield server
 
     def make_agent(self, setup: AgentSetup) -> AgentUnderTest:
-        """Return a new agent of the framework, with the adapter attached unless `setup.engine` is None. Override this."""
+        """Return a new agent of the framework. Override this.
+
+        The adapter is attached to it unless `setup.engine` is None.
+        """
         raise NotImplementedError("say how an agent of the framework is made")
 
     def named(self, tool: str) -> str:
-        """Return the name by which the model calls a tool; some frameworks add a prefix for its group."""
+        """Return the name by which the model calls a tool. Some frameworks add a prefix for a group of tools."""
         return tool
 
     def calling(self, *calls: tuple[str, str]) -> str:
-        """Return the step of a script that calls several tools at once, given as (name, city)."""
+        """Return the step of a script that calls several tools at once. Each call is (name of the tool, city)."""
         return "tool:" + " && ".join(f'{self.named(tool)} {{"city": "{city}"}}' for tool, city in calls)
 
     @property
     def loop(self) -> tuple[str, str]:
-        """Script of a tool loop: a tool call, then the answer."""
+        """Script of a tool loop: first a tool call, then the answer."""
         return self.calling(("weather", "Oslo")), "text:It rains in Oslo."
 
     def agent(self, scene: Scene, **options: Any) -> AgentUnderTest:
-        """Return an agent on a scene's engine."""
+        """Return an agent that uses the engine of a scene. `options` are further fields of `AgentSetup`."""
         return self.make_agent(AgentSetup(engine=scene.engine, base_url=scene.server.base_url, **options))
 
     def report(self, agent: AgentUnderTest) -> Any:
@@ -213,7 +226,11 @@ class FrameworkContract:
         return agent.adapter.report
 
     def test_every_model_call_of_a_tool_loop_gets_the_prompt_of_one_turn(self, server: ScriptedServer) -> None:
-        """Rule 1, and the order: the agent's own system text, ours, our history, the user's message, the framework's tail."""
+        """Check rule 1, and the order of the parts.
+
+        The order is: the agent's own system text, our system text, our history, the user's message, the framework's
+        tool calls.
+        """
 
         async def work() -> None:
             async with open_scene(server, *self.loop, "text:Also in Bergen.") as scene:
@@ -244,7 +261,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_tool_call_is_recorded_with_its_result(self, server: ScriptedServer) -> None:
-        """Rule 4: id, name, arguments, status, duration, and the result as evidence, linked in both directions."""
+        """Check rule 4: id, name, arguments, status and duration are recorded, and the result is linked evidence."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -266,7 +283,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_tools_that_are_called_at_once_are_told_apart(self, server: ScriptedServer) -> None:
-        """Rule 4 for parallel tools; a result that is not text but JSON is stored as JSON."""
+        """Check rule 4 for parallel tools. A result that is JSON and not text is stored as JSON."""
 
         async def work() -> None:
             calls = self.calling(("weather", "Oslo"), ("population", "Oslo"), ("weather", "Rome"))
@@ -290,7 +307,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_tool_that_fails_is_recorded_as_failed(self, server: ScriptedServer) -> None:
-        """Rule 4: the status is that of the error, not of the text that the model reads."""
+        """Check rule 4: the error decides the status, not the text that the model reads."""
 
         async def work() -> None:
             async with open_scene(server, self.calling(("broken", "Oslo")), "text:I could not find out.") as scene:
@@ -308,7 +325,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_usage_is_counted_once_a_call(self, server: ScriptedServer) -> None:
-        """Rule 4: one record for each model call, with the provider's counts."""
+        """Check rule 4: each model call has one record, with the provider's counts."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -329,7 +346,7 @@ class FrameworkContract:
         return "framework" in usage.extra
 
     def test_a_streamed_answer_is_recorded_whole(self, server: ScriptedServer) -> None:
-        """Rules 1 and 4 for streams: tool loop, one turn, one usage per call, and the complete answer."""
+        """Check rules 1 and 4 for streams: one turn for a tool loop, one usage for each call, and the complete answer."""
 
         async def work() -> None:
             text = "It rains in Oslo, and it will not stop before the evening."
@@ -349,7 +366,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_the_framework_keeps_what_it_would_keep_without_us(self, server: ScriptedServer) -> None:
-        """Rule 3: the stored conversation is the same with and without the adapter, and contains nothing of ours."""
+        """Check rule 3: the framework stores the same conversation with and without the adapter, and no text of ours."""
 
         async def work() -> None:
             kept = []
@@ -367,7 +384,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_turn_that_needs_no_model_calls_none(self, server: ScriptedServer) -> None:
-        """An action of the world that only changes numbers has its answer already; the agent returns it."""
+        """Check that a declared action of the world is answered without the model, because it has its reply already."""
         if not self.answers_without_model:
             pytest.skip("the framework has no way to answer without its model")
 
@@ -385,7 +402,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_two_sessions_at_once_do_not_meet(self, server: ScriptedServer) -> None:
-        """Rule 5."""
+        """Check rule 5: runs in two sessions at once do not see each other."""
 
         def script(request: ScriptedRequest) -> str:
             city = next(name for name in ("Oslo", "Rome") if name in request.text)
@@ -416,7 +433,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_an_agent_goes_on_without_an_engine_that_fails(self, server: ScriptedServer) -> None:
-        """Rule 6, open: the answer arrives, and report and events state that it came without us. Nothing of it is lost."""
+        """Check rule 6 for `open`: the agent answers without us, and report and events state this. No message is lost."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop, budget=SMALL) as scene:
@@ -438,7 +455,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_an_agent_stops_with_an_engine_that_fails(self, server: ScriptedServer) -> None:
-        """Rule 6, closed: the run ends with the engine's error, and no model was called."""
+        """Check rule 6 for `closed`: the run ends with the engine's error, and no model is called."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop, budget=SMALL) as scene:
@@ -450,7 +467,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_session_of_another_user_is_refused(self, server: ScriptedServer) -> None:
-        """A session belongs to the user of its first run; another user is refused, whatever the failure policy."""
+        """Check that a session belongs to the user of its first run. Another user is refused with every failure policy."""
 
         async def work() -> None:
             async with open_scene(server, "text:Hello.") as scene:
@@ -465,7 +482,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_events_have_the_name_of_the_framework(self, server: ScriptedServer) -> None:
-        """Events of a run have the tag `framework`, those of the host's own calls do not."""
+        """Check that the events of a run have the tag `framework`, and that events of the host's own calls do not."""
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -483,7 +500,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_run_without_an_event_loop(self, server: ScriptedServer) -> None:
-        """Rules 1 and 4 for hosts without an event loop, with an engine of `jacquard.sync`."""
+        """Check rules 1 and 4 without an event loop, with an engine of `jacquard.sync`."""
         if self.needs_loop:
             pytest.skip("the framework has no calls without an event loop")
         server.set_script(*self.loop)
@@ -500,7 +517,7 @@ class FrameworkContract:
             assert self.report(agent).problems == ()
 
     def test_an_engine_on_another_event_loop(self, server: ScriptedServer) -> None:
-        """An engine of `jacquard.sync` serves an agent on an event loop."""
+        """Check that an engine of `jacquard.sync` serves an agent on another event loop."""
         server.set_script(*self.loop)
         with sync.create_context_engine(MemoryStore(), config=RuntimeConfig(instructions={"mark": OURS})) as engine:
             agent = self.make_agent(AgentSetup(engine=engine, base_url=server.base_url))
@@ -509,7 +526,7 @@ class FrameworkContract:
             assert self.report(agent).problems == ()
 
     def test_earlier_messages_of_the_framework_are_taken_over(self, server: ScriptedServer) -> None:
-        """A conversation that began without the adapter continues with it: the earlier messages are in the prompt."""
+        """Check that a conversation can begin without the adapter: its earlier messages are in the prompt later."""
 
         async def work() -> None:
             async with open_scene(server, "text:It rains.", "text:You asked about Oslo.") as scene:
@@ -527,11 +544,13 @@ class FrameworkContract:
         anyio.run(work)
 
     def resume_without_adapter(self, agent: AgentUnderTest) -> AgentUnderTest | None:
-        """Return an agent without the adapter that shares the framework's store with `agent`; None if that is impossible."""
+        """Return an agent without the adapter that shares the framework's store with `agent`, or None if this is
+        impossible.
+        """
         return None
 
     def test_after_detach_calls_pass_unchanged(self, server: ScriptedServer) -> None:
-        """Rule 7."""
+        """Check rule 7: after `detach`, the model is called as without the adapter."""
 
         async def work() -> None:
             async with open_scene(server, "text:One.", *self.loop) as scene:

@@ -1,4 +1,4 @@
-"""Contract suite of `jacquard.core.protocols.Pruner`: subclass it, override `make_pruner`, run pytest.
+"""Contract suite of `jacquard.core.protocols.Pruner`: subclass `PrunerContract`, override `make_pruner`, run pytest.
 
     from jacquard.testing.pruner import PrunerContract
 
@@ -6,8 +6,8 @@
         def make_pruner(self) -> Pruner:
             return MyPruner()
 
-Each test's docstring names its rule of the protocol. A seeded generator makes the sets of blocks, so a failure is repeatable;
-`cases` is their number.
+A pruner decides which blocks of a prompt are dropped if the prompt is too long. The docstring of each test names the
+rule of the protocol that it checks. The sets of blocks are random with a fixed seed, so a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Ref
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+"""Time of all samples."""
 _PLACE = BlockPlace(slot=FLESH_SLOT)
 TIERS = (Priority.HIGH, Priority.MEDIUM, Priority.LOW)
+"""Priorities of blocks that may be dropped."""
 
 
 def sample_block(
@@ -53,7 +55,7 @@ def sample_block(
     kind: BlockKind = BlockKind.MEMORY,
     **origin: Any,
 ) -> PlacedBlock:
-    """Return a block of the given number of tokens, for tests; `origin` are fields of its `BlockOrigin`."""
+    """Return a block that has `tokens` tokens. `origin` are fields of its `BlockOrigin`."""
     block = Block(
         block_id=name,
         kind=kind,
@@ -70,7 +72,10 @@ def sample_block(
 
 
 def sample_sets(cases: int, seed: int) -> Iterator[tuple[list[PlacedBlock], PruneRules]]:
-    """Yield sets of blocks with rules: groups, shared evidence, old and sensitive blocks; no must blocks."""
+    """Yield `cases` random sets of blocks, each with rules.
+
+    They contain groups, blocks with the same evidence, and old and sensitive blocks, but no blocks that must be kept.
+    """
     random = Random(seed)
     for _ in range(cases):
         blocks = [_block(random, number) for number in range(random.randint(0, 14))]
@@ -111,22 +116,25 @@ def _ungroup(placed: PlacedBlock) -> PlacedBlock:
 
 
 class PrunerContract:
-    """Rules of every Pruner; see the module's docstring for its use."""
+    """Tests of the rules that every Pruner keeps. The docstring of the module has an example.
+
+    `cases` is the number of random sets of blocks in a test, and `seed` the seed of the random numbers.
+    """
 
     cases = 120
     seed = 20
 
     def make_pruner(self) -> Pruner:
-        """Return a new pruner."""
+        """Return a new pruner. Override this."""
         raise NotImplementedError("return the pruner to test")
 
     def test_empty_blocks_returns_empty(self) -> None:
-        """Rule 3: no blocks give an empty result."""
+        """Check rule 3: without blocks the result is empty."""
         result = self.make_pruner().prune([], PruneBudget(max_tokens=0))
         assert (result.kept, result.degraded, result.dropped, result.decisions) == ((), (), (), ())
 
     def test_must_blocks_never_dropped(self) -> None:
-        """Rule 1: must blocks are kept whatever the other blocks are, up to the last token."""
+        """Check rule 1: blocks with the priority MUST are kept, whatever the other blocks are, even if no other fits."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             must = [
@@ -140,20 +148,20 @@ class PrunerContract:
             assert _ids(must) <= _ids(result.kept)
 
     def test_must_blocks_that_do_not_fit_are_named(self) -> None:
-        """Rule 1: must blocks that do not fit raise an error with their names, biggest first."""
+        """Check rule 1: blocks that must be kept and do not fit raise an error that names them, the biggest first."""
         blocks = [sample_block("small", 30, Priority.MUST), sample_block("big", 90, Priority.MUST)]
         with pytest.raises(BudgetExceededError) as caught:
             self.make_pruner().prune([*blocks, sample_block("other", 1)], PruneBudget(max_tokens=100))
         assert caught.value.blocks == (("big", 90), ("small", 30))
 
     def test_other_priorities_can_be_must(self) -> None:
-        """Rule 1: `must_keep` lists the priorities that are never dropped."""
+        """Check rule 1: blocks with the priorities in `must_keep` are never dropped."""
         rules = PruneRules(must_keep=frozenset({Priority.MUST, Priority.LOW}))
         blocks = [sample_block("high", 50, Priority.HIGH), sample_block("low", 40, Priority.LOW)]
         assert "low" in _ids(self.make_pruner().prune(blocks, PruneBudget(max_tokens=40), rules).kept)
 
     def test_budget_respected(self) -> None:
-        """Rule 2: kept and degraded blocks stay inside the budget."""
+        """Check rule 2: kept and degraded blocks together do not exceed the budget."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             limit = random.randint(0, 500)
@@ -162,7 +170,7 @@ class PrunerContract:
             assert sum(block.tokens for block in result.kept) <= limit, "a block that is kept costs its own tokens"
 
     def test_quotas_respected(self) -> None:
-        """Rule 2: no tier takes more than its quota."""
+        """Check rule 2: the blocks of one priority do not exceed its quota."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             free = [_ungroup(block) for block in blocks]
@@ -173,7 +181,7 @@ class PrunerContract:
                 assert _count_spent_tokens(result, own) <= quota
 
     def test_decisions_cover_all_blocks(self) -> None:
-        """Rule 3: one decision for each block, in order; kept, degraded and dropped together are all blocks."""
+        """Check rule 3: each block has one decision, in the order of the blocks, and is kept, degraded or dropped."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
@@ -188,7 +196,7 @@ class PrunerContract:
                 assert [blocks[place] for place in places] == list(expected)
 
     def test_groups_live_or_die_together(self) -> None:
-        """Rule 4: no block of a group is dropped while another is kept."""
+        """Check rule 4: no block of a group is dropped while another block of this group is kept."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
@@ -197,7 +205,9 @@ class PrunerContract:
                 assert len({each.block.block_id in gone for each in blocks if each.block.group == name}) <= 1
 
     def test_a_bigger_budget_never_gives_a_worse_set(self) -> None:
-        """Rule 5: a bigger budget contains all blocks that a smaller one kept or degraded, in the same form or a fuller one."""
+        """Check rule 5: with a bigger budget, every block stays at least in the form that it had with the smaller
+        budget.
+        """
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             limit = random.randint(0, 400)
@@ -209,7 +219,10 @@ class PrunerContract:
             assert _ids(small.degraded) <= _ids(large.kept) | _ids(large.degraded)
 
     def test_what_is_too_old_leaves(self) -> None:
-        """Rule 6: a block past its expiry, or older than its priority allows, is never kept whole, except a must block."""
+        """Check rule 6: a block that has expired, or is older than its priority allows, is never kept unchanged.
+
+        A block that must be kept is the exception.
+        """
         old = NOW - timedelta(hours=2)
         blocks = [
             sample_block("old", 5, Priority.LOW, at=old),
@@ -223,7 +236,7 @@ class PrunerContract:
         assert _ids(result.kept) == {"fresh", "timeless", "must"}
 
     def test_what_is_too_guarded_is_never_kept_as_it_is(self) -> None:
-        """Rule 7: a block that is too sensitive is masked or dropped; a must block is always masked."""
+        """Check rule 7: a block that is too sensitive is masked or dropped. A block that must be kept is always masked."""
         blocks = [
             sample_block("secret", 5, sensitivity=Sensitivity.SECRET),
             sample_block("must", 5, Priority.MUST, sensitivity=Sensitivity.CONFIDENTIAL),
@@ -237,7 +250,7 @@ class PrunerContract:
             assert {d.code for d in result.decisions if d.action is Action.DEGRADED} == {"masked"}
 
     def test_it_is_pure(self) -> None:
-        """The same arguments give the same result, and the arguments are not changed."""
+        """Check that the same arguments give the same result, and that the arguments are not changed."""
         for blocks, rules in sample_sets(self.cases // 10, self.seed):
             given = list(blocks)
             first = self.make_pruner().prune(blocks, PruneBudget(max_tokens=100), rules)

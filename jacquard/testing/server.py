@@ -41,14 +41,21 @@ from types import TracebackType
 from typing import Any
 
 CHARS_PER_TOKEN = 4
+"""Characters that count as one token in the usage of an answer."""
 CHUNK_CHARS = 6
+"""Characters of one chunk of a streamed answer."""
 MODEL = "scripted"
+"""Name of the model in an answer if the request names none."""
 DIMENSIONS = 64
+"""Length of an embedding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeenMessage:
-    """One message of a request: its role and text, the names of the tools that it calls, and the call that it answers."""
+    """One message of a request.
+
+    `calls` are the names of the tools that it calls. `call_id` is the id of the tool call that it answers.
+    """
 
     role: str
     text: str
@@ -58,7 +65,7 @@ class SeenMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedRequest:
-    """One received request; `number` counts from 0."""
+    """Request that the server received. `number` counts the requests from 0."""
 
     path: str
     body: Mapping[str, Any]
@@ -67,12 +74,12 @@ class ScriptedRequest:
 
     @property
     def messages(self) -> tuple[SeenMessage, ...]:
-        """Messages of either API in one form, in order."""
+        """Messages of the request in one form for all APIs, in their order."""
         return tuple(_read_messages(self.body))
 
     @property
     def text(self) -> str:
-        """All texts of the messages, in order."""
+        """Texts of all messages, in their order."""
         return "\n".join(message.text for message in self.messages)
 
     @property
@@ -88,7 +95,10 @@ class ScriptedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One answer of a script; `calls` are (name, arguments). `read` raises ValueError for a text that is not a step."""
+    """One answer of a script. `calls` has (name, arguments) of each tool call.
+
+    `Step.read` makes a step from its text and raises ValueError if the text is not a step.
+    """
 
     text: str = ""
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
@@ -100,13 +110,16 @@ class Step:
     error: str = "scripted failure"
     """Message of the error body, if `status` is not 200."""
     page: str = ""
-    """Body of an HTML page in place of the answer."""
+    """Body of an HTML page that is sent in place of the answer."""
     is_cut: bool = False
     is_dropped: bool = False
 
     @classmethod
     def read(cls, step: str, request: ScriptedRequest | None = None) -> Step:
-        """Return the step of a text; raises ValueError if it is not one."""
+        """Return the step that a text describes. Raises ValueError if the text is not a step.
+
+        `request` is the request to answer; `echo` repeats its newest user message.
+        """
         name, _, rest = step.partition(":")
         if name == "slow":
             seconds, _, then = rest.partition(" ")
@@ -177,13 +190,15 @@ def _read_content(content: Any) -> str:
 
 
 Script = Callable[[ScriptedRequest], Step | str]
+"""Function that answers each request of a server."""
 
 
 class ScriptedServer:
-    """Server that runs in threads. `steps` are texts as above, or one function that answers each request.
+    """Model server that runs in threads and answers from a script.
 
-    `requests` are all received requests, in order; `cancelled` has the numbers of those whose client disconnected during their
-    stream. Raises ValueError for a step that cannot be read.
+    `steps` are texts as the docstring of the module describes them, or one function that answers each request.
+    `requests` has all received requests, in order. `cancelled` has the numbers of the requests whose client
+    disconnected during the streamed answer. Raises ValueError if a step cannot be read.
     """
 
     def __init__(self, *steps: str | Script, port: int = 0, loop: bool = False, verbose: bool = False) -> None:
@@ -204,16 +219,16 @@ class ScriptedServer:
 
     @property
     def port(self) -> int:
-        """Port on 127.0.0.1."""
+        """Port on 127.0.0.1 at which the server listens."""
         return int(self._http.server_address[1])
 
     @property
     def base_url(self) -> str:
-        """Address for a client, with `/v1`."""
+        """Address for a client, including `/v1`."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def set_script(self, *steps: str | Script) -> None:
-        """Answer the next requests by another script; recorded requests are dropped. Raises ValueError like `Step.read`."""
+        """Answer the next requests by another script, and forget the recorded requests."""
         with self._lock:
             self._script = next((step for step in steps if callable(step)), None)
             self._steps = [step for step in steps if isinstance(step, str)] or ["echo"]
@@ -221,7 +236,7 @@ class ScriptedServer:
             self.requests = []
 
     def answer(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[ScriptedRequest, Step]:
-        """Record a request and return it with its step."""
+        """Record a request. Return (request, step): the recorded request and the step that answers it."""
         with self._lock:
             request = ScriptedRequest(path=path, body=body, headers=headers, number=len(self.requests))
             self.requests.append(request)
@@ -237,7 +252,7 @@ class ScriptedServer:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long; return True as soon as the server is closed."""
+        """Wait `seconds` and return False. If the server is closed before, return True at once."""
         return self._closing.wait(min(seconds, threading.TIMEOUT_MAX))
 
     def close(self) -> None:
@@ -343,7 +358,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def embed(text: str) -> list[float]:
-    """Return a unit vector of hashed words and CJK characters, so that similar texts get similar vectors."""
+    """Return a unit vector of the hashed words and CJK characters of a text. Similar texts get similar vectors."""
     vector = [0.0] * DIMENSIONS
     for token in re.findall(r"[a-z0-9]+|[\u3400-\u9fff]", text.lower()):
         vector[int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") % DIMENSIONS] += 1.0
@@ -562,7 +577,7 @@ class _Responses(_Answer):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until interrupted."""
+    """Run a server from the command line until it is interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=8099, help="port on 127.0.0.1 (0 = any free one)")
     parser.add_argument("--loop", action="store_true", help="begin again after the last step")

@@ -1,7 +1,7 @@
-"""End-to-end smoke test of an engine, for hosts that build one: prepare, call, commit, record.
+"""Smoke test for hosts that build an engine: prepare a turn, commit its reply, record a tool call and a usage.
 
-Pass your engine and a session that it may fill; a broken promise raises AssertionError with a sentence. With pytest, inherit
-`EngineSmoke` and override `open_engine`; each test gets a new engine.
+Call `run_smoke` with your engine and a session that the test may fill. If a check fails, it raises AssertionError with
+a sentence. With pytest, subclass `EngineSmoke` and override `open_engine`; each test then gets a new engine.
 
     class TestMyEngine(EngineSmoke):
         @asynccontextmanager
@@ -33,12 +33,13 @@ from mnemosyne.schema.session import Message, Ref, Role
 from mnemosyne.stores.sqlite.memory import MemoryStore
 
 SESSION = "smoke"
+"""Session in which the tests of `EngineSmoke` play."""
 
 
 async def run_smoke(engine: ContextEngine, session_id: str = SESSION) -> None:
-    """Run the whole chain once: prepare a turn, commit its reply, record a tool call and the model's usage.
+    """Prepare a turn, commit its reply, record a tool call and a model usage. Check each result.
 
-    Raises AssertionError for the first broken promise.
+    Raises AssertionError at the first check that fails.
     """
     turn = await engine.prepare_turn(session_id, Message(role=Role.USER, content="hello"), RuntimeConfig())
     assert turn.assembled_input.total_tokens > 0, "a prompt costs something"
@@ -56,21 +57,23 @@ async def run_smoke(engine: ContextEngine, session_id: str = SESSION) -> None:
 
 
 class EngineSmoke:
-    """The smoke test as a suite. Tests are async; run them with the anyio plugin of pytest."""
+    """Smoke test as a suite for pytest. Its tests are async and run with the anyio plugin."""
 
     pytestmark = pytest.mark.anyio
 
     def open_engine(self) -> AbstractAsyncContextManager[ContextEngine]:
-        """Return the engine under test; a session begins with its first turn. Override this."""
+        """Return the engine under test. It must start a missing session with the session's first turn. Override this."""
         return _small()
 
     async def test_prepare_commit_record(self) -> None:
-        """Prepare, call, commit, record."""
+        """Check the chain of `run_smoke`."""
         async with self.open_engine() as engine:
             await run_smoke(engine)
 
     async def test_the_same_turn_is_answered_once(self) -> None:
-        """The same input after the same turn is answered from its record, byte for byte; its commit too."""
+        """Check that the same input after the same turn is answered from its record, byte for byte, and so is its
+        commit.
+        """
         async with self.open_engine() as engine:
             first = await engine.prepare_turn(SESSION, "one")
             assert (await engine.prepare_turn(SESSION, "one")).text == first.text
@@ -79,7 +82,7 @@ class EngineSmoke:
             assert (again.content, again.version) == (done.content, done.version)
 
     async def test_what_was_said_is_in_the_next_prompt(self) -> None:
-        """History is append-only and in order."""
+        """Check that the next prompt has all earlier messages in their order."""
         async with self.open_engine() as engine:
             for number in range(3):
                 await engine.prepare_turn(SESSION, f"question {number}")
@@ -89,7 +92,9 @@ class EngineSmoke:
             assert places == sorted(places)
 
     async def test_a_reply_in_chunks_is_the_same_reply(self) -> None:
-        """Chunks come in any order and more than once; a gap is named; nothing is written before the end."""
+        """Check that chunks may come in any order and more than once, that a gap is named, and that the reply is
+        committed at the end.
+        """
         async with self.open_engine() as engine:
             turn = await engine.prepare_turn(SESSION, "tell me")
             for index, chunk in ((2, "!"), (0, "one "), (0, "one ")):
@@ -103,7 +108,7 @@ class EngineSmoke:
             assert (await engine.finalize_assistant_message(SESSION)).content == "one two!"
 
     async def test_a_tool_loop_keeps_its_tail(self) -> None:
-        """The tail follows the prompt unchanged; half of a tool call is refused."""
+        """Check that tool calls and results follow the prompt unchanged, and that a call without its result is refused."""
         async with self.open_engine() as engine:
             turn = await engine.prepare_turn(SESSION, "what time is it?")
             call: dict[str, Any] = {
@@ -119,7 +124,7 @@ class EngineSmoke:
                 await engine.assemble(SESSION, turn.turn_id, [call])
 
     async def test_tasks_are_kept(self) -> None:
-        """Tasks are written by id, new ones at the end."""
+        """Check that tasks are written by id, and that new ones come last."""
         async with self.open_engine() as engine:
             await engine.prepare_turn(SESSION, "plan")
             await engine.upsert_tasks(SESSION, [Task(task_id="a", name="first"), Task(task_id="b", depends_on=("a",))])
@@ -130,7 +135,9 @@ class EngineSmoke:
             ]
 
     async def test_a_failure_leaves_nothing_behind(self) -> None:
-        """Blocks that must be kept and do not fit raise an error, and so does a dangling ref; the session stays unchanged."""
+        """Check that a turn that does not fit and a ref to unknown evidence raise errors, and leave the session
+        unchanged.
+        """
         async with self.open_engine() as engine:
             small = RuntimeConfig(budget=BudgetConfig(max_input_tokens=40, reserved_reply_tokens=10))
             await engine.prepare_turn(SESSION, "first", turn_id="t1")

@@ -1,1 +1,1 @@
-"""Common parts of the adapters of all agent frameworks; none of these modules imports a framework."""
+"""Common parts of the adapters of all agent frameworks. None of these modules imports a framework."""

@@ -1,7 +1,8 @@
-"""Common adapter of all frameworks: assigns model calls to turns, and records their events.
+"""Common adapter of all frameworks: assigns each model call to a turn, and records what the agent does.
 
-A framework's module has a mapper and hooks; the hooks call the methods here. One user message is one turn of the engine,
-prepared once; every further model call for it gets the same prompt.
+The module of a framework has hooks, which call the methods here, and a mapper, which converts the framework's values.
+One user message is one turn of the engine. The turn is prepared once; all model calls for this message get the same
+prompt.
 """
 
 from __future__ import annotations
@@ -47,13 +48,21 @@ from mnemosyne.schema.session import Message, Role, TurnStatus
 _log = open_log(__name__)
 T = TypeVar("T")
 MOST_TURNS = 1_000
-"""Maximum number of running turns; the oldest ones, whose runs were abandoned silently, are dropped."""
+"""Maximum number of turns that run at once. If there are more, the oldest are dropped, because their runs were probably
+abandoned.
+"""
 CHUNKS_A_WRITE, SECONDS_BETWEEN_WRITES = 64, 0.2
-"""A stream's chunks are joined until there are so many, or until the last write was so long ago: each write waits for the disk."""
+"""Chunks of a stream are joined before a write, because each write waits for the disk.
+
+A write is due after CHUNKS_A_WRITE chunks, or SECONDS_BETWEEN_WRITES seconds after the last write.
+"""
 MOST_OWNERS = 10_000
-"""Number of session owners to cache."""
+"""Maximum number of sessions whose owners are cached."""
 COUNTED, REPORTED_WITH_MORE = "counted", "reported_with_host_parts"
-"""A usage that includes the agent's own system text and tools says nothing about our token estimate."""
+"""Field of a model usage, and its value if the provider's count includes more than our prompt.
+
+Such a count also covers the agent's own system text and tools, so it cannot correct our token estimate.
+"""
 
 
 @dataclass(slots=True)
@@ -82,10 +91,12 @@ class _RunningTurn:
 
 
 class ContextAdapter:
-    """An `AgentFrameworkAdapter` over the hooks of one framework.
+    """Adapter that the hooks of one framework call; it fulfils `AgentFrameworkAdapter`.
 
-    `engine` is a `ContextEngine` on the event loop of the agent, or one of `jacquard.sync`, which also serves frameworks with
-    synchronous hooks. `version` is the framework's release. Hooks without an event loop call `run_blocking`.
+    `engine` is a `ContextEngine` on the event loop of the agent, or an engine of `jacquard.sync`, which also works for
+    frameworks with synchronous hooks. `mapper` converts the framework's values. `version` is the release of the
+    framework. `restore` undoes what was changed to install the hooks; `detach` calls it. A hook that cannot await calls
+    `run_blocking`.
     """
 
     def __init__(
@@ -115,38 +126,41 @@ class ContextAdapter:
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self._book.report
 
     @property
     def is_attached(self) -> bool:
-        """True while it governs calls; False after `detach`."""
+        """True while the adapter changes model calls; False after `detach`."""
         return self._is_attached
 
     def map_message(self, msg: Any) -> Message:
-        """Return a message of the framework as one of the session."""
+        """Return a message of the framework as a message of the session."""
         return self._mapper.map_message(msg)
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a tool call of the framework; its id is that of the framework."""
+        """Return a tool call of the framework as one of the session, under the framework's id."""
         return self._mapper.map_tool_call(call)
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the token counts of a model call."""
+        """Return the token counts of a model call of the framework."""
         return self._mapper.map_model_usage(usage)
 
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call one of the async methods here from a hook that cannot await, and wait for it; raises ConfigError like
-        `EngineBridge`.
+        """Call an async method of this adapter from a hook that cannot await, and wait for the result.
+
+        Raises ConfigError if the engine's event loop is not running, or runs in this thread.
         """
         return self._bridge.run_blocking(work, *args, **kwargs)
 
     def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
-        """Start one of the async methods here from a hook that can neither await nor wait; calls begin in their order."""
+        """Start an async method of this adapter from a hook that can neither await nor wait. The calls begin in their
+        order.
+        """
         return self._bridge.submit(work, *args, **kwargs)
 
     def detach(self) -> None:
-        """Stop governing calls, and restore what the installer changed; a second call does nothing."""
+        """Stop changing model calls, and undo what was changed to install the hooks. A second call does nothing."""
         if self._is_attached:
             self._is_attached = False
             self._turns.clear()
@@ -155,12 +169,17 @@ class ContextAdapter:
                 self._restore()
 
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
-        """Begin the turn of a message if it is not running here: an interrupted run may continue with its tools."""
+        """Begin the turn of a user message, unless the turn is running here already.
+
+        Called before a tool call too, because a run that was interrupted may continue with its tools.
+        """
         if self._is_attached and self._find(session_id, request.turn_key) is None:
             await self._bridge.run(self._begin, session_id, request)
 
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
-        """Return the input for a model call; None if the agent continues without us: detached, or after a failure."""
+        """Return the input for a model call. None: the agent continues without us, because of `detach` or a failure of
+        the engine.
+        """
         if not self._is_attached:
             return None
         return await self._bridge.run(self._before_model_call, session_id, request)
@@ -168,7 +187,7 @@ class ContextAdapter:
     async def on_after_model_call(
         self, session_id: str, response: ModelAnswer, usage: Any | None = None, *, turn_key: str | None = None
     ) -> None:
-        """Record the usage of a model call; if the framework reports none, the engine's own estimate is recorded."""
+        """Record the usage of a model call. If `usage` is None, the engine's own estimate is recorded."""
         if (turn := self._find(session_id, turn_key)) is not None:
             await self._bridge.run(self._after_model_call, turn, response, usage)
 
@@ -182,14 +201,15 @@ class ContextAdapter:
     async def on_tool_call_end(
         self, session_id: str, tool_call: Any, result: ToolOutcome, *, turn_key: str | None = None
     ) -> None:
-        """Record a tool call with status, duration and result; with `closed` raises ToolResultError for a result that is not
-        text or JSON.
+        """Record a tool call with its status, duration and result.
+
+        With the failure policy `closed`, raises ToolResultError if the result is neither text nor JSON.
         """
         if (turn := self._find(session_id, turn_key)) is not None:
             await self._bridge.run(self._after_tool_call, turn, tool_call, result)
 
     async def on_chunk(self, session_id: str, text: str, *, turn_key: str | None = None) -> None:
-        """Record a chunk of the model's present answer."""
+        """Record a chunk of the answer that the model is writing now."""
         turn = self._find(session_id, turn_key)
         if turn is not None and turn.prompt is not None and text and self.options.record_chunks:
             await self._bridge.run(self._take_chunk, turn, text)
@@ -197,7 +217,7 @@ class ContextAdapter:
     async def on_documents(
         self, session_id: str, documents: Sequence[FoundDocument], *, query: str = "", turn_key: str | None = None
     ) -> None:
-        """Store documents that a retriever of the framework found as evidence of type `rag_doc`."""
+        """Store documents that a retriever of the framework found, as evidence of the type `rag_doc`."""
         if self._is_attached and documents:
             turn = self._find(session_id, turn_key)
             turn_id = turn.prompt.turn_id if turn is not None and turn.prompt is not None else ""
@@ -209,24 +229,24 @@ class ContextAdapter:
             await self._bridge.run(self._keep_tasks, session_id, tasks)
 
     async def on_reply_unused(self, session_id: str, *, turn_key: str | None = None) -> None:
-        """Report that a turn already had its reply (`InjectedPrompt.reply`), and that the framework calls its model anyway."""
+        """Report that the framework calls its model although the turn already has its reply (`InjectedPrompt.reply`)."""
         turn = self._find(session_id, turn_key)
         if turn is not None and turn.prompt is not None:
             detail = "The turn has its reply already; the framework calls its model all the same, and that answer is not stored."
             await self._bridge.run(self._note, "reply", session_id, turn.prompt.turn_id, detail)
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Return the session's to-do list; raises SessionNotFoundError."""
+        """Return the to-do list of a session. Raises SessionNotFoundError."""
         return await self._bridge.run(self._engine.tasks, session_id)
 
     async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
-        """Commit the final answer of a turn; for a turn that the engine could not prepare, store its two messages."""
+        """Commit the final answer of a turn. If the engine could not prepare the turn, its two messages are stored."""
         if (turn := self._find(session_id, turn_key)) is not None:
             self._forget(turn)
             await self._bridge.run(self._end_turn, turn, reply)
 
     async def on_turn_failed(self, session_id: str, *, turn_key: str | None = None) -> None:
-        """Drop a turn whose run ended without an answer; the engine keeps the user's message as unanswered."""
+        """Drop a turn whose run ended without an answer. The engine keeps the user's message as unanswered."""
         if (turn := self._find(session_id, turn_key)) is not None:
             self._forget(turn)
             await self._bridge.run(self._drop_chunks, turn)
@@ -473,6 +493,6 @@ class ContextAdapter:
 
 
 def turn_id_of_key(framework: str, session_id: str, turn_key: str) -> str:
-    """Return the id of the turn for a user message; the same key gives the same turn, also in another process."""
+    """Return the id of the turn of a user message. The same `turn_key` gives the same id, also in another process."""
     digest = hashlib.sha256("\x00".join((session_id, turn_key)).encode("utf-8", "surrogatepass"))
     return f"{framework}-{digest.hexdigest()[:16]}"

@@ -1,7 +1,7 @@
-"""Runs coroutine functions of an engine for any caller: on its own event loop, on another one, or on a thread without one.
+"""Runs async functions of an engine for callers on any thread, with or without an event loop.
 
-An engine belongs to one event loop. One of `jacquard.sync` has its own, in a thread; a `ContextEngine` belongs to the first
-loop that uses it here.
+An engine belongs to one event loop. An engine of `jacquard.sync` has its own loop in a thread. A `ContextEngine`
+belongs to the first loop that uses it here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class EngineBridge:
-    """Calls coroutine functions on the event loop of an engine."""
+    """Calls async functions on the event loop to which an engine belongs."""
 
     def __init__(self, engine: ContextEngine | SyncEngine) -> None:
         self._owns_loop = isinstance(engine, SyncEngine)
@@ -27,8 +27,9 @@ class EngineBridge:
         self._loop = engine.run(_running_loop) if isinstance(engine, SyncEngine) else _find_running_loop()
 
     async def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Await a coroutine function on the engine's loop without blocking the present one; raises ConfigError once it has
-        ended.
+        """Await `work` on the engine's event loop, without blocking the current loop.
+
+        Raises ConfigError if the engine is one of `jacquard.sync` and was closed.
         """
         running = asyncio.get_running_loop()
         if self._loop is None or not self._loop.is_running():
@@ -42,9 +43,9 @@ class EngineBridge:
         return await (call() if self._loop is running else asyncio.wrap_future(_submit(call, self._loop)))
 
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call a coroutine function on the engine's loop and wait for it, on a thread other than the loop's.
+        """Call `work` on the engine's event loop and wait for the result. Not for the thread of this loop.
 
-        Raises ConfigError if no loop of the engine is running, or if this is its thread.
+        Raises ConfigError if the engine's loop is not running, or if it runs in this thread.
         """
         if self._loop is None or not self._loop.is_running():
             raise ConfigError(
@@ -59,7 +60,7 @@ class EngineBridge:
         return _submit(partial(work, *args, **kwargs), self._loop).result()
 
     def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
-        """Start a coroutine function on the engine's loop and return at once; raises ConfigError if that loop is not running."""
+        """Start `work` on the engine's event loop and return at once. Raises ConfigError if this loop is not running."""
         if self._loop is None or not self._loop.is_running():
             raise ConfigError("The engine's event loop is not running, so no work can be started on it.")
         return _submit(partial(work, *args, **kwargs), self._loop)

@@ -1,4 +1,4 @@
-"""Conversions for all mappers: contents to text, results to text or JSON, errors to a status. Pure."""
+"""Conversions that all mappers use: message contents to text, results to text or JSON, errors to a status. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _TEXT_KEYS = ("text", "page_content", "content")
 
 
 def read_text(content: Any) -> str:
-    """Return the text of a message's content, which is a text or a list of parts.
+    """Return the text of a message's content, which is a string or a list of parts.
 
-    Parts without a text (images, audio) are left out, unless there is nothing else: then each is named by its kind in brackets.
+    Parts without text (images, audio) are left out. If no part has text, each part is shown by its kind in brackets,
+    such as `[image]`.
     """
     if content is None:
         return ""
@@ -33,7 +34,7 @@ def read_text(content: Any) -> str:
 
 
 def is_text_part(part: Any) -> bool:
-    """Return whether a part of a content is text."""
+    """Return whether a part of a message's content has text."""
     return bool(_part_text(part))
 
 
@@ -50,7 +51,7 @@ def _part_kind(part: Any) -> str:
 
 
 def write_result(result: Any) -> str | None:
-    """Return a tool's result as text: a text itself, JSON for values that JSON can represent, None for anything else."""
+    """Return a tool's result as text: a string unchanged, other values as JSON. None: it is neither a string nor JSON."""
     if isinstance(result, str):
         return result
     try:
@@ -60,7 +61,9 @@ def write_result(result: Any) -> str | None:
 
 
 def read_arguments(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of a call as a mapping of plain values; arguments that are not a JSON object are under `input`."""
+    """Return the arguments of a tool call as a mapping of plain values. If they are not a JSON object, they are under
+    `input`.
+    """
     value = arguments
     if isinstance(value, str):
         try:
@@ -80,7 +83,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def find_status(error: BaseException | str | None) -> ToolCallStatus:
-    """Return the status of a call by its error, never by the text of its result; the causes of an error count too."""
+    """Return the status of a tool call by its error. Causes of the error count too; the text of a result never counts."""
     if error is None:
         return ToolCallStatus.SUCCESS
     if isinstance(error, BaseException):
@@ -101,9 +104,10 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def read_documents(result: Any) -> tuple[FoundDocument, ...]:
-    """Return the documents in the result of a search tool: a list of texts, of mappings or of document objects.
+    """Return the documents in the result of a search tool: a list of texts, mappings or document objects.
 
-    The text of a mapping or object is its `text`, `page_content` or `content`; its address is `uri`, `url` or `source`.
+    The text of a mapping or object is its `text`, `page_content` or `content`. Its address is `uri`, `url`, `source` or
+    `file_path`.
     """
     value = result
     if isinstance(value, str):
@@ -133,7 +137,9 @@ def _read_document(item: Any) -> FoundDocument | None:
 def document_from(
     text: str, metadata: Mapping[str, Any], *, name: str = "", score: float | None = None
 ) -> FoundDocument:
-    """Return a document with the address in its metadata, and the short and plain rest of its metadata."""
+    """Return a document. Its address is taken from `metadata`. Of the other metadata, numbers, truth values and short
+    texts are kept.
+    """
     uri = next((str(metadata[key]) for key in ("uri", "url", "source", "file_path") if metadata.get(key)), "")
     plain = {
         str(key): value

@@ -1,4 +1,4 @@
-"""Forms the messages that an adapter injects. Pure."""
+"""Forms the messages that an adapter puts into a model call. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ SYSTEM = Role.SYSTEM.value
 
 
 def prompt_of(turn: PreparedTurn, *, system_in_place: bool = False) -> InjectedPrompt:
-    """Return a prepared turn for injection: its system messages as one text, then all other messages.
+    """Return the input that a prepared turn has for a model call: its system messages as one text, then all other
+    messages.
 
-    With `system_in_place` that text contains only the leading system messages.
+    With `system_in_place`, only the leading system messages are joined; later ones keep their places among the
+    messages.
     """
     parts = [PromptPart(role=message.role, content=message.content) for message in turn.messages]
     leading = sum(1 for _ in takewhile(lambda part: part.role == SYSTEM, parts))
@@ -30,5 +32,5 @@ def prompt_of(turn: PreparedTurn, *, system_in_place: bool = False) -> InjectedP
 
 
 def join_system(own: str, prompt: InjectedPrompt) -> str:
-    """Return the agent's own system text, followed by ours."""
+    """Return the system text `own` of the agent, followed by the system text of `prompt`."""
     return "\n\n".join(text for text in (own.strip(), prompt.system) if text)

@@ -1,7 +1,8 @@
-"""Contract of an adapter, as far as a framework's hooks can keep it.
+"""Defines what an adapter and its mapper must do, as far as the hooks of a framework allow.
 
-Hooks are called for each model call, not for each user message. Therefore a request names its turn (`ModelRequest.turn_key`),
-and the result of `on_before_model_call` contains the messages before the framework's own tool calls, which stay unchanged.
+Frameworks call their hooks for each model call, not for each user message. So a request names its turn
+(`ModelRequest.turn_key`). The result of `on_before_model_call` replaces the messages up to the user's; the framework's
+own tool calls after it stay unchanged.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from mnemosyne.schema.session import Message
 
 
 class FrameworkMapper(Protocol):
-    """Maps the values of one framework to those of the session document; stores none of the framework's objects.
+    """Converts the values of one framework to values of a session. No object of the framework is stored.
 
     1. `map_message` keeps role and text, and the author if the framework names one.
-    2. `map_tool_call` keeps id, name and arguments; arguments are plain values.
-    3. `map_model_usage` returns the provider's counts, 0 if it gave none.
+    2. `map_tool_call` keeps id, name and arguments. The arguments are plain values.
+    3. `map_model_usage` returns the provider's token counts, or 0 if the provider gave none.
     """
 
     @property
@@ -33,15 +34,15 @@ class FrameworkMapper(Protocol):
         ...
 
     def map_message(self, message: Any) -> Message:
-        """Return a message of the framework as one of the session."""
+        """Return a message of the framework as a message of the session."""
         ...
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a tool call of the framework; its id is that of the framework."""
+        """Return a tool call of the framework as one of the session, under the framework's id."""
         ...
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the framework's report of a model call; its id is filled in later."""
+        """Return the framework's report of a model call. The adapter fills in the id later."""
         ...
 
 
@@ -64,7 +65,7 @@ class AgentFrameworkAdapter(Protocol):
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter's actions and problems."""
+        """Counts of the adapter's actions so far, and its problems."""
         ...
 
     def map_message(self, msg: Any) -> Message:
@@ -80,11 +81,13 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
-        """Begin the turn of a user message, if its first model call does not."""
+        """Begin the turn of a user message. Needed only if something happens before its first model call."""
         ...
 
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
-        """Return the input for a model call; None if the engine failed and the agent continues without it."""
+        """Return the input for a model call. None: the agent continues without the engine, for example because it
+        failed.
+        """
         ...
 
     async def on_after_model_call(
@@ -104,7 +107,7 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     async def on_chunk(self, session_id: str, text: str, *, turn_key: str | None = None) -> None:
-        """Record a chunk of the model's present answer."""
+        """Record a chunk of the answer that the model is writing now."""
         ...
 
     async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
@@ -112,5 +115,5 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     def detach(self) -> None:
-        """Stop governing calls, and restore the installer's changes; a second call does nothing."""
+        """Stop changing model calls, and undo what was changed to install the hooks. A second call does nothing."""
         ...

@@ -1,4 +1,6 @@
-"""Recall of a session for retrievers of frameworks: the gates and the search of a turn, without a turn."""
+"""Searches the memory of a session, for retrievers of frameworks. The rules on who may know what are the same as in a
+turn.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from mnemosyne.schema.query import RetrievalQuery
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecalledText:
-    """One memory: its complete text, its address, its origin (`lore_chain`), and its score within this recall."""
+    """Memory that a search found, with its complete text.
+
+    `uri` is its address, `source` the kind of memory (such as `lore_chain`). `score` is comparable only within one
+    search.
+    """
 
     text: str
     uri: str
@@ -29,7 +35,7 @@ class RecalledText:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Everything except the text, by name, as metadata of a framework's document."""
+        """All fields except the text, as metadata of a framework's document."""
         return {
             "uri": self.uri,
             "entry_id": self.entry_id,
@@ -40,10 +46,10 @@ class RecalledText:
 
 
 class SessionRecall:
-    """Recalls memories of one session: its messages, narratives and events, and the lore of its world.
+    """Searches the memory of one session: its messages, narratives and events, and the lore of its world.
 
-    `viewer` is the character who asks (None: nobody in particular); memories that it may not know are left out before the
-    search, like in a turn. Raises ConfigError if `limit` is below 1.
+    `viewer` is the character who asks (None: nobody in particular). Memories that this character may not know are left
+    out before the search, as in a turn. Raises ConfigError if `limit` is below 1.
     """
 
     def __init__(
@@ -55,11 +61,16 @@ class SessionRecall:
         self._session_id, self._viewer, self._limit = session_id, viewer, limit
 
     async def recall(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
-        """Return the best memories for a text, best first; raises SessionNotFoundError, WorldUnavailableError."""
+        """Return the memories that match `text` best, the best first, at most `limit`.
+
+        Raises SessionNotFoundError, and WorldUnavailableError if the pack of the session's world is missing.
+        """
         return await self._bridge.run(self._recall, text, limit or self._limit)
 
     def recall_blocking(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
-        """Same as `recall`, for callers without an event loop; raises ConfigError like `EngineBridge.run_blocking`."""
+        """Do the same as `recall`, for callers without an event loop. Raises ConfigError as `EngineBridge.run_blocking`
+        does.
+        """
         return self._bridge.run_blocking(self._recall, text, limit or self._limit)
 
     async def _recall(self, text: str, limit: int) -> tuple[RecalledText, ...]:

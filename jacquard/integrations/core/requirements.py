@@ -1,4 +1,6 @@
-"""Checks a framework before an adapter is attached: installed, new enough, and with the hooks that the adapter overrides."""
+"""Checks a framework before an adapter is attached: it must be installed, new enough, and have the hooks that the
+adapter needs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from mnemosyne.core.optional_packages import install_command
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirement:
-    """Extra of an adapter, the distribution that it needs, and the oldest release for which it was tested."""
+    """Framework that an adapter needs.
+
+    `extra` installs it together with this package. `distribution` is its name on the package index. `floor` is the
+    oldest release that was tested.
+    """
 
     extra: str
     distribution: str
@@ -21,12 +27,12 @@ class Requirement:
 
     @property
     def advice(self) -> str:
-        """Command that installs it."""
+        """Command that installs the framework."""
         return install_command(self.extra)
 
 
 def explain_missing(requirement: Requirement, error: ImportError) -> ImportError:
-    """Return the error of an adapter's module whose framework cannot be imported."""
+    """Return the error for a framework that cannot be imported: it states the reason and how to install the framework."""
     found = find_version(requirement.distribution)
     if found is None:
         what = f"{requirement.distribution} is not installed"
@@ -39,7 +45,7 @@ def explain_missing(requirement: Requirement, error: ImportError) -> ImportError
 
 
 def find_version(distribution: str) -> str | None:
-    """Return the version of an installed distribution, None if it is not installed."""
+    """Return the version of an installed distribution, or None if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -47,10 +53,11 @@ def find_version(distribution: str) -> str | None:
 
 
 def check_framework(requirement: Requirement, hooks: Iterable[tuple[object, str]]) -> str:
-    """Return the version of a framework that an adapter can be attached to.
+    """Return the version of the installed framework if an adapter can be attached to it.
 
-    `hooks` are (owner, name) of every function that the adapter overrides or calls. Raises FrameworkError for a release that is
-    older than the floor, and for a missing hook, because an overridden hook that is gone would silently never be called.
+    `hooks` has (owner, name) of every function that the adapter overrides or calls. Raises FrameworkError if the
+    framework is not installed, is older than the floor, or lacks a hook. A missing hook must not pass, because its
+    replacement would never be called.
     """
     found = find_version(requirement.distribution)
     if found is None:

@@ -1,4 +1,4 @@
-"""Values exchanged between an agent framework's hooks and the adapter, without the framework's own types."""
+"""Defines the values that a framework's hooks and the adapter exchange. They contain no types of the framework."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from mnemosyne.schema.session import Message
 
 
 class FailurePolicy(StrEnum):
-    """Policy for failures of the engine: the agent continues without it (`open`), or its run ends with the error (`closed`)."""
+    """Decides on failures of the engine: the agent continues without it (`open`), or its run ends with the error
+    (`closed`).
+    """
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class FrameworkError(JacquardError):
-    """A framework cannot be used: it is older than the adapter needs, or a hook that the adapter overrides is gone."""
+    """Raised if a framework cannot be used: it is missing, older than the adapter needs, or lacks a hook."""
 
 
 class SessionOwnerError(JacquardError):
-    """A session belongs to another user than the run; raised with every failure policy."""
+    """Raised if a session belongs to another user than the run, with every failure policy."""
 
     def __init__(self, session_id: str, owner: str, user_id: str) -> None:
         self.session_id, self.owner, self.user_id = session_id, owner, user_id
@@ -35,7 +37,7 @@ class SessionOwnerError(JacquardError):
 
 
 class ToolResultError(JacquardError):
-    """The result of a tool is neither text nor JSON, so it cannot be stored as evidence."""
+    """Raised if the result of a tool is neither text nor JSON, so that it cannot be stored as evidence."""
 
     def __init__(self, tool: str, call_id: str, kind: str) -> None:
         self.tool, self.call_id, self.kind = tool, call_id, kind
@@ -51,13 +53,14 @@ class AdapterOptions:
 
     failure: FailurePolicy = FailurePolicy.OPEN
     document_tools: frozenset[str] = frozenset()
-    """Names of tools whose results are documents: each becomes evidence of type `rag_doc`."""
+    """Names of tools whose results are documents. Each document becomes evidence of the type `rag_doc`."""
     record_chunks: bool = True
-    """Pass streamed chunks to the engine as they come, several at once."""
+    """Pass the chunks of a streamed answer to the engine while they arrive, several at once."""
     system_in_place: bool = False
-    """Keep text that changes in each turn as a system message before the input, for providers that cache everything before it.
+    """Keep text that changes in each turn as a system message right before the input.
 
-    By default it is at the end of the single system text, because the Anthropic API and some frameworks accept only one.
+    This helps with providers that cache everything before such a message. By default this text is at the end of the one
+    system text, because the Anthropic API and some frameworks accept only one.
     """
 
     def __post_init__(self) -> None:
@@ -67,27 +70,34 @@ class AdapterOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """One model call that a framework is about to make."""
+    """Model call that a framework is about to make."""
 
     turn_key: str
-    """The same for all model calls of one user message, different for the next one."""
+    """Key of the turn. All model calls for one user message have the same key; the next user message has another one."""
     user: Message
-    """User message to answer."""
+    """User message that the turn answers."""
     history: tuple[Message, ...] = ()
-    """Messages before it, oldest first; an empty session is filled with them."""
+    """Messages before the user's, oldest first. They are stored if the session is empty."""
     before: tuple[Message, ...] = ()
-    """Messages of `history` that came with the user's (from other agents, with ids), so the session cannot have them yet."""
+    """Messages of `history` that came together with the user's, from other agents. They are stored, because they are
+    new.
+    """
     tail: tuple[Mapping[str, Any], ...] = ()
-    """Messages after it (tool calls and results) in the form of OpenAI's API, to check their cost."""
+    """Messages after the user's (tool calls and results) in the form of OpenAI's API. They are only read, to check
+    their length.
+    """
     is_bare: bool = False
-    """True if only our prompt is sent (no system text of the agent, no tools), so the provider's count is a count of it."""
+    """True if the call contains only our prompt: no system text of the agent and no tools.
+
+    The provider's token count is then a count of our prompt.
+    """
     user_id: str | None = None
-    """User of the run, if known."""
+    """User of the run, or None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelAnswer:
-    """Answer of a model: its text, and the number of tools that it calls (0: it answers the user)."""
+    """Answer of a model. `tool_calls` is the number of tools that it calls; with 0 it answers the user."""
 
     text: str = ""
     tool_calls: int = 0
@@ -105,20 +115,23 @@ class PromptPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InjectedPrompt:
-    """Input for a model call."""
+    """Our input for a model call."""
 
     turn_id: str
     system: str
-    """Follows the agent's own system text."""
+    """System text. It follows the agent's own system text."""
     messages: tuple[PromptPart, ...]
-    """Replace the framework's messages up to the user's, which is the last; the framework's tail follows them unchanged."""
+    """Messages that replace the framework's messages up to the user's. The last one is the user's.
+
+    The framework's own messages after the user's follow them unchanged.
+    """
     reply: str | None = None
-    """Set if the turn is complete already (a numerical turn), so that no model needs to be called."""
+    """Reply of the turn, if it is complete already (such as a declared action); then no model needs to be called."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOutcome:
-    """Result of a tool call: the framework's result unchanged, or the error."""
+    """Outcome of a tool call: the result as the framework has it, or the error."""
 
     result: Any = None
     error: BaseException | str | None = None
@@ -126,7 +139,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundDocument:
-    """Document that a retriever of the framework returned; `score` is on the retriever's own scale."""
+    """Document that a retriever of the framework found. `score` is on the retriever's own scale."""
 
     text: str
     uri: str = ""
@@ -137,7 +150,10 @@ class FoundDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """Step that failed while the agent continued: `step` names it (`prepare`, `tool_result`), `detail` describes the failure."""
+    """Step that failed while the agent continued.
+
+    `step` names the step (`prepare`, `tool_call`), `detail` describes the failure.
+    """
 
     step: str
     session_id: str
@@ -147,7 +163,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterReport:
-    """Counts of an adapter's actions so far; `problems` are the newest 100, oldest first."""
+    """Counts of an adapter's actions so far. `problems` has the newest 100, oldest first."""
 
     framework: str
     version: str

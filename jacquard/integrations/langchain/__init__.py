@@ -1,4 +1,8 @@
-"""LangChain and LangGraph: a middleware for `create_agent`, a model for chains without an agent, a retriever over our recall."""
+"""Connects LangChain and LangGraph with an engine.
+
+`ContextMiddleware` is for agents (`create_agent`), `ContextModel` for chains without an agent. `ContextRetriever`
+searches the memory of a session, and `DocumentRecorder` stores what other retrievers found.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Middleware for agents of LangChain and LangGraph (`create_agent`), and a retriever over our recall.
+"""Connects agents of LangChain and LangGraph (`create_agent`) with an engine, and searches its memory as a retriever.
 
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)], checkpointer=...)
     await agent.ainvoke({"messages": [...]}, {"configurable": {"thread_id": "s1"}})
 
-The session is the thread. A turn is named after the id of the user's message, which a checkpointer keeps, so an interrupted run
-continues its turn, also in another process. Only the request to the model is changed, never the state of the graph.
+The session has the id of the thread. A turn is named by the id of the user's message, which a checkpointer keeps. So an
+interrupted run continues its turn, also in another process. Only the request to the model is changed, never the state
+of the graph.
 """
 
 from __future__ import annotations
@@ -52,25 +53,25 @@ _ROLES = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool
 
 
 class LangChainMapper:
-    """Maps messages, tool calls and usage of LangChain."""
+    """Converts messages, tool calls and usage of LangChain to values of a session."""
 
     framework = "langchain"
 
     def map_message(self, message: Any) -> Message:
-        """Return a message with its role, text and author; a message with a custom role counts as the user's."""
+        """Return a message with its role, text and author. A message with a custom role counts as the user's."""
         role = _ROLES.get(message.type, Role.USER)
         kind = {Role.USER: AuthorKind.USER, Role.ASSISTANT: AuthorKind.AGENT, Role.TOOL: AuthorKind.TOOL}.get(role)
         author = Author(kind=kind, id=message.name) if kind is not None and message.name else None
         return Message(role=role, content=read_text(message.content), message_id=message.id or "", author=author)
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a tool call (a mapping of `id`, `name`, `args`)."""
+        """Return a tool call from a mapping with `id`, `name` and `args`."""
         return ToolCall(
             tool_call_id=call["id"] or call["name"], tool=call["name"], args_digest=read_arguments(call["args"])
         )
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """Return the counts of a `UsageMetadata`."""
+        """Return the token counts of a `UsageMetadata`."""
         return ModelUsage(
             model_usage_id="",
             prompt_tokens=usage.get("input_tokens") or 0,
@@ -82,12 +83,13 @@ class LangChainMapper:
 class ContextMiddleware(AgentMiddleware):
     """Adds the engine's prompt to every model call of an agent, and records the agent's actions.
 
-    Put it after middlewares that summarize or trim, and before those that retry.
+    Put it after middlewares that summarize or trim messages, and before those that retry.
 
     Args:
-        session: session id, or a function of LangGraph's `Runtime` that returns one (None: the thread's id).
-        user: user id, given in the same way; a session that belongs to another user is refused.
-        document_tools: see `AdapterOptions`.
+        engine: engine on the agent's event loop, or one of `jacquard.sync`, which `invoke` and `stream` need.
+        session: session id, or a function that returns one for LangGraph's `Runtime` (None: the id of the thread).
+        user: user id, given in the same way. A session that belongs to another user is refused.
+        failure, document_tools, record_chunks, system_in_place: see `AdapterOptions`.
 
     Raises FrameworkError if LangChain is too old or lacks a hook.
     """
@@ -117,12 +119,14 @@ class ContextMiddleware(AgentMiddleware):
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     @property
     def documents(self) -> DocumentRecorder:
-        """Callback handler that stores results of retrievers; pass it to a run: `config={"callbacks": [middleware.documents]}`."""
+        """Callback handler that stores what retrievers find. Pass it to a run: `config={"callbacks":
+        [middleware.documents]}`.
+        """
         return DocumentRecorder(self)
 
     def detach(self) -> None:
@@ -130,7 +134,7 @@ class ContextMiddleware(AgentMiddleware):
         self.adapter.detach()
 
     def before_agent(self, state: Any, runtime: Any) -> None:
-        """Record the user message that the run answers."""
+        """Note which user message the run answers."""
         if not self.adapter.is_attached:
             return
         user = next((message for message in reversed(state["messages"]) if isinstance(message, HumanMessage)), None)
@@ -138,13 +142,13 @@ class ContextMiddleware(AgentMiddleware):
             self._begun[self.session_of(runtime)] = user.id
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
-        """Record the user message that the run answers."""
+        """Note which user message the run answers."""
         self.before_agent(state, runtime)
 
     async def awrap_model_call(
         self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """Call the model with our prompt before the framework's tool calls of this turn."""
+        """Call the model with our prompt, followed by the tool calls that the agent made in this turn."""
         if not self.adapter.is_attached:
             return await handler(request)
         call = self._read(request)
@@ -162,7 +166,7 @@ class ContextMiddleware(AgentMiddleware):
     def wrap_model_call(
         self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], ModelResponse]
     ) -> ModelResponse:
-        """Same as `awrap_model_call`, for `invoke` and `stream`."""
+        """Do the same as `awrap_model_call`, for `invoke` and `stream`."""
         if not self.adapter.is_attached:
             return handler(request)
         call, block = self._read(request), self.adapter.run_blocking
@@ -177,7 +181,7 @@ class ContextMiddleware(AgentMiddleware):
         return response
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Record a tool call; a tool's error is raised unchanged."""
+        """Run a tool and record the call. An error of the tool is raised unchanged."""
         if not self.adapter.is_attached:
             return await handler(request)
         session_id, call = self.session_of(request.runtime), request.tool_call
@@ -192,7 +196,7 @@ class ContextMiddleware(AgentMiddleware):
         return result
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Same as `awrap_tool_call`, for `invoke` and `stream`."""
+        """Do the same as `awrap_tool_call`, for `invoke` and `stream`."""
         if not self.adapter.is_attached:
             return handler(request)
         session_id, call, block = self.session_of(request.runtime), request.tool_call, self.adapter.run_blocking
@@ -207,7 +211,7 @@ class ContextMiddleware(AgentMiddleware):
         return result
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
-        """Commit the final answer."""
+        """Commit the final answer of the agent."""
         if not self.adapter.is_attached:
             return
         session_id = self.session_of(runtime)
@@ -215,7 +219,7 @@ class ContextMiddleware(AgentMiddleware):
         await self.adapter.on_turn_end(session_id, _final_text(state["messages"]), turn_key=key)
 
     def after_agent(self, state: Any, runtime: Any) -> None:
-        """Same as `aafter_agent`, for `invoke` and `stream`."""
+        """Do the same as `aafter_agent`, for `invoke` and `stream`."""
         if not self.adapter.is_attached:
             return
         session_id = self.session_of(runtime)
@@ -223,7 +227,7 @@ class ContextMiddleware(AgentMiddleware):
         self.adapter.run_blocking(self.adapter.on_turn_end, session_id, _final_text(state["messages"]), turn_key=key)
 
     def session_of(self, runtime: Any) -> str:
-        """Return the session of a run; raises ConfigError if neither the middleware nor the run names one."""
+        """Return the session id of a run. Raises ConfigError if neither the middleware nor the run names a session."""
         named = self._session(runtime) if callable(self._session) else self._session
         info = getattr(runtime, "execution_info", None)
         session_id = named or getattr(info, "thread_id", None)
@@ -257,7 +261,10 @@ class ContextMiddleware(AgentMiddleware):
 
 
 class AgentCall:
-    """Model call of an agent: the messages before the user's, that message (at `place`), and those after it."""
+    """Model call of an agent. `user` is the user's message, at position `place` of `messages`.
+
+    The messages before it are replaced by our prompt; the messages after it stay.
+    """
 
     def __init__(
         self,
@@ -286,7 +293,7 @@ class AgentCall:
         )
 
     def inject(self, prompt: InjectedPrompt, listener: BaseCallbackHandler) -> AgentModelRequest:
-        """Return the request with our prompt, and a model that passes its chunks to `listener`."""
+        """Return the request with our prompt, and with a model that passes its chunks to `listener`."""
         model = self._agent_request.model
         held = model.callbacks if isinstance(model.callbacks, list) else []
         if model.callbacks is None or held:
@@ -294,7 +301,7 @@ class AgentCall:
         return self.inject_messages(prompt).override(model=model)
 
     def inject_messages(self, prompt: InjectedPrompt) -> Any:
-        """Return the request with our prompt; the agent's own system messages, and all after the user's, stay."""
+        """Return the request with our prompt. The agent's own system messages and all messages after the user's stay."""
         *earlier, user = prompt.messages
         messages = [_to_message(part.role, part.content) for part in earlier]
         others = (
@@ -340,7 +347,10 @@ class _Chunks(BaseCallbackHandler):
 
 
 class DocumentRecorder(AsyncCallbackHandler):
-    """Stores documents that a retriever finds in a run as evidence of the session (`rag_doc`)."""
+    """Callback handler that stores documents found by a retriever as evidence (`rag_doc`) of a session.
+
+    The session is `session_id`, or the thread of the run.
+    """
 
     def __init__(self, middleware: ContextMiddleware, session_id: str | None = None) -> None:
         self._middleware, self._session_id = middleware, session_id
@@ -349,25 +359,27 @@ class DocumentRecorder(AsyncCallbackHandler):
     async def on_retriever_start(
         self, serialized: Any, query: str, *, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Record the query and its thread."""
+        """Note the query of a search and its session."""
         session_id = self._session_id or str((metadata or {}).get("thread_id") or "")
         if session_id:
             self._asked[run_id] = (session_id, query)
 
     async def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
-        """Store the results."""
+        """Store the documents that a search found."""
         session_id, query = self._asked.pop(run_id, ("", ""))
         if session_id:
             found = [document_from(each.page_content, each.metadata, name="retriever") for each in documents]
             await self._middleware.adapter.on_documents(session_id, found, query=query)
 
     async def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Drop a search that failed."""
+        """Forget a search that failed."""
         self._asked.pop(run_id, None)
 
 
 class ContextRetriever(BaseRetriever):
-    """LangChain retriever over the memory of one session: `ContextRetriever(recall=SessionRecall(engine, "s1"))`."""
+    """Retriever of LangChain that searches the memory of a session: `ContextRetriever(recall=SessionRecall(engine,
+    "s1"))`.
+    """
 
     recall: Any
 
@@ -388,7 +400,7 @@ def _to_document(found: Any) -> Document:
 
 
 def convert_to_messages(given: Any) -> list[AnyMessage]:
-    """Return a model's input (a text, messages, or the result of a prompt template) as messages."""
+    """Return the input of a model (a text, messages, or the result of a prompt template) as a list of messages."""
     if isinstance(given, PromptValue):
         return given.to_messages()
     return [HumanMessage(given)] if isinstance(given, str) else convert_sequence(given)
@@ -415,7 +427,7 @@ def _to_plain(message: AnyMessage) -> dict[str, Any]:
 
 
 def read_answer(response: Any) -> tuple[ModelAnswer, Any]:
-    """Return a model's answer, and its reported usage (None: nothing)."""
+    """Return (answer, usage): the answer of a model, and its usage as LangChain reports it (None: not reported)."""
     inner = getattr(response, "model_response", response)
     messages = (
         [inner] if isinstance(inner, AIMessage) else [each for each in inner.result if isinstance(each, AIMessage)]

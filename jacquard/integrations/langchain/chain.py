@@ -1,10 +1,10 @@
-"""Chat model for chains (LCEL) without an agent.
+"""Connects chains of LangChain (LCEL) without an agent with an engine, by a chat model.
 
     chain = prompt | ContextModel(engine, model) | StrOutputParser()
     await chain.ainvoke({"question": "..."}, {"configurable": {"thread_id": "s1"}})
 
-A call is a turn: our prompt goes into the call, and the answer is committed. An answer with tool calls is not the last: the
-host runs the tools and calls again with their results, and the turn continues.
+Each call is a turn: our prompt goes into the call, and the answer is committed. If the answer calls tools, the turn is
+not over. The host then runs the tools and calls again with their results, and the turn continues.
 """
 
 from __future__ import annotations
@@ -62,14 +62,17 @@ class _Call:
 
 
 class ContextModel(Runnable):
-    """Chat model whose calls have the engine's prompt, for chains without an agent. Its answers are committed.
+    """Chat model for chains without an agent: its calls have the engine's prompt, and its answers are committed.
 
     Args:
-        model: a chat model, or one with tools bound.
-        session: session id, or a function of the run's configuration that returns one (None: `configurable.thread_id`).
+        engine: engine on the chain's event loop, or one of `jacquard.sync`, which `invoke` and `stream` need.
+        model: the chat model to call, or one with tools bound to it.
+        session: session id, or a function that returns one for the run's configuration (None: `configurable.thread_id`).
         user: user id, given in the same way.
+        failure: see `AdapterOptions`.
 
-    Raises FrameworkError if LangChain is too old, and ConfigError if a call names no session or has no user message.
+    Raises FrameworkError if LangChain is too old. Its calls raise ConfigError if no session is named or if there is no
+    user message.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class ContextModel(Runnable):
 
     @property
     def report(self) -> AdapterReport:
-        """Report of the adapter so far."""
+        """Counts of the adapter's actions so far, and its problems."""
         return self.adapter.report
 
     def detach(self) -> None:
@@ -97,7 +100,7 @@ class ContextModel(Runnable):
         self.adapter.detach()
 
     async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> AIMessage:
-        """Return the model's answer to our prompt, and commit it unless it calls tools."""
+        """Return the model's answer to our prompt. The answer is committed unless it calls tools."""
         if not self.adapter.is_attached:
             return await self._model.ainvoke(input, config, **kwargs)
         call = self._read(input, config)
@@ -113,7 +116,7 @@ class ContextModel(Runnable):
         return await self._end(call, said, called=prompt is not None)
 
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> AIMessage:
-        """Same as `ainvoke`, without awaiting."""
+        """Do the same as `ainvoke`, without awaiting."""
         if not self.adapter.is_attached:
             return self._model.invoke(input, config, **kwargs)
         call, block = self._read(input, config), self.adapter.run_blocking
@@ -129,7 +132,7 @@ class ContextModel(Runnable):
         return block(self._end, call, said, called=prompt is not None)
 
     async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[AIMessage]:
-        """Yield the chunks of the model's answer, and commit the answer when it has ended."""
+        """Yield the chunks of the model's answer. At its end the answer is committed unless it calls tools."""
         if not self.adapter.is_attached:
             async for chunk in self._model.astream(input, config, **kwargs):
                 yield chunk
@@ -151,7 +154,7 @@ class ContextModel(Runnable):
         await self._end(call, said or AIMessage(""), called=prompt is not None)
 
     def stream(self, input: Any, config: Any = None, **kwargs: Any) -> Iterator[AIMessage]:
-        """Same as `astream`, without awaiting."""
+        """Do the same as `astream`, without awaiting."""
         if not self.adapter.is_attached:
             yield from self._model.stream(input, config, **kwargs)
             return
