@@ -131,7 +131,7 @@ class Journals:
         )
 
     def append_written(self, name: str) -> None:
-        """Append the rows that this transaction wrote to their journals, and wait until they are on the disk.
+        """Append the rows written in this transaction to their journals, and wait until they are on the disk.
 
         `name` is the name of the write in the lines. If an erasure deleted sessions or wrote an audit record, the
         journals are replaced instead.
@@ -154,7 +154,7 @@ class Journals:
     def end_write(self, *, is_committed: bool) -> None:
         """End a write. If its transaction was not committed, its lines are removed from the files.
 
-        If the lines cannot be removed, the mark of the write stays, and the next write reads the files again.
+        If the lines cannot be removed, the mark of an unfinished write stays, so the next write reads the files again.
         """
         appended, self._appended = self._appended, []
         is_rewritten, self._is_rewritten = self._is_rewritten, False

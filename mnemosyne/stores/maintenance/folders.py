@@ -45,10 +45,10 @@ def nothing_of(tenant: str | None) -> str:
 def pack_folder(
     folder: Path, target: Path, tenant: str | None = None, originals: Iterable[tuple[str, Path]] = ()
 ) -> dict[str, int]:
-    """Write all files of a store into the zip file `target`, while no process writes them. Return (files, bytes) as a
-    dict.
+    """Write all files of a store into the zip file `target`, while no process writes them.
 
-    With `tenant` only this tenant's files are written. `originals` are further files, each with its name in the backup.
+    Return the numbers of `files` and `bytes`. With `tenant` only this tenant's files are written. `originals` are
+    further files, each with its name in the backup.
 
     Raises StoreUnavailableError if the folder contains no store, or nothing of the tenant.
     """
@@ -75,7 +75,7 @@ def pack_folder(
 
 
 def unpack_folder(source: Path, folder: Path, originals: Path | None = None) -> dict[str, int]:
-    """Write the files of the backup `source` into the empty folder `folder`. Return the numbers of files and bytes.
+    """Write the files of the backup `source` into the empty folder `folder`. Return the numbers of `files` and `bytes`.
 
     `originals` is the folder for originals of redacted texts (None: they are left out). Every file is checked before
     the first is written. Raises StoreUnavailableError if the folder is not empty, or the backup is damaged.

@@ -223,8 +223,9 @@ def add_branches(connection: Connection, session_id: str, branches: Sequence[Imp
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
     """Write a prepared turn as the pending turn of its branch.
 
-    An older pending turn is abandoned. If the new turn follows it, it is committed without a reply instead. If the turn
-    is committed already, or was prepared with the same content, the call is a repetition and changes nothing.
+    An older pending turn is abandoned. But if the new turn follows the older one, the older one is committed without a
+    reply. If the new turn is committed already, or was prepared with the same content, the call is a repetition and
+    changes nothing.
     """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
@@ -281,7 +282,8 @@ def commit_numerical(
 ) -> SessionHead:
     """Write and commit a numerical turn at once.
 
-    The pending turn is abandoned. If the numerical turn follows it, it is committed without a reply instead.
+    A pending turn is abandoned. But if the numerical turn follows the pending one, the pending one is committed without
+    a reply.
     """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
@@ -322,7 +324,7 @@ def open_branch(
     """Open a branch after a committed turn (None: before the first). The version of the session does not change.
 
     With `activate` the branch becomes the active one. Raises BranchExistsError if the name is in use, and ValueError if
-    it is empty.
+    the name is empty.
     """
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
@@ -351,10 +353,10 @@ def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHe
 
 
 def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
-    """Store the newest selection of memories that came too late for its turn, one per branch. None deletes all of the
-    session.
+    """Store a selection of memories that came too late for its turn. Each branch keeps only the newest one.
 
-    It is a cache, so the version of the session does not change. Raises BranchNotFoundError if there is no such branch.
+    If `prefetch` is None, all selections of the session are deleted. They are a cache, so the version of the session
+    does not change. Raises BranchNotFoundError if there is no such branch.
     """
     key = load_session(connection, session_id).key
     if prefetch is None:
