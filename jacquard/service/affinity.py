@@ -1,6 +1,7 @@
-"""Session of a request, and the process to which a session belongs.
+"""Finds the session id in the path of a request, and chooses the process that works on a session.
 
-Pure calculation: every process and every machine gets the same result, and so does a client (`jacquard.client.affinity`).
+`choose_node` (from `jacquard.client.affinity`) only calculates, so every process, machine and client chooses the same
+process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ _IN_PATH = re.compile(r"/api/v1/sessions/([^/?]+)")
 
 
 def session_in_path(raw_path: str) -> str:
-    """Return the session in a request's path, encoded as it was sent; '' if there is none."""
+    """Return the session id in a request's path, decoded; '' if the path contains none. `raw_path` is the path as the
+    client sent it.
+    """
     found = _IN_PATH.match(raw_path)
     return unquote(found[1], errors="replace") if found else ""

@@ -1,8 +1,8 @@
-"""HTTP status and body of errors.
+"""Turns errors into HTTP answers: a status, and a JSON body with a code, a sentence and facts.
 
-The code of an error is the name of its class in snake case, without `Error`: `session_not_found` for `SessionNotFoundError`.
-Its facts are the attributes of the error that JSON can represent. An unexpected error has no sentence, because that might
-contain text of a session.
+The code is the name of the error's class in snake case, without `Error`: `session_not_found` for `SessionNotFoundError`.
+The facts are the attributes of the error that JSON can represent. For an unexpected error the client gets only a general
+sentence, because the error's own message might contain text of a session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.core.errors import ContextEngineError
 JSON = "application/json"
 RETRY_SECONDS = 1
 MOST_CHARS = 10_000
-"""Maximum characters of an error's sentence and of each fact in an answer, because a document can have any number of faults."""
+"""Maximum characters of the sentence of an error, and of each fact, in an answer. A document can have any number of faults."""
 
 INTERNAL = ErrorBody(code="internal", message="The service failed; its log says more, by the request's id.")
 
@@ -62,11 +62,13 @@ STATUSES: Mapping[type[Exception], int] = {
     ContextEngineError: 422,
     FilamentError: 422,
 }
-"""Status of each class; another class has that of its nearest base."""
+"""HTTP status of each class of errors. A class that is not listed has the status of its nearest listed base class."""
 
 
 class Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
-    """A request is refused: its answer has this status, this body and these headers."""
+    """Raised to refuse a request. The answer has the status and the headers; its body has the code, the message and the
+    facts.
+    """
 
     def __init__(
         self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **facts: Any
@@ -77,12 +79,14 @@ class Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
 
 
 def status_of(error: type[Exception]) -> int:
-    """Return the HTTP status of a class of errors; 500 for a class that is not ours."""
+    """Return the HTTP status of a class of errors; 500 if neither the class nor a base of it is listed in `STATUSES`."""
     return next((STATUSES[base] for base in error.__mro__ if base in STATUSES), 500)
 
 
 def describe(error: Exception) -> ErrorBody:
-    """Return the description of an error for an answer."""
+    """Return the code, the sentence and the facts of an error. An error of another library gives `INTERNAL`, which has
+    no details.
+    """
     if not isinstance(error, ContextEngineError | FilamentError):
         return INTERNAL
     return ErrorBody(code=code_of(type(error)), message=_shorten(str(error)), facts=_facts_of(error))
@@ -94,14 +98,16 @@ def _shorten(text: str) -> str:
 
 
 def answer_error(error: Exception, body: ErrorBody) -> Response:
-    """Return the answer for an error with its description."""
+    """Return the HTTP answer to `error`; `body` is its description. If the error has `seconds`, a Retry-After header
+    states them.
+    """
     status = 500 if body is INTERNAL else status_of(type(error))
     seconds = getattr(error, "seconds", None)
     return answer_fault(status, body, {} if seconds is None else {"retry-after": str(seconds)})
 
 
 def answer_fault(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer that is an error; with the time of a retry if there is one."""
+    """Return an HTTP answer that reports a fault. An answer with status 429 or 503 always has a Retry-After header."""
     more = dict(headers or {})
     if status in (429, 503):
         more.setdefault("retry-after", str(RETRY_SECONDS))

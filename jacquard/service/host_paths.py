@@ -28,7 +28,11 @@ _PLACE = re.compile(
 
 
 def hide_places(value: Any) -> Any:
-    """Return JSON data whose texts contain only the last part of each path of this host."""
+    """Return JSON data in which each path of this host is shortened to its last part, and each store address to its
+    scheme.
+
+    Values of fields named `…_id` stay unchanged, because callers chose them.
+    """
     if isinstance(value, str):
         return _PLACE.sub(_shorten, value)
     if isinstance(value, Mapping):
@@ -38,24 +42,26 @@ def hide_places(value: Any) -> Any:
 
 
 def error_for(principal: Principal, error: ErrorBody) -> ErrorBody:
-    """Return an error for a caller; a tenant learns nothing about this host."""
+    """Return the description of an error for a caller. A caller with a token (a tenant) does not see locations on this host."""
     if not principal.token_id:
         return error
     return replace(error, message=hide_places(error.message), facts=hide_places(error.facts))
 
 
 def texts_for(principal: Principal, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return sentences about failures, for a caller."""
+    """Return sentences about failures for a caller. A caller with a token does not see locations on this host."""
     return tuple(hide_places(texts)) if principal.token_id else texts
 
 
 def event_for(principal: Principal, event: Event) -> Event:
-    """Return an event for a caller."""
+    """Return an event for a caller. A caller with a token does not see locations on this host."""
     return replace(event, payload=hide_places(event.payload)) if principal.token_id else event
 
 
 def turn_for(principal: Principal, turn: PreparedTurn) -> PreparedTurn:
-    """Return a turn for a caller; a tenant's receipt does not describe this host if a part of the turn failed."""
+    """Return a prepared turn for a caller. For a caller with a token, the failures in its plan and in its receipt (why
+    each block is in the prompt) are shown without locations on this host.
+    """
     if not principal.token_id:
         return turn
     report = turn.report

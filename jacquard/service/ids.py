@@ -1,4 +1,4 @@
-"""Rules for ids from callers: length, characters, and reserved ids. Pure."""
+"""Checks ids that callers send: their length, their characters, and that they are not reserved. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MOST_CHARS = 255
 """Maximum characters of an id."""
 
 MOST_BYTES = 1_200
-"""Maximum bytes of an id that may be composed of others (`TURN.u`). PostgreSQL indexes at most 2,700 bytes."""
+"""Maximum bytes of any id. Ids that are composed of others (`TURN.u`) may have more than MOST_CHARS characters, but not
+more bytes than this. PostgreSQL indexes at most 2,700 bytes.
+"""
 
 _ID_NAMES = re.compile(
     r"id|.*_(?:id|ids|key)|branch|turn|after|viewers?|author|depends_on|derived_from|superseded_by", re.ASCII
@@ -30,26 +32,31 @@ _MADE_NAMES = re.compile(
 """Names of ids that may be composed of others."""
 
 _MESSAGES = frozenset({"message", "messages", "tail"})
-"""Fields that contain messages of a chat API. Any other mapping is the caller's own data."""
+"""Fields that contain messages of a chat API. Only such mappings are searched for ids; any other mapping is the caller's
+own data.
+"""
 
 _MESSAGE_LEVELS = 2
 """Ids are in a message, and in its tool calls, references and author."""
 
 _NO_IDS = frozenset({"content", "extra", "function", "arguments"})
-"""Parts of such messages that contain no ids."""
+"""Parts of chat messages that contain no ids."""
 
 _JOINERS = frozenset("\u200c\u200d")
 """Format characters that words and emoji of some scripts need."""
 
 
 def check_ids(given: Any) -> None:
-    """Raise ConfigError for the first invalid id of parameters, a request body or a document."""
+    """Check all ids in query parameters, a request body or a document. Raises ConfigError for the first invalid id."""
     for name, text, is_required in _find_ids(given, levels=1):
         check_id(name, text, is_required=is_required)
 
 
 def check_id(name: str, text: str, *, is_required: bool = True) -> None:
-    """Raise ConfigError for an id that is too long, has a control character, or is reserved for a user's facts."""
+    """Check one id; `name` is the name of its field. An empty text is valid only if the id is not required.
+
+    Raises ConfigError if the id is empty, is too long, has a control character, or is reserved for the facts about a user.
+    """
     if (fault := _find_fault(name, text, is_required)) is not None:
         raise ConfigError(f"{name} {fault}")
     if name.endswith("session_id") and is_profile_session(text):
@@ -57,7 +64,7 @@ def check_id(name: str, text: str, *, is_required: bool = True) -> None:
 
 
 def shorten_id(text: str) -> str:
-    """Return a text that may be part of an id: itself, or a digest of it."""
+    """Return `text` if it can be part of an id; otherwise return a digest of it."""
     if len(text) <= MOST_CHARS and not any(map(_is_wrong, text)):
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,4 +1,7 @@
-"""Quotas of each tenant: sessions, entries, bytes, turns a minute. Requests beyond them are refused before anything is written."""
+"""Refuses writing operations of a tenant that has used up a quota: sessions, entries, stored bytes, or turns a minute.
+
+An operation is refused before it writes anything.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ _STORING = frozenset(
 """Other operations that store texts of the caller."""
 
 WRITING = _REMEMBERING | _TURNS | _STORING
-"""Operations that are refused if a tenant exceeds a quota; a begun turn can always be committed."""
+"""Operations that are checked against quotas. Commits are not among them, so the reply to a prepared turn can always be
+committed.
+"""
 
 _MINUTE_SECONDS = 60.0
 _COUNTED_SECONDS = 10.0
@@ -59,11 +64,11 @@ _ADVICE = {
 
 
 class TenantQuotas:
-    """Checks operations of one process against the settings of their tenants.
+    """Checks the operations of one process against the quotas of their tenants.
 
-    The store itself keeps the limit of sessions (`limit_sessions`). Entries are counted up to their limit, and again after ten
-    seconds; bytes are measured again after ten minutes. A store that cannot count (files, memory, a plugin) is only checked for
-    turns.
+    The number of entries is counted again after ten seconds, and stored bytes after ten minutes. A store that cannot count
+    (files, memory, a plugin) is only checked for turns a minute. The limit of sessions is enforced by the store itself
+    (`limit_sessions`).
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -72,13 +77,17 @@ class TenantQuotas:
         self._figures: dict[tuple[str, str], tuple[float, int]] = {}
 
     def limit_sessions(self, tenant: str, store: Store) -> None:
-        """Set the limit of sessions of a store that was opened for a tenant."""
+        """Make the opened store of a tenant refuse sessions beyond the quota. A store that cannot count refuses none."""
         most = self._settings.of_tenant(tenant).sessions
         if most and isinstance(store, StoreUpkeep):
             store.limit_sessions(SessionLimit(most, lambda: self._refusal(tenant, "sessions", most)))
 
     async def check(self, operation: str, tenant: str, store: Store) -> None:
-        """Return if an operation is allowed; raises QuotaExceededError, TurnRateError."""
+        """Check whether a tenant may carry out an operation now.
+
+        Raises QuotaExceededError if its entries or bytes are used up, and TurnRateError if it has begun too many turns in a
+        minute.
+        """
         quota = self._settings.of_tenant(tenant)
         if operation not in WRITING:
             return

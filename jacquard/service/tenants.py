@@ -1,4 +1,4 @@
-"""Open runtimes of a service's process, one for each tenant."""
+"""Keeps one runtime (the engine with its store) open for each tenant that a process serves."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class _OpenTenant:
 
 
 class TenantRuntimes:
-    """Opens a runtime with the first request of a tenant; of the idle ones, the longest unused is closed first.
+    """Opens the runtime of a tenant at its first request, and keeps it open for later requests.
 
-    About `limits.open_tenants` runtimes stay open. Each is opened and closed in its own task, because a runtime's background
-    work belongs to the task that opened it. `watch` receives the events of all of them. Use it in `async with`; its end waits
-    for running writes.
+    If there are more than about `limits.open_tenants` runtimes, the idle one that was unused for longest is closed. Each
+    runtime is opened and closed in a task of its own, because its background work belongs to the task that opened it.
+    `watch` receives the events of all runtimes. Use the object in `async with`; leaving the block waits for running writes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TenantRuntimes:
 
     @property
     def reviews(self) -> bool:
-        """True if memories proposed by models wait for a person's decision."""
+        """True if a memory that a model proposes waits for a person's decision."""
         return self._engine.memory.review
 
     async def __aenter__(self) -> Self:
@@ -67,9 +67,9 @@ class TenantRuntimes:
 
     @asynccontextmanager
     async def use(self, tenant: str = DEFAULT_TENANT) -> AsyncIterator[Runtime]:
-        """Yield the runtime of a tenant, which stays open while it is used.
+        """Yield the runtime of a tenant. It stays open during the block.
 
-        Raises WorldPackError, StoreUnavailableError, ConfigError.
+        Raises WorldPackError, StoreUnavailableError or ConfigError if the world, the store or a setting cannot be used.
         """
         opened = await self._acquire(tenant)
         try:
@@ -83,15 +83,15 @@ class TenantRuntimes:
         return self._settings.workers
 
     async def check(self) -> None:
-        """Read from the store of the default tenant; an error means that the service cannot be used now."""
+        """Read from the store of the default tenant. Any error that this raises means that the service cannot be used now."""
         async with self.use() as runtime:
             with suppress(SessionNotFoundError):
                 await runtime.store.head("readiness")
 
     async def warm(self) -> None:
-        """Load the parts that first turns need, and index the world; never raises.
+        """Load models and index the world ahead, so that the first turn does not wait for them. Errors are only logged.
 
-        A service of several tenants opens each with its first request.
+        In a service with tenants this does nothing, because each tenant is opened at its first request.
         """
         if self._settings.tenants:
             return

@@ -1,4 +1,4 @@
-"""Values that all parts of the service share. Values only."""
+"""Values that all parts of the service share: the caller of a request, and the tenant for the service's own records."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from jacquard.remote.operation import Scope as Scope
 from mnemosyne.stores.locate import DEFAULT_TENANT
 
 SERVICE_TENANT = "jacquard service"
-"""Tenant of the service's own records; no token can be made for it."""
+"""Tenant under which the service stores its own records. No token can be created for it."""
 
 _ORDER = (Scope.PLAY, Scope.AUTHOR, Scope.ADMIN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
-    """Caller of a request, with the tenant and the scope of its token."""
+    """Caller of a request: its tenant, and what it may do (`scope`: play, author or admin)."""
 
     tenant: str = DEFAULT_TENANT
     scope: Scope = Scope.ADMIN
     viewer: str | None = None
-    """Every prompt, search and listing is that of this character, whatever the request asks for."""
+    """Character whose knowledge limits the caller. Every prompt, search and listing is made for this character, whatever
+    the request asks for. None: no limit.
+    """
     token_id: str = ""
     """Name of the token in audits and logs; not a secret."""
     author: str = ""
-    """Author of edits, if the token names none."""
+    """Name under which the edits of a caller without a token are recorded. Edits with a token are recorded under `token_id`."""
     is_model: bool = False
-    """True if a model wrote the content of its requests."""
+    """True if a model wrote the content of the requests."""
 
     def allows(self, scope: Scope) -> bool:
         """Return whether this principal may do something that needs `scope`."""

@@ -1,1 +1,1 @@
-"""Access to the service: tokens, scopes, viewers, limits."""
+"""Access to the service: tokens with their scopes and viewers, and limits on requests."""

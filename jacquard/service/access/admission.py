@@ -1,8 +1,9 @@
-"""Admission: limits on running requests, waiting requests, and requests of a tenant; the rest is refused at once.
+"""Limits how many requests run and wait at the same time, in total and for each tenant. Other requests are refused at
+once.
 
-Waiting requests are served by turns of tenants, and of the sessions of each, so one that sends many delays no other. Requests
-that took long the last time have a few of the places, so that they do not take all. A place is held only while a request is
-processed, not while its body is received or its answer is read.
+Waiting requests are served by turns: one tenant after the other, and one session of a tenant after the other. So a sender
+of many requests does not delay others. Requests that took long the last time may use only some of the places. A place is
+held only while a request is processed, not while its body is received or its answer is read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _MOST_REMEMBERED = 4_096
 
 
 class TooManyRequestsError(Exception):
-    """A request is refused because there are too many; retry after `seconds`. `reason` is a sentence."""
+    """Raised if a request is refused because there are too many. `reason` is a sentence; the client may retry after
+    `seconds`.
+    """
 
     def __init__(self, reason: str, seconds: int) -> None:
         self.reason, self.seconds = reason, seconds
@@ -30,7 +33,7 @@ class TooManyRequestsError(Exception):
 
 
 class AdmissionRequest(NamedTuple):
-    """Request to admit; requests of one session and kind are expected to take about as long as the last one did."""
+    """Request that asks for a place. It is expected to take as long as the last one with the same tenant, session and kind."""
 
     tenant: str
     session_id: str = ""
@@ -38,9 +41,10 @@ class AdmissionRequest(NamedTuple):
 
 
 class Shares:
-    """Units of a limited resource that tenants hold.
+    """Counts the units of a limited resource that each tenant holds.
 
-    With `is_fair`, a tenant that holds some leaves as many free, so that others always find some.
+    With `is_fair`, a tenant that already holds units gets more only if, after that, as many units are free as it held
+    before. So others always find some.
     """
 
     def __init__(self, limit: int, *, is_fair: bool) -> None:
@@ -52,7 +56,7 @@ class Shares:
         return self._by_tenant.get(tenant, 0)
 
     def take(self, tenant: str, units: int = 1) -> bool:
-        """Return whether a tenant has received units."""
+        """Give `units` to a tenant if the limit and its share allow this. Return whether the tenant got them."""
         held = self.held_by(tenant)
         if self.total + units > self.limit or (self._is_fair and held and self.total + units + held > self.limit):
             return False
@@ -60,7 +64,7 @@ class Shares:
         return True
 
     def give_back(self, tenant: str, units: int = 1) -> None:
-        """Return units of a tenant."""
+        """Take `units` back from a tenant."""
         self.total -= units
         self._by_tenant[tenant] -= units
         if not self._by_tenant[tenant]:
@@ -68,7 +72,10 @@ class Shares:
 
 
 class FairQueue:
-    """Waiting requests: served by turns of tenants, and of the sessions of a tenant; those of one session keep their order."""
+    """Waiting requests, served by turns: one tenant after the other, and one session of a tenant after the other.
+
+    Requests of one session keep their order.
+    """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, OrderedDict[str, deque[anyio.Event]]] = OrderedDict()
@@ -77,14 +84,14 @@ class FairQueue:
         return bool(self._waiting)
 
     def push(self, asked: AdmissionRequest) -> anyio.Event:
-        """Add a request; the event is set when its turn has come."""
+        """Add a request. Return the event that is to be set when the request may enter."""
         turn = anyio.Event()
         sessions = self._waiting.setdefault(asked.tenant, OrderedDict())
         sessions.setdefault(asked.session_id, deque()).append(turn)
         return turn
 
     def pop(self) -> anyio.Event:
-        """Remove the next request, which must exist."""
+        """Remove the next request and return its event. The queue must not be empty."""
         tenant, sessions = self._waiting.popitem(last=False)
         session_id, turns = sessions.popitem(last=False)
         turn = turns.popleft()
@@ -95,7 +102,7 @@ class FairQueue:
         return turn
 
     def remove(self, asked: AdmissionRequest, turn: anyio.Event) -> None:
-        """Remove a request that no longer waits."""
+        """Remove a request that stopped waiting before its turn came."""
         sessions = self._waiting[asked.tenant]
         sessions[asked.session_id].remove(turn)
         if not sessions[asked.session_id]:
@@ -105,7 +112,7 @@ class FairQueue:
 
 
 class Admission:
-    """Admits requests of one process within the limits; with `is_fair`, tenants have shares of waiting and running ones."""
+    """Admits the requests of one process within `limits`. With `is_fair`, no tenant can use up the places of all others."""
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool = False) -> None:
         self.limits = limits
@@ -134,10 +141,11 @@ class Admission:
 
     @asynccontextmanager
     async def admit(self, asked: AdmissionRequest) -> AsyncIterator[Callable[[], None]]:
-        """Hold a place for one request; raises TooManyRequestsError if none becomes free in time.
+        """Hold a place for one request during the block. Raises TooManyRequestsError if the tenant has reached a limit,
+        or no place becomes free in time.
 
-        The yielded function releases the place early, for a request that waits for another server or for its client; it counts
-        among its tenant's requests until its end.
+        The yielded function gives up the place early, for a request that waits for another server or for its client. Until
+        the block ends, the request still counts among the requests of its tenant.
         """
         tenant = asked.tenant
         self._check_tenant(tenant)

@@ -1,6 +1,6 @@
-"""Audit of calls: who has read host-only data, who has erased, and when; never the data.
+"""Records who has read host-only data or has erased data, and when. The data themselves are never recorded.
 
-The data removed by an erasure have their own audit in the store of each tenant.
+What an erasure removed is recorded elsewhere, in the store of each tenant.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mnemosyne.schema.query import EvidenceFilter
 
 
 class AuditTrail:
-    """Audited calls of all tenants, in a store of the service's own tenant: a session for each of them."""
+    """Audited calls of all tenants. They are stored under the service's own tenant, in one session for each audited tenant."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
     async def record(self, principal: Principal, operation: str, request_id: str) -> None:
-        """Write that a call is about to be answered."""
+        """Record that a call of `operation` is about to be answered."""
         told = {
             "token_id": principal.token_id,
             "operation": operation,
@@ -45,7 +45,7 @@ class AuditTrail:
         )
 
     async def calls(self, tenant: str, limit: int) -> tuple[AuditedCall, ...]:
-        """Return the newest audited calls of a tenant, at most `limit`, oldest first."""
+        """Return the newest audited calls of a tenant (at most `limit`), oldest first."""
         where = EvidenceFilter(limit=limit, newest=True)
         try:
             found = await self._store.list_evidences(_session_of(tenant), where)

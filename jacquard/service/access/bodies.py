@@ -1,4 +1,6 @@
-"""Request bodies, read completely before their requests take a place; their size, their time and their sum are limited."""
+"""Reads the body of a request completely, before the request takes a place. The size, the time and the total memory are
+limited.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,20 @@ from jacquard.service.access.admission import Shares, TooManyRequestsError
 from jacquard.service.answers import Refusal
 
 SMALL_BYTES = 65_536
-"""Bytes of each connection that the server buffers in any case."""
+"""Maximum bytes of a body that needs no reservation of memory. The server buffers as much of each connection in any case."""
 
 MOST_DROPPED_BYTES = 256_000_000
-"""Maximum bytes of a body that are read and dropped, so that the client learns why it is refused."""
+"""Maximum bytes of a body that are read and dropped if it is too large. Most clients read why a body is refused only
+after they have sent all of it.
+"""
 
 
 class BodyRoom:
-    """Memory for bodies that are read or wait for a place.
+    """Memory for bodies that are being read or wait for a place.
 
-    It has the size of the largest bodies of `limits.at_once` requests, or of one call of the proxy. Bodies that do not fit
-    wait; those of one tenant keep their order. With `is_fair`, tenants have shares.
+    There is memory for the largest bodies of `limits.at_once` requests, or for one call of the proxy if that is larger. A
+    body that does not fit waits. Bodies of one tenant keep their order. With `is_fair`, no tenant can use up the memory of
+    all others.
     """
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool) -> None:
@@ -31,7 +36,7 @@ class BodyRoom:
         self._waiting: dict[anyio.Event, tuple[str, int]] = {}
 
     async def enter(self, tenant: str, size: int) -> None:
-        """Reserve memory; raises TooManyRequestsError if none becomes free in time."""
+        """Reserve `size` bytes for a tenant. Raises TooManyRequestsError if they do not become free in time."""
         turn = anyio.Event()
         self._waiting[turn] = (tenant, size)
         self._let_in()
@@ -48,7 +53,7 @@ class BodyRoom:
             raise TooManyRequestsError("The service has more bodies of requests than it can hold.", 1)
 
     def leave(self, tenant: str, size: int) -> None:
-        """Release memory, and let waiting bodies in."""
+        """Release `size` bytes of a tenant, and admit waiting bodies."""
         self._shares.give_back(tenant, size)
         self._let_in()
 
@@ -73,7 +78,7 @@ async def _drop_rest(receive: Receive, seconds: float) -> None:
 
 
 class RequestBody:
-    """Body of a tenant's request; leaving its context, or `release` before that, frees its memory."""
+    """Body of a request. Its memory is freed by `release`, or at the latest when the `with` block ends."""
 
     def __init__(self, room: BodyRoom, tenant: str) -> None:
         self.data = b""
@@ -86,10 +91,17 @@ class RequestBody:
         self.release()
 
     async def read(self, receive: Receive, headers: Mapping[str, str], *, is_counted: bool, is_chat: bool) -> None:
-        """Read the body into `data`; `headers` by lower-case name.
+        """Read the body into `data`.
 
-        Small bodies, and bodies that are not counted, need no reservation. `is_chat`: a call of the proxy. Raises Refusal for a
-        body that is too large, too slow or interrupted, and TooManyRequestsError if there is no memory for it.
+        Args:
+           receive: ASGI function that returns the next message.
+           headers: headers of the request, with names in lower case.
+           is_counted: reserve memory if the body is not small.
+           is_chat: the request is a call of the proxy, which may be larger.
+
+        Raises:
+           Refusal: the body is too large, too slow or interrupted.
+           TooManyRequestsError: no memory becomes free for the body.
         """
         limits, told = self._room.limits, headers.get("content-length", "")
         most, name = (limits.chat_bytes, "chat_bytes") if is_chat else (limits.body_bytes, "body_bytes")
@@ -119,13 +131,13 @@ class RequestBody:
         self.data = b"".join(parts)
 
     def release(self) -> None:
-        """Drop the body and free its memory, if that has not been done."""
+        """Drop the body and free its memory. A second call does nothing."""
         self.data, held, self._held = b"", self._held, 0
         if held:
             self._room.leave(self._tenant, held)
 
     def receive_again(self, receive: Receive) -> Receive:
-        """Return a `receive` that yields this body, then the following messages."""
+        """Return an ASGI function that returns this body first, and then the messages of `receive`."""
         waiting: list[Message] = [{"type": "http.request", "body": self.data, "more_body": False}]
 
         async def receive_again() -> Message:

@@ -1,9 +1,12 @@
-"""Gate of the application: identifies the caller of a request and admits or refuses it. Pure ASGI, so streams pass unbuffered.
+"""Middleware before all endpoints: identifies the caller of a request, and admits or refuses the request. It is pure
+ASGI, so streamed answers pass unbuffered.
 
-It checks in this order: the request's id, its Host (on the loopback address), its page, its token, the size and the pace of its
-body, the limits of the tenant and of the process, and its time. A refusal has the form of all errors. An endpoint that waits
-for another server calls `state.wait_outside` first: it releases its place, counts as a stream, and has no time limit from then
-on.
+The gate checks in this order: the request id, the host name and the web page of a request, its token, the size and the pace
+of its body, the limits of the tenant and of the process, and the time. A service with tenants checks the page only if a
+browser asks before it sends (a preflight), and does not check the host name. All refusals have the form of other errors.
+
+An endpoint that waits for another server calls `state.wait_outside` first. From then on the request has no place and no
+time limit, and counts as a stream.
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ from jacquard.service.answers import INTERNAL, Refusal, answer_fault
 from jacquard.service.values import LOCAL, Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Open to everyone, without a token and however busy the service is."""
+"""Paths that are open to everyone without a token, and answered however busy the service is."""
 
 CHEAP_PATHS = frozenset({"/metrics", "/openapi.json"})
-"""Answered however busy the service is, for authorised callers."""
+"""Paths that are answered however busy the service is, but only with a valid token if there are tenants."""
 
 CHAT_PATHS = "/v1/"
 STREAM_PATHS = re.compile(r"/api/v1/sessions/[^/]+/events")
 REQUEST_ID = "x-request-id"
 HAS_ARRIVED = "has_arrived"
-"""Key in the state of a request that another process of the service has forwarded."""
+"""Key in the state of a request. It is set if another process of the service has forwarded the request to this one."""
 _KEPT_CHARS = 256
 """Maximum length of the recorded part of an address."""
 
@@ -49,17 +52,21 @@ FindPrincipal = Callable[[str], Awaitable[Principal | None]]
 
 Observe = Callable[[RequestNote], None]
 PassOn = Callable[[Scope, Mapping[str, str], RequestBody, Receive, Send, RequestNote], Awaitable[bool]]
-"""Returns whether another process has answered a request; `receive` returns the messages after its body."""
+"""Function that forwards a request. It returns True if another process has answered it. Its argument `receive` returns
+the messages after the body.
+"""
 
 
 class Gate:
-    """Wraps the application.
+    """Wraps the application `app`.
 
     Args:
-        find: returns the principal of a token (None: no tenants).
-        observe: receives every request at its end.
-        ending: scopes of open streams, which the application cancels when it ends.
-        pass_on: forwards a request; forwarded ones take no place here.
+       settings: settings of the service.
+       admission: gives places to requests.
+       find: returns the caller to whom a token belongs (None: the service has no tenants).
+       observe: receives the record of every request at its end.
+       ending: list of the scopes of open streams. The gate fills it, and the application cancels the scopes when it ends.
+       pass_on: forwards a request to the process for its session; a forwarded request takes no place here.
     """
 
     def __init__(
@@ -81,7 +88,7 @@ class Gate:
         self._ending = ending if ending is not None else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit a request, or answer with the refusal."""
+        """Pass an admitted request to the application, and answer a refused one."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

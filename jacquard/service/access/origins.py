@@ -1,7 +1,7 @@
-"""Pages of other sites that may call the service, and the host names by which it answers. Pure.
+"""Decides which web pages may call the service, and by which host names it may be called. Pure.
 
-A browser asks before a page of another site sends JSON or reads an answer (CORS); the setting `service.origins` lists the
-allowed ones.
+Before a page of another site sends JSON or reads an answer, its browser asks the service for permission (CORS). The setting
+`service.origins` lists the sites that get it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from jacquard.service.answers import JSON, Refusal
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 PREFLIGHT_SECONDS = 600
-"""Seconds for which a browser may remember a permission."""
+"""Seconds for which a browser may remember that it has the permission."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def check_host(host: str, named: Iterable[str]) -> None:
-    """Raise Refusal for a host name to which only a browser could have been led, so that a stranger's page does not reach this
-    service.
+    """Check the Host header of a request. Raises Refusal if it is neither a loopback name nor one of `named`.
+
+    A stranger's page can lead a browser to this service under a name of the stranger's own; this check stops such requests.
     """
     name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
     if name.strip("[]").lower() not in LOOPBACK_HOSTS.union(each.lower() for each in named):
@@ -32,9 +33,10 @@ def check_host(host: str, named: Iterable[str]) -> None:
 
 
 def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bool) -> None:
-    """Raise Refusal for another site's page that asks for a permission, or that sends without asking.
+    """Check whether a page of another site may send this request. `asks`: the request only asks for permission.
 
-    Browsers allow the latter for all content that is not declared as JSON.
+    Raises Refusal if the page's site is not in `allowed`, and the request asks for permission or its content is not
+    declared as JSON. For content that is not JSON, browsers send the request without asking before.
     """
     origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
     if origin is not None and not may_call(headers, allowed) and (asks or kind != JSON):
@@ -46,18 +48,18 @@ def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bo
 
 
 def may_call(headers: Mapping[str, str], allowed: Iterable[str]) -> bool:
-    """Return whether a page may call the service: one served by the service, or one of an allowed origin."""
+    """Return whether a page may call the service: it comes from the service itself, or its origin is in `allowed`."""
     origin = headers.get("origin", "")
     return bool(origin) and (origin.partition("://")[2] == headers.get("host") or origin in allowed)
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a browser asks for a permission."""
+    """Return whether a request is a preflight, with which a browser asks whether a page may call the service."""
     return method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
 
 
 def permission_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of the answer to a preflight of an allowed page."""
+    """Return the headers that answer a preflight with permission."""
     permission = {
         "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
         "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
@@ -70,7 +72,7 @@ def permission_of(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def headers_for_page(headers: Mapping[str, str], allowed: Iterable[str]) -> Pairs:
-    """Return the headers with which a page of an allowed origin may read an answer; none for other pages."""
+    """Return the headers that let a page read the answer. The list is empty if the page's origin is not in `allowed`."""
     origin = headers.get("origin", "")
     if not origin or origin not in allowed:
         return []

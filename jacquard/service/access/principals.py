@@ -1,4 +1,4 @@
-"""Record of a request: its caller, and the data for its log line."""
+"""Record of one request: its caller, and the data for its log line and the metrics."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from jacquard.service.values import LOCAL, Principal, Scope
 
 @dataclass(kw_only=True, slots=True)
 class RequestNote:
-    """Record of a request, filled while it is processed, for the log and the metrics."""
+    """Record of one request. It is filled while the request is processed."""
 
     request_id: str = ""
     method: str = ""
     path: str = ""
     principal: Principal = LOCAL
     operation: str = ""
-    """'' until one is found for the address."""
+    """Name of the operation that is called; '' until it is found."""
     turn_id: str = ""
     status: int = 0
     seconds: float = 0.0
     error_code: str = ""
-    """Code of the answer, if it is an error."""
+    """Code of the error in the answer; '' if the answer is not an error."""
     audit: str = ""
-    """Name of an audited read."""
+    """Name of the operation if its calls are audited; otherwise ''."""
     error: BaseException | None = None
-    """Unexpected fault."""
+    """Unexpected error, for the log."""
     is_passed_on: bool = False
     """True if another process of the service answered the request and logs it."""
 
 
 def principal_of(request: HTTPConnection) -> Principal:
-    """Return the caller of a request; `LOCAL` for a service without tenants."""
+    """Return the caller of a request. In a service without tenants this is `LOCAL`."""
     return note_of(request).principal
 
 
 def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
-    """Return a principal that sees everything `viewer` may know and edits as `author`.
+    """Return `principal` limited to what `viewer` may know, and with edits recorded under `author`.
 
-    A token's edits are its own, whatever `author` is. Raises Refusal for another viewer than the token's, and ConfigError for a
-    name that cannot be an id.
+    Edits with a token are always recorded under the token, whatever `author` is. Raises Refusal if the caller is bound to
+    another viewer, and ConfigError if a name cannot be an id.
     """
     check_ids({"viewer": viewer, "author": author})
     if viewer and principal.viewer not in (None, viewer):
@@ -57,5 +57,5 @@ def act_as(principal: Principal, viewer: str | None, author: str | None = None) 
 
 
 def note_of(request: HTTPConnection) -> RequestNote:
-    """Return the record of a request, which the gate has made."""
+    """Return the record of a request. The gate has made it."""
     return cast(RequestNote, request.state.note)

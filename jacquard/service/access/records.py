@@ -1,4 +1,6 @@
-"""Records of the service itself: tokens and the audit of calls, in a tenant that is reserved for them."""
+"""Opens the service's own records: the tokens of all tenants and the audit of calls. They are stored under a tenant that
+is reserved for them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from mnemosyne.stores.open import open_store
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceRecords:
-    """Tokens and audit of a service with tenants. Close it at the end."""
+    """Tokens and audit of a service with tenants. Call `close` at the end."""
 
     store: Store
     tokens: TokenRegistry
@@ -28,14 +30,16 @@ class ServiceRecords:
 
 
 def open_records(address: str) -> ServiceRecords:
-    """Return the records in the store of this address; nothing is read before the first call. Raises StoreUnavailableError."""
+    """Return the records in the store at `address`. Nothing is read before the first use. Raises StoreUnavailableError
+    if the store cannot be opened.
+    """
     store, clock = open_store(address, tenant=SERVICE_TENANT), SystemClock()
     return ServiceRecords(store=store, tokens=TokenRegistry(store, clock), audit=AuditTrail(store, clock))
 
 
 @asynccontextmanager
 async def using_records(address: str) -> AsyncIterator[ServiceRecords]:
-    """Yield the records of a store for one command."""
+    """Yield the records in the store at `address`, and close them after the block."""
     records = open_records(address)
     try:
         yield records

@@ -1,4 +1,6 @@
-"""Sessions of the service's own tenant, which contain its tokens and its audit, so that every kind of store keeps them."""
+"""Creates sessions of the service's own tenant. Tokens and audit are kept in such sessions, so every kind of store can
+keep them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from mnemosyne.schema.document import Meta, Session, SessionDocument
 
 
 async def ensure_session(store: Store, session_id: str, clock: Clock) -> None:
-    """Write an empty session, unless there is one."""
+    """Write an empty session, unless it exists."""
     try:
         await store.head(session_id)
     except SessionNotFoundError:

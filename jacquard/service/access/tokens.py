@@ -1,8 +1,9 @@
-"""Bearer tokens of tenants: created, found, listed and revoked. A token is shown once; the store keeps a hash of it.
+"""Creates, finds, lists and revokes the bearer tokens of tenants. A token is shown once; the store keeps only a hash of
+it.
 
-Tokens are the evidence of one session of a tenant that is reserved for the service, so every kind of store keeps them, and
-copies, checks and migrations cover them. A token is 256 random bits, so one round of SHA-256 is enough; slow hashes protect
-passwords chosen by people, which can be guessed.
+Tokens are stored as evidence (source texts) of one session of the service's own tenant. So every kind of store can keep
+them, and copies, checks and migrations cover them. A token is 256 random bits, so one round of SHA-256 is enough. Slow
+hashes are for passwords, which people choose and others can guess.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, So
 from mnemosyne.schema.query import EvidenceFilter
 
 REMEMBERED_SECONDS = 2.0
-"""Seconds for which a process caches a found token; a revoked token is refused everywhere after that time."""
+"""Seconds for which a process caches a token. After that time, a revoked token is refused by every process."""
 
 _SESSION = "tokens"
 _FORM = re.compile(r"jq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -50,10 +51,10 @@ class TokenRegistry:
         note: str = "",
         expires_at: datetime | None = None,
     ) -> tuple[str, TokenRecord]:
-        """Create a token; return it, which is the only time that it is shown, and its record.
+        """Create a token. Return (token, record): the token is shown only here.
 
-        Raises ConfigError for a tenant without a name or a reserved one, for a viewer with the scope admin, and for an end in
-        the past.
+        Raises ConfigError if the tenant has no name or a reserved one, if a token for a viewer has another scope than play,
+        or if `expires_at` is in the past or has no time zone.
         """
         now = self._clock.now()
         if not tenant.strip() or tenant == SERVICE_TENANT:
@@ -79,7 +80,7 @@ class TokenRegistry:
         return token, record
 
     async def find(self, token: str) -> Principal | None:
-        """Return the caller with this token; None for an unknown, revoked or expired one."""
+        """Return the caller to whom a token belongs; None if the token is unknown, revoked or expired."""
         shape = _FORM.fullmatch(token)
         if shape is None:
             return None
@@ -93,7 +94,7 @@ class TokenRegistry:
         return Principal(tenant=record.tenant, scope=record.scope, viewer=record.viewer, token_id=record.token_id)
 
     async def records(self) -> tuple[TokenRecord, ...]:
-        """Return the records of all tokens in the order of creation, revoked ones too."""
+        """Return the records of all tokens in the order of their creation, including revoked ones."""
         try:
             found = await self._store.list_evidences(_SESSION, EvidenceFilter())
         except SessionNotFoundError:
@@ -101,7 +102,9 @@ class TokenRegistry:
         return tuple(read[0] for each in found if (read := _from_evidence(each)) is not None)
 
     async def revoke(self, token_id: str) -> TokenRecord:
-        """Revoke a token; a second call changes nothing. Raises ConfigError for an unknown id."""
+        """Revoke a token and return its record. A second call changes nothing. Raises ConfigError if there is no token
+        with this id.
+        """
         found = await self._read(token_id)
         if found is None:
             raise ConfigError(f"There is no token {token_id!r}; `jacquard operate tokens list` shows all of them.")

@@ -1,1 +1,1 @@
-"""The engine over HTTP and JSON."""
+"""Offers the operations of the engine over HTTP and JSON."""

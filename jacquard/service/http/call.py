@@ -1,4 +1,4 @@
-"""One call of an operation, and the registry of the functions that answer calls."""
+"""Defines a call of an operation, and registers the functions (handlers) that answer calls."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """One call of an operation: who makes it, on which runtime, and what was sent, all of it checked."""
+    """Call of an operation: the caller, the runtime of the caller's tenant, and the values that were sent. All of them
+    are checked.
+    """
 
     runtime: Runtime
     note: RequestNote
     records: ServiceRecords | None = None
-    """Records of the service's own, if it has tenants."""
+    """Tokens and audit of the service; None if the service has no tenants."""
     ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Ids of the path, decoded, in its order."""
+    """Decoded ids from the path of the request, in the order of the path."""
     query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     body: Any = None
     key: str = ""
-    """Idempotency key (empty: none was sent)."""
+    """Idempotency key of the request; '' if it has none."""
 
     @property
     def principal(self) -> Principal:
@@ -38,28 +40,32 @@ class Call:
 
     @property
     def session_id(self) -> str:
-        """The session of the path."""
+        """Session id in the path of the request. Raises KeyError if the path has none."""
         return self.ids["session_id"]
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether it writes nothing."""
+        """True if the call only shows what it would do, and writes nothing."""
         return bool(getattr(self.body, "dry_run", False) or self.query.get("dry_run"))
 
     def read(self, kind: type[T]) -> T:
-        """Return the body, which has the type that the operation names."""
+        """Return the body as a value of `kind`, which must be the type that the operation declares."""
         assert isinstance(self.body, kind)
         return self.body
 
 
 Run = Callable[[Call], Awaitable[Any]]
 HANDLERS: dict[str, Run] = {}
-"""Functions that answer calls, by the names of their operations: with a value of the operation's answer, with bytes of its JSON, or
-with a response of their own (a page, a stream).
+"""Handlers, by the names of their operations.
+
+A handler returns a value of the operation's answer type, JSON of such a value as bytes, or a response of its own (a page, a
+stream).
 """
 
 
 def handles(run: Run) -> Run:
-    """Register a function as the handler of the operation whose name it has; KeyError for another name."""
+    """Register `run` as the handler of the operation that has the same name as the function. Raises KeyError if there is
+    none.
+    """
     HANDLERS[BY_NAME[run.__name__].name] = run
     return run

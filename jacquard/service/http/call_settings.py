@@ -1,4 +1,6 @@
-"""Settings and memory verbs of one call, and ids derived from its idempotency key. Pure."""
+"""Derives from one call its settings, its memory verbs (functions that edit memory), and ids made from its idempotency
+key. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,10 @@ _SETTING_CHARS = 100
 
 
 async def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
-    """Return the settings of a call, which override the service's, for the viewer of the token; None if the service's apply.
+    """Return the settings of a call: the service's settings, overridden by `given` and limited to the viewer of the
+    token. None if the service's settings apply unchanged.
 
-    Raises ConfigError for too many settings, an invalid one, or one that a call may not set.
+    Raises ConfigError if there are too many settings, if one is invalid, or if this caller may not set it.
     """
     base, principal = call.runtime.engine.config, call.principal
     config = base
@@ -76,13 +79,15 @@ OPEN_OPTIONS = frozenset(
         "ttl_seconds",
     }
 )
-"""Options of ingestion that a call may set; the others are settings of the service (`redaction`, `evidence`)."""
+"""Options of ingestion that any call may set. The others, such as `redaction` and `evidence`, are settings of the service."""
 
 
 def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
-    """Return the options for ingesting a text of a call, which override the service's settings.
+    """Return the options for ingesting the text of a call: `sent` (None: none were sent), completed by the service's
+    settings.
 
-    Raises ConfigError for an option that only the settings and tokens of scope admin set.
+    Raises ConfigError if the call labels a text as authored without a token of scope author, or changes an option outside
+    of OPEN_OPTIONS without a token of scope admin.
     """
     if sent is not None and sent.trust is Trust.AUTHORED and not call.principal.allows(Scope.AUTHOR):
         raise ConfigError("options.trust: only tokens of scope author label a text as authored.")
@@ -96,7 +101,7 @@ def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
 
 
 def verbs_for(call: Call) -> MemoryVerbs:
-    """Return the memory verbs for the caller."""
+    """Return the functions that edit memory, with the viewer and the rights of the caller."""
     principal = call.principal
     author = principal.token_id or principal.author or "host"
     return MemoryVerbs(
@@ -109,7 +114,9 @@ def verbs_for(call: Call) -> MemoryVerbs:
 
 
 def id_from_key(call: Call, kind: str) -> str | None:
-    """Return the id that an idempotency key gives to a new object; None without a key."""
+    """Return the id of the object that a call creates, made from `kind` and the idempotency key; None if the call has no
+    key. The same call sent again gets the same id.
+    """
     if not call.key:
         return None
     parts = (kind, call.principal.tenant, call.principal.token_id, *call.ids.values(), call.key)

@@ -1,4 +1,6 @@
-"""Endpoints of operations: reads and checks the request, runs the operation on the tenant's runtime, writes the answer."""
+"""Makes the HTTP endpoint of each operation: reads and checks the request, runs the operation for the tenant, and writes
+the answer.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +48,18 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class EncodedPaths:
-    """Normalises every address before anything reads it, for routing too: letters, digits and `-._~` plain, the rest
-    percent-encoded.
+    """Middleware that brings the path of every request into one normal form, before routing or anything else reads it.
 
-    So `%2F` stays part of an id, which the endpoint decodes once. Surplus slashes in addresses of chat clients are removed.
+    Letters, digits and `-._~` are decoded, characters that a path may not contain are encoded, and other characters stay as
+    sent. So `%2F` stays part of an id; the endpoint decodes each id once. Surplus slashes in the paths of chat clients are
+    removed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Normalise a request's address and pass the request on."""
+        """Bring the path of a request into its normal form, and pass the request on."""
         if scope["type"] == "http":
             raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
             scope = {**scope, "path": spell_path(raw.partition(b"?")[0])}
@@ -64,7 +67,7 @@ class EncodedPaths:
 
 
 def spell_path(raw: bytes) -> str:
-    """Return the normal form of a received address."""
+    """Return the normal form of a received path, `raw`."""
     path = _ENCODED.sub(lambda found: _spell(found[0]), quote(raw, safe=_KEPT))
     return _SLASHES.sub("/", path).rstrip("/") if _CHAT.fullmatch(path) else path
 
@@ -75,7 +78,7 @@ def _spell(encoded: str) -> str:
 
 
 def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None = None) -> Endpoint:
-    """Return the endpoint of an operation; `records` are those of a service with tenants."""
+    """Return the endpoint of an operation. `records` are the tokens and the audit of the service (None: it has no tenants)."""
 
     async def endpoint(request: Request) -> Response:
         note = note_of(request)
@@ -116,10 +119,11 @@ async def run_operation(
     run: Run | None = None,
     **sent: Any,
 ) -> Any:
-    """Run an operation for an authorised caller and return its answer, or that of `run` if that is given.
+    """Run an operation for a caller who may call it, and return its answer. `run` replaces the operation's handler if it
+    is given.
 
-    `sent` are the other fields of `Call`. An audited read is logged first. Raises ConfigError for invalid ids and sizes, and the
-    errors of the operation and of opening a tenant's store.
+    `sent` are the other fields of `Call`. An audited read is recorded before it is answered. Raises ConfigError if an id or
+    a size is invalid. Errors of quotas, of opening the tenant's store and of the operation itself pass through.
     """
     await _check_sent(**sent)
     if operation.is_audited:
@@ -155,7 +159,7 @@ def _check_owner(request: Request) -> None:
 
 
 def check_access(operation: Operation, principal: Principal) -> None:
-    """Raise Refusal if a caller may not call an operation."""
+    """Check whether a caller may call an operation. Raises Refusal if its scope or its viewer does not allow this."""
     needed = operation.scope.value
     if not principal.allows(operation.scope):
         raise Refusal(403, "forbidden", f"This needs a token of scope {needed}.", scope=needed)
@@ -164,7 +168,7 @@ def check_access(operation: Operation, principal: Principal) -> None:
 
 
 def decode_id(name: str, sent: str) -> str:
-    """Return an id of an address, decoded; raises Refusal for an invalid encoding."""
+    """Return an id from a path, decoded. Raises Refusal if `sent` is empty, or is not valid percent-encoded UTF-8."""
     try:
         decoded = unquote(sent, errors="strict")
     except UnicodeDecodeError:
@@ -187,7 +191,9 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
 
 
 def read_parameter(known: Query, sent: str | None) -> Any:
-    """Return the value of a parameter from its text (None: left out); raises Refusal for an invalid value."""
+    """Return the value of the query parameter `known`. `sent` is its text; None gives the default. Raises Refusal if the
+    text is invalid.
+    """
     if sent is None:
         return known.default
     if known.kind is bool and sent in ("true", "false"):

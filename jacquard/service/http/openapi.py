@@ -1,4 +1,4 @@
-"""Published description of the service (OpenAPI 3.1), made from the operations and their types. Pure."""
+"""Builds the public description of the service (OpenAPI 3.1) from its operations and their types. Pure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ COMMON = {
     500: "The service failed.",
     503: "The store or the service is busy; Retry-After says when to come again.",
 }
-"""Answers of every operation, by status."""
+"""Descriptions of the error answers that every operation can give, by status."""
 
 
 def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, Any]:
-    """Return the description of these operations."""
+    """Return the OpenAPI document that describes `operations`; `version` is the version of the API."""
     kinds = [
         kind for each in operations for kind in (each.described_body or each.body, each.answer) if kind is not None
     ]

@@ -1,4 +1,4 @@
-"""Routes of the service's own interface."""
+"""Makes the routes of the service's own HTTP interface."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ API_VERSION = "1"
 
 
 def make_routes(tenants: TenantRuntimes, service_records: ServiceRecords | None = None) -> list[Route]:
-    """Return the routes of all operations, and of their description at /openapi.json."""
+    """Return the routes of all operations, and the route of their description at /openapi.json. `service_records` are
+    the tokens and the audit of the service (None: it has no tenants).
+    """
     described = codec.encode(build_openapi(OPERATIONS, API_VERSION))
 
     async def openapi(_: Request) -> Response:
@@ -52,7 +54,7 @@ def _route(
 
 
 async def answer_http_fault(request: Request, error: Exception) -> Response:
-    """Return an answer in the form of all errors for an address or a method that is not there."""
+    """Answer a request to an unknown path, or with a wrong method, in the form that all errors have."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     code = {404: "not_found", 405: "method_not_allowed"}.get(status, "http")
     sentence = {

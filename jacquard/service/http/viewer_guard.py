@@ -1,6 +1,8 @@
-"""Guards for tokens bound to a viewer: they access only turns that were prepared for this viewer, and speak as it.
+"""Checks requests whose token is bound to a viewer (the character whose knowledge limits the caller). They may access
+only turns that were prepared for this viewer, and may speak only as this viewer.
 
-A turn's id leads to its recorded prompt and reply, and an engine answers whoever names it; such a token must not get there.
+The id of a turn leads to its prompt and its reply, and the engine returns them to anyone who names the id. So each request
+is checked before it reaches the engine.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ _PAGE = 50
 
 
 async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = False) -> None:
-    """Raise TurnNotFoundError if a turn exists and does not belong to the viewer of the token.
+    """Check that a turn belongs to the viewer of the token. Raises TurnNotFoundError if the turn exists and belongs to
+    another viewer.
 
-    None: the pending turn, else the newest committed one (`is_committed`: that one in any case). Without a viewer nothing is
-    read.
+    If `turn_id` is None, the pending turn is checked, or else the newest committed one. With `is_committed`, None means the
+    newest committed turn. If the token has no viewer, nothing is checked.
     """
     viewer = call.principal.viewer
     if viewer is None:
@@ -37,9 +40,11 @@ async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = Fa
 
 
 async def check_left_turns(call: Call, turn_id: str | None = None, *, branch_id: str | None = None) -> None:
-    """Raise Refusal if the session would leave turns that were not prepared for the viewer of the token.
+    """Check that the session does not leave behind turns of another viewer when it goes back. Raises Refusal if it
+    would.
 
-    It continues after a turn (None: before the first) or on a branch. Without a viewer nothing is read.
+    The session continues after `turn_id` (None: before the first turn), or at the end of the branch `branch_id`. If the
+    token has no viewer, nothing is checked.
     """
     viewer, store, session_id = call.principal.viewer, call.runtime.store, call.session_id
     if viewer is None:
@@ -77,7 +82,9 @@ async def _find_common_depth(call: Call, turn_id: str | None, branch_id: str | N
 
 
 def check_author(call: Call, message: Message) -> None:
-    """Raise ConfigError for a message of another user than the token's viewer, because a prompt shows the facts about its user."""
+    """Check that a message names no other user than the viewer of the token, because a prompt shows facts about the user
+    of its message. Raises ConfigError if it does.
+    """
     viewer = call.principal.viewer
     if viewer is not None and read_user(message) not in ("", viewer):
         raise ConfigError(f"message: this token speaks as {viewer!r}; leave the name and author of the message out.")

@@ -1,4 +1,4 @@
-"""Application of the service: all endpoints behind the gate, and the resources that are open while it runs."""
+"""Builds the web application of the service: all endpoints behind the gate, and the resources that are open while it runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ else:
     HAS_MCP = True
 
 SETTLED_SECONDS = 60.0
-"""Seconds after which a service has usually loaded its models."""
+"""Seconds after the start at which a service has usually loaded its models."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -62,11 +62,14 @@ def build_app(
     is_served: bool = False,
     places: WorkerPlaces | None = None,
 ) -> Starlette:
-    """Return the application of the service; `engine` are the settings of turns.
+    """Return the web application. Its resources are closed when the server ends the application's lifespan.
 
-    Its resources are closed when the server ends its lifespan. If it `is_served` by its own process, it writes the log, and
-    ends event streams as soon as the process is asked to end. `places` are those of several processes that can reach each
-    other.
+    Args:
+       settings: settings of the service.
+       engine: settings of turns (None: the defaults).
+       is_served: the application has a process of its own. It then writes the log, loads models ahead, and ends event streams as
+           soon as the process is asked to end.
+       places: places of the service's processes, if there are several that can reach each other.
     """
     parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp

@@ -1,7 +1,8 @@
-"""Log of the service: one line on standard error for every request, warning and fault; JSON, except at a terminal.
+"""Writes the log of the service to standard error: one line for every request, warning and fault. Lines are JSON, except
+at a terminal.
 
-A line never contains request or response bodies, keys, tokens, or ids chosen by users: requests are named by their operation,
-faults by their class and the places in the code.
+A line never contains bodies of requests or answers, keys, tokens, or ids chosen by users. A request is described by its
+operation. A fault is described by its class and its places in the code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MOST_PLACES = 6
 
 
 def configure_logs() -> None:
-    """Send all logs of this process to standard error, those of libraries from warnings on."""
+    """Send all logs of this process to standard error. Libraries log only warnings and errors."""
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -57,7 +58,7 @@ def log_start(host: str, port: int, workers: int, store: str) -> None:
 
 
 def log_upstream(upstream: str, fault: str) -> None:
-    """Log the model server and its fault ('': none)."""
+    """Log whether the model server `upstream` can be reached. `fault` is a sentence about its fault, '' if it has none."""
     log = structlog.get_logger().bind(upstream=upstream)
     if fault:
         log.warning("no answer from the model server", fault=fault)

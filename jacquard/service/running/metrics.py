@@ -1,4 +1,4 @@
-"""Metrics of the service, added up over all of its processes."""
+"""Counts requests and engine events for Prometheus, added up over all processes of the service."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from mnemosyne.schema.event import Event
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Variable with which prometheus_client finds the folder shared by several processes; it is set before they start."""
+"""Environment variable with the folder in which the processes of a service share their counts. The library
+prometheus_client reads the variable, so it is set before the processes start.
+"""
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 
 class ServiceMetrics:
-    """Counts requests, and the events of all engines of this process."""
+    """Counts the requests, and the events of all engines, of this process."""
 
     def __init__(self, admission: Admission) -> None:
         registry = CollectorRegistry()
@@ -63,7 +65,7 @@ class ServiceMetrics:
         )
 
     def count_request(self, note: RequestNote) -> None:
-        """Count a finished request; one that another process answered is counted there."""
+        """Count a finished request. If another process answered the request, only the forwarding is counted here."""
         if note.is_passed_on:
             self._passed_on.inc()
             return
@@ -81,7 +83,7 @@ class ServiceMetrics:
         self._engine.count(event)
 
     def exposition(self) -> bytes:
-        """Return all metrics in the text format that Prometheus reads; with several processes it blocks on files."""
+        """Return all metrics in the text format that Prometheus reads. With several processes, this blocks on reading files."""
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self._registry)
         _forget_ended_processes()

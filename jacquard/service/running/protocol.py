@@ -1,7 +1,8 @@
-"""uvicorn's HTTP protocol with more limits: request heads, chunk framing, unread rests of requests, and unread responses.
+"""Adds limits to uvicorn's HTTP protocol: for request heads, chunk framing, unread rests of requests, and unread
+answers.
 
-Without them a client that sends these slowly or without an end, or reads its answer slowly, would hold a connection, memory and
-the event loop as long as it likes.
+Without these limits, a client that sends or reads slowly, or sends without an end, would hold a connection, memory and the
+event loop for as long as it likes.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ import asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 65_536
-"""Maximum bytes of a head, and of the framing between two pieces of a body."""
+"""Maximum bytes of a request's head, and of the chunk framing between two pieces of a body."""
 
 MOST_UNWANTED_BYTES = 1_000_000
-"""Maximum bytes of a body that are read and dropped because its request is answered already.
+"""Maximum bytes of a body that are read and dropped after the request was answered.
 
-A client that sends all of its body before it reads still gets the answer.
+Because of this, a client that sends its whole body before it reads still gets the answer.
 """
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Closes slow connections.
+    """Closes connections of clients that send or read too slowly.
 
-    The next head, or the rest of an answered request, may take `head_seconds` and has a maximum size. A client may leave its
-    answer unread for `unread_seconds`, beyond the data that the system and the server buffer.
+    The head of a request must arrive within `head_seconds`, and so must the rest of a request that is answered already.
+    Both have a maximum size. A client may leave its answer unread for `unread_seconds` after the buffers of the system and
+    the server are full.
     """
 
     head_seconds = 10.0
@@ -37,29 +39,31 @@ class LimitedProtocol(HttpToolsProtocol):
     _is_in_head = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start waiting for a head."""
+        """Start the time limit for the first head."""
         super().connection_made(transport)
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Stop all time limits."""
         self._stop_timer()
         self._stop_unread_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start waiting, because the client reads more slowly than it is answered."""
+        """Start the time limit for an unread answer, because the client reads more slowly than it is answered."""
         super().pause_writing()
         if self._unread_timer is None:
             self._unread_timer = asyncio.get_running_loop().call_later(self.unread_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop waiting, because the client has read on."""
+        """Stop the time limit for an unread answer, because the client has read on."""
         super().resume_writing()
         self._stop_unread_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Read the received data, unless there is too much of it."""
+        """Parse received bytes. If the head, the framing or an unwanted body is too long, refuse the request or close
+        the connection.
+        """
         # A body may begin or end among these bytes: framing below half of the limit is never refused for it.
         self._framing_bytes += len(data)
         super().data_received(data)
@@ -74,19 +78,19 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Begin a request, and start the time limit for its head."""
         self._is_in_head, self._unwanted_bytes = True, 0
         if self._timer is None:
             self._start_timer()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Read a line of the head; trailers are dropped."""
+        """Read a line of the head. Trailers (header lines after the body) are dropped."""
         if self._is_in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Stop waiting, because the head is complete."""
+        """Stop the time limit for the head, because the head is complete."""
         self._is_in_head, self._framing_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
@@ -99,13 +103,13 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Finish the request; the next head may come within the time of idle connections."""
+        """Finish the request. The next head may come as late as uvicorn allows idle connections."""
         self._is_in_head, self._framing_bytes = True, 0
         self._stop_timer()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start waiting for the rest of an answered request, which may not take long."""
+        """Start a time limit for the unread rest of the request, if the request was answered before it was complete."""
         super().on_response_complete()
         if not self._is_in_head and self.cycle.response_complete:
             self._stop_timer()

@@ -1,4 +1,4 @@
-"""Runs the application under uvicorn: one process, or several that share one socket."""
+"""Runs the application under uvicorn, in one process or in several that share one socket."""
 
 from __future__ import annotations
 
@@ -38,18 +38,23 @@ from mnemosyne.stores.locate import locate_store
 
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 WORKER_SECONDS = 60
-"""Seconds without a sign of life after which a worker is killed and replaced; on a busy machine a living one may take a while.
+"""Seconds without a sign of life after which a worker process is killed and replaced. On a busy machine, a healthy
+process may be silent for a while.
 """
 
 
 def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
-    """Serve until the process is asked to end; running requests are then finished, for at most `limits.shutdown_seconds`.
+    """Serve until the process is asked to end. Running requests are then finished, for at most
+    `limits.shutdown_seconds`.
 
-    `file` and `options` are those of `load_settings`; each process reads them.
+    `file` and `options` are the arguments of `load_settings`. Each process reads the settings again.
 
-    Raises ConfigError with every fault of the settings, without tenants for an address other than loopback, for an address on
-    which this process cannot listen, for several processes on a store in memory, and for a file of rules that cannot be read.
-    Raises StoreUnavailableError and WorldPackError if store and world cannot be used.
+    Raises:
+       ConfigError: a setting is invalid, with every fault named; the service has no tenants and would listen on another address
+           than loopback; this process cannot listen on the address; several processes would share a store in memory; or the file
+           of rules cannot be read.
+       StoreUnavailableError: the store cannot be used.
+       WorldPackError: the world cannot be used.
     """
     settings, engine = load_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
@@ -138,9 +143,10 @@ async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None
 
 
 def build_served(file: Path | None, options: Mapping[str, Any], folder: str | None = None) -> Starlette:
-    """Return the application for the calling process, which may be one of several; raises ConfigError like `serve`.
+    """Return the application for the calling process, which may be one of several.
 
-    `folder`: the folder through which several processes find each other.
+    `file` and `options` are the arguments of `load_settings`. `folder` is the folder through which several processes find
+    each other (None: they do not). Raises ConfigError if a setting is invalid.
     """
     configure_logs()
     _end_with_parent()

@@ -21,9 +21,9 @@ from mnemosyne.schema.memory import EMPTY
 
 
 def run_stdio(principal: Principal, file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
-    """Serve one caller until standard input ends; the log goes to standard error.
+    """Serve one caller over standard input and output until the input ends. The log goes to standard error.
 
-    `file` and `options` are those of `load_settings`. Raises ConfigError with every fault of theirs.
+    `file` and `options` are the arguments of `load_settings`. Raises ConfigError that names every invalid setting.
     """
     settings, engine = load_settings(file, options=options)
     configure_logs()

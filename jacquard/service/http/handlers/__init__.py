@@ -1,4 +1,6 @@
-"""Answers calls of operations: by a handler, or else by the method of the engine, the verbs or the runtime that the table names."""
+"""Answers calls of operations. If an operation has no handler, the method that the table of operations names answers the
+call: a method of the engine, of the runtime, or of the functions that edit memory.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _OWNERS: Mapping[str, Callable[[Call], Any]] = {
 
 
 async def run_call(operation: Operation, call: Call) -> Any:
-    """Run an operation and return its answer."""
+    """Run an operation by its handler, or else by its method, and return the answer."""
     if (handler := HANDLERS.get(operation.name)) is not None:
         return await handler(call)
     owner, _, method = operation.python.partition(".")

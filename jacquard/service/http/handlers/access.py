@@ -1,4 +1,4 @@
-"""Handlers of access: the bearer tokens of the own tenant, and the audit of calls."""
+"""Handlers for access: the bearer tokens of the caller's tenant, and the audit of its calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jacquard.service.http.call import Call, handles
 
 @handles
 async def create_token(call: Call) -> TokenAnswer:
-    """Make a token."""
+    """Create a token of the tenant. The answer is the only place that shows it."""
     sent = call.read(TokenRequest)
     token, record = await _records(call).tokens.create(
         call.principal.tenant, sent.scope, viewer=sent.viewer, note=sent.note, expires_at=sent.expires_at
@@ -28,7 +28,7 @@ async def list_tokens(call: Call) -> tuple[TokenRecord, ...]:
 
 @handles
 async def revoke_token(call: Call) -> TokenRecord:
-    """Revoke a token of the tenant; Refusal for another tenant's."""
+    """Revoke a token of the tenant. Raises Refusal if the tenant has no token with this id."""
     token_id, registry = call.ids["token_id"], _records(call).tokens
     if all(record.token_id != token_id for record in await list_tokens(call)):
         raise Refusal(404, "token_not_found", f"There is no token {token_id!r}; /api/v1/tokens lists all of them.")
@@ -37,7 +37,7 @@ async def revoke_token(call: Call) -> TokenRecord:
 
 @handles
 async def list_audited_calls(call: Call) -> tuple[AuditedCall, ...]:
-    """List the audited calls of the tenant."""
+    """List the newest audited calls of the tenant."""
     return await _records(call).audit.calls(call.principal.tenant, call.query["limit"])
 
 

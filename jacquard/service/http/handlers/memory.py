@@ -1,4 +1,6 @@
-"""Handlers of memory: evidence, facts about users, worlds with their lore, memories by hand, and erasure."""
+"""Handlers for memory: evidence (stored source texts), facts about users, worlds with their lore, memories written by
+hand, and erasure.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,12 @@ from mnemosyne.world import load_world_json
 from mnemosyne.world.pack_json import pack_to_json, with_own_digest
 
 MOST_FAULTS = 50
-"""So many faults of a pack are looked for: each may be compared with many names."""
+"""Maximum number of faults of a pack that are searched for, because each may be compared with many names."""
 
 
 @handles
 async def ingest(call: Call) -> IngestResult:
-    """Take a text in as evidence."""
+    """Store a text as evidence."""
     sent = call.read(EvidenceRequest)
     options, key = options_for(call, sent.options), id_from_key(call, "evidence")
     if key is not None and options.idempotency_key is None:
@@ -61,7 +63,7 @@ async def ingest(call: Call) -> IngestResult:
 
 @handles
 async def list_evidences(call: Call) -> tuple[Evidence, ...]:
-    """List evidence."""
+    """List the newest evidence of a session; the call may ask for one type only."""
     kind = call.query["type"]
     where = EvidenceFilter(
         types=None if kind is None else frozenset({_evidence_type(kind)}), limit=call.query["limit"], newest=True
@@ -78,7 +80,7 @@ def _evidence_type(name: str) -> EvidenceType:
 
 @handles
 async def get_evidence(call: Call) -> Evidence:
-    """Return an evidence item; EvidenceNotFoundError."""
+    """Return an evidence item. Raises EvidenceNotFoundError if the session has none with this id."""
     found = await call.runtime.store.get_evidence(call.session_id, call.ids["evidence_id"])
     if found is None:
         raise EvidenceNotFoundError(call.session_id, call.ids["evidence_id"])
@@ -87,7 +89,9 @@ async def get_evidence(call: Call) -> Evidence:
 
 @handles
 async def user_facts(call: Call) -> tuple[UserFact, ...]:
-    """List facts about a user; raises ConfigError for a time without a zone."""
+    """List the facts about a user, at the time `at` if the call names one. Raises ConfigError if the time is invalid or
+    has no zone.
+    """
     text = call.query["at"]
     try:
         at = None if text is None else parse_time(text)
@@ -98,7 +102,7 @@ async def user_facts(call: Call) -> tuple[UserFact, ...]:
 
 @handles
 async def list_worlds(call: Call) -> tuple[WorldName, ...]:
-    """List worlds."""
+    """List the worlds in the store, and the world that the service was started with."""
     worlds = dict(await call.runtime.store.worlds())
     if (given := call.runtime.world) is not None:
         worlds.setdefault(given.world_id, given.digest)
@@ -114,13 +118,13 @@ async def _find_world(call: Call) -> WorldPack:
 
 @handles
 async def get_world(call: Call) -> dict[str, Any]:
-    """Return a world's pack."""
+    """Return the pack of a world (its authored content) as JSON."""
     return await to_thread.run_sync(pack_to_json, await _find_world(call))
 
 
 @handles
 async def put_world(call: Call) -> WorldName:
-    """Make a pack the present version of a world."""
+    """Store a pack as the present version of a world."""
     world = await to_thread.run_sync(_read_pack, call.ids["world_id"], call.read(WorldRequest))
     await call.runtime.engine.worlds.store_pack(world)
     return WorldName(world_id=world.world_id, digest=world.digest)
@@ -141,7 +145,7 @@ def _read_pack(world_id: str, sent: WorldRequest) -> WorldPack:
 
 @handles
 async def list_lore(call: Call) -> LorePage:
-    """List lore of a world."""
+    """List a page of the lore of a world; a query may limit it to matching entries."""
     world = await _find_world(call)
     begin, limit = call.query["offset"], call.query["limit"]
     found = await verbs_for(call).lore(world.world_id, call.query["query"])
@@ -151,7 +155,10 @@ async def list_lore(call: Call) -> LorePage:
 
 @handles
 async def erase(call: Call) -> ErasureAnswer:
-    """Erase, or say what would be erased; raises ConfigError for a request that names nothing or too much."""
+    """Erase a user, a session or single evidence items. A dry run only reports what would be erased.
+
+    Raises ConfigError if the request does not name exactly one of them.
+    """
     sent = call.read(ErasureRequest)
     subjects = (
         sent.user_id is not None,
@@ -201,13 +208,13 @@ async def erase(call: Call) -> ErasureAnswer:
 
 @handles
 async def list_audits(call: Call) -> tuple[AuditRecord, ...]:
-    """List records of erasures."""
+    """List the records of past erasures."""
     return await call.runtime.store.audits()
 
 
 @handles
 async def remember_memory(call: Call) -> MemoryEdit:
-    """Remember a text."""
+    """Store a text as a memory of the session."""
     sent = call.read(RememberRequest)
     key = id_from_key(call, "memory")
     return await verbs_for(call).remember(call.session_id, sent.text, title=sent.title, key=key, dry_run=sent.dry_run)
@@ -215,6 +222,6 @@ async def remember_memory(call: Call) -> MemoryEdit:
 
 @handles
 async def forget_memory(call: Call) -> ForgottenMemory:
-    """Erase a memory."""
+    """Erase a memory of the session."""
     gone = await verbs_for(call).forget(call.session_id, call.ids["memory_id"], reason=call.query["reason"])
     return ForgottenMemory(evidence_ids=gone)

@@ -1,4 +1,4 @@
-"""Handlers that read what was recorded of a turn, and the stream of events."""
+"""Handlers that show the record of a turn (prompt, receipt, page, sources), and the handler that streams events."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from mnemosyne.schema.record import TurnRecord
 
 @handles
 async def get_turn(call: Call) -> bytes:
-    """Return a prepared turn from its record."""
+    """Return a prepared turn, read from its record."""
     return encode_turn((await _load(call))[1], call.query["include"])
 
 
 @handles
 async def get_receipt(call: Call) -> ReceiptAnswer:
-    """Return the receipt of a turn."""
+    """Return the receipt of a turn: why each block is in the prompt, the tokens of the blocks, and the model calls."""
     record, turn = await _load(call)
     calls, tokens = await find_model_calls(call.runtime.store, record), count_tokens_by_block(turn)
     return ReceiptAnswer(turn_id=record.turn_id, report=turn.report, tokens_by_block=tokens, calls=calls)
@@ -49,7 +49,7 @@ async def get_receipt(call: Call) -> ReceiptAnswer:
 
 @handles
 async def get_page(call: Call) -> Response:
-    """Return a page that shows a turn's prompt block by block."""
+    """Return an HTML page that shows the prompt of a turn block by block."""
     record, turn = await _load(call)
     calls = await find_model_calls(call.runtime.store, record)
     return HTMLResponse(await to_thread.run_sync(_render, record, turn, calls), headers=PAGE_HEADERS)
@@ -59,7 +59,7 @@ PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
     "x-content-type-options": "nosniff",
 }
-"""A page shows texts of strangers; it needs neither scripts nor anything from elsewhere."""
+"""Headers of a page. They forbid scripts and content from elsewhere, because the page shows texts of strangers."""
 
 
 def _render(record: TurnRecord, turn: PreparedTurn, calls: tuple[ModelUsage, ...]) -> str:
@@ -72,7 +72,7 @@ def _render(record: TurnRecord, turn: PreparedTurn, calls: tuple[ModelUsage, ...
 
 @handles
 async def replay(call: Call) -> ReplayAnswer:
-    """Make a recorded prompt again and compare."""
+    """Build the prompt of a turn again from its record, and return the differences from the recorded prompt."""
     record, _ = await _load(call)
     return await to_thread.run_sync(_replay, record)
 
@@ -90,7 +90,7 @@ def _replay(record: TurnRecord) -> ReplayAnswer:
 
 @handles
 async def explain(call: Call) -> tuple[Origin, ...]:
-    """Trace a text of a prompt to its source; ConfigError without a text."""
+    """Trace words in the prompt of a turn to their sources. Raises ConfigError if the text is empty."""
     text = call.query["text"]
     if not text:
         raise ConfigError("text is empty; give words of the prompt.")
@@ -100,7 +100,7 @@ async def explain(call: Call) -> tuple[Origin, ...]:
 
 @handles
 async def why_not(call: Call) -> tuple[Absence, ...]:
-    """Say why an entry is not in a prompt."""
+    """Explain why an entry is not in the prompt of a turn."""
     return await explain_absence(call.runtime.engine, call.session_id, call.query["text"], turn_id=call.ids["turn_id"])
 
 
@@ -114,7 +114,7 @@ async def _load(call: Call) -> tuple[TurnRecord, PreparedTurn]:
 
 
 MOST_WAITING = 1_000
-"""So many events wait for a slow reader; newer ones are then left out for it."""
+"""Maximum number of events that wait for a slow reader. Further events are left out for this reader."""
 
 HEARTBEAT_SECONDS = 15.0
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -1,4 +1,4 @@
-"""Handlers of sessions, their branches and their state."""
+"""Handlers for sessions, their branches and their state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from mnemosyne.schema.session import SessionHead
 
 @handles
 async def list_sessions(call: Call) -> SessionPage:
-    """List sessions."""
+    """List a page of sessions; a query may limit it to sessions whose ids contain its words."""
     wanted, after, limit = call.query["query"], call.query["after"], call.query["limit"]
     names = [each for each in await call.runtime.store.sessions() if each > after and not is_profile_session(each)]
     found = [each for each in names if has_words(each, wanted)]
@@ -53,7 +53,7 @@ async def list_sessions(call: Call) -> SessionPage:
 
 @handles
 async def start_session(call: Call) -> SessionHead:
-    """Start a session."""
+    """Start a session in the world that the request names, or else in the world of the service."""
     sent, engine = call.read(SessionRequest), call.runtime.engine
     if sent.world_id is None:
         return await call.runtime.ensure_session(sent.session_id)
@@ -62,13 +62,13 @@ async def start_session(call: Call) -> SessionHead:
 
 @handles
 async def get_session_head(call: Call) -> SessionHead:
-    """Return the head of a branch."""
+    """Return the head of a branch (its newest turn)."""
     return await call.runtime.store.head(call.session_id, call.query["branch"])
 
 
 @handles
 async def get_document(call: Call) -> dict[str, Any]:
-    """Return the session document; SessionNotFoundError."""
+    """Return the whole session as a document. Raises SessionNotFoundError if there is no such session."""
     document = await call.runtime.store.get_session(call.session_id, branch_id=call.query["branch"])
     if document is None:
         raise SessionNotFoundError(call.session_id)
@@ -77,7 +77,7 @@ async def get_document(call: Call) -> dict[str, Any]:
 
 @handles
 async def put_document(call: Call) -> PutResult:
-    """Write the session document."""
+    """Replace the session by a document, if the session still has the expected version."""
     sent = call.read(DocumentRequest)
     document = await to_thread.run_sync(_read_document, sent.document)
     done = await call.runtime.store.put_session(call.session_id, document, expected_version=sent.expected_version)
@@ -94,7 +94,7 @@ def _read_document(sent: Mapping[str, Any]) -> SessionDocument:
 
 @handles
 async def list_turns(call: Call) -> TurnPage:
-    """List committed turns."""
+    """List a page of committed turns, with the messages that the viewer of the token may read."""
     limit, before = call.query["limit"], call.query["before"]
     found = await call.runtime.store.turns(
         call.session_id, limit=limit, branch_id=call.query["branch"], before_depth=before
@@ -120,14 +120,14 @@ def _show_turn(record: TurnRecord, viewer: str | None) -> PastTurn:
 
 @handles
 async def adopt_messages(call: Call) -> SessionHead:
-    """Take in messages that were exchanged elsewhere."""
+    """Add messages to a session that were exchanged elsewhere."""
     messages = [message_from_wire(each) for each in call.read(AdoptRequest).messages]
     return await call.runtime.engine.adopt_messages(call.session_id, messages)
 
 
 @handles
 async def list_messages(call: Call) -> bytes:
-    """Return the newest messages of a branch."""
+    """Return the newest messages of a branch that the viewer of the token may read."""
     window = await call.runtime.store.window(
         call.session_id, message_limit=call.query["limit"], branch_id=call.query["branch"]
     )
@@ -142,7 +142,7 @@ async def list_messages(call: Call) -> bytes:
 
 @handles
 async def fork(call: Call) -> SessionHead:
-    """Open a branch."""
+    """Open a branch after a turn. The same call with the same idempotency key returns the branch that the first one opened."""
     sent = call.read(ForkRequest)
     branch_id = sent.branch_id or id_from_key(call, "branch")
     await check_left_turns(call, sent.turn_id)
@@ -173,7 +173,7 @@ async def rollback(call: Call) -> SessionHead:
 
 @handles
 async def consolidate(call: Call) -> ConsolidationResult:
-    """Make memory from the turns of a branch."""
+    """Make memories from the turns of a branch."""
     sent = call.read(ConsolidateRequest)
     done = await call.runtime.engine.consolidate(
         call.session_id, branch_id=sent.branch_id, chapter_ends=sent.chapter_ends
@@ -183,7 +183,7 @@ async def consolidate(call: Call) -> ConsolidationResult:
 
 @handles
 async def get_state(call: Call) -> Mapping[str, Any]:
-    """Return the state after a turn."""
+    """Return the state after a turn (by default, after the newest)."""
     store = call.runtime.store
     turn_id = call.query["turn"] or (await store.head(call.session_id, call.query["branch"])).turn_id
     return await store.state_at(call.session_id, turn_id)

@@ -1,4 +1,4 @@
-"""Handlers of turns: prepared, answered, and what was done in between."""
+"""Handlers for turns: preparing a prompt, committing the reply, and recording tool calls in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mnemosyne.schema.record import PutResult
 
 
 async def prepare(call: Call) -> PreparedTurn:
-    """Prepare a turn and return it unchanged."""
+    """Prepare a turn and return it as a value, not yet encoded as JSON."""
     sent = call.read(TurnRequest)
     turn_id = sent.turn_id or id_from_key(call, "turn")
     if turn_id is not None:
@@ -59,13 +59,13 @@ async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:
 
 @handles
 async def prepare_turn(call: Call) -> bytes:
-    """Prepare a turn."""
+    """Prepare a turn and return it as JSON."""
     return encode_turn(await prepare(call), call.query["include"])
 
 
 @handles
 async def swipe(call: Call) -> bytes:
-    """Prepare the input of a committed turn once more."""
+    """Prepare the input of a committed turn again, for another reply. Without a turn id, this is the newest turn."""
     sent = call.read(AgainRequest)
     config = await config_for(call, sent.config)
     await check_turn(call, sent.turn_id, is_committed=True)
@@ -78,7 +78,7 @@ async def swipe(call: Call) -> bytes:
 
 @handles
 async def retry(call: Call) -> bytes:
-    """Prepare the newest input again; raises ConfigError if a turn id is given."""
+    """Prepare the newest input again. Raises ConfigError if the request names a turn; `swipe` takes one."""
     sent = call.read(AgainRequest)
     if sent.turn_id is not None:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")
@@ -89,14 +89,14 @@ async def retry(call: Call) -> bytes:
 
 @handles
 async def assemble(call: Call) -> PromptAnswer:
-    """Return a prompt with a tail."""
+    """Return the prompt of a turn together with its tail: the tool calls and results that follow it."""
     messages = await call.runtime.engine.assemble(call.session_id, call.ids["turn_id"], call.read(TailRequest).tail)
     return PromptAnswer(messages=messages)
 
 
 @handles
 async def commit_assistant_message(call: Call) -> CommitResult:
-    """Commit a reply."""
+    """Commit the reply to a turn."""
     sent = call.read(ReplyRequest)
     await check_turn(call, sent.turn_id)
     _check_key(call, sent.turn_id)
@@ -113,7 +113,7 @@ def _check_key(call: Call, turn_id: str | None) -> None:
 
 @handles
 async def commit_assistant_chunk(call: Call) -> None:
-    """Take in a chunk of a reply."""
+    """Store a chunk of a reply that is not complete yet."""
     sent = call.read(ChunkRequest)
     await check_turn(call, sent.turn_id)
     await call.runtime.engine.commit_assistant_chunk(
@@ -123,7 +123,7 @@ async def commit_assistant_chunk(call: Call) -> None:
 
 @handles
 async def finalize_assistant_message(call: Call) -> CommitResult:
-    """Join the chunks of a reply and commit it."""
+    """Join the chunks of a reply, and commit the reply."""
     sent = call.read(FinalizeRequest)
     await check_turn(call, sent.turn_id)
     _check_key(call, sent.turn_id)
@@ -134,7 +134,7 @@ async def finalize_assistant_message(call: Call) -> CommitResult:
 
 @handles
 async def abort_assistant_message(call: Call) -> AbortAnswer:
-    """Forget the chunks of a reply."""
+    """Drop the stored chunks of a reply."""
     sent = call.read(AbortRequest)
     await check_turn(call, sent.turn_id)
     chunks = await call.runtime.engine.abort_assistant_message(
@@ -145,7 +145,7 @@ async def abort_assistant_message(call: Call) -> AbortAnswer:
 
 @handles
 async def record_tool_call(call: Call) -> PutResult:
-    """Write a tool call."""
+    """Record a tool call with its result."""
     sent = call.read(ToolCallRequest)
     options = options_for(call, sent.options)
     return await call.runtime.engine.record_tool_call(
@@ -155,7 +155,7 @@ async def record_tool_call(call: Call) -> PutResult:
 
 @handles
 async def estimate_messages(call: Call) -> EstimateAnswer:
-    """Count tokens; raises ConfigError for a content that cannot be counted."""
+    """Count the tokens of messages. Raises ConfigError if the content of a message is neither text nor a list of parts."""
     sent = call.read(EstimateRequest)
     if any(not isinstance(each.get("content", ""), str | list) for each in sent.messages):
         raise ConfigError("A message has a content that is neither text nor a list of parts.")

@@ -1,6 +1,8 @@
-"""Forwards a request to the process of its session over that process's Unix socket, and returns the answer.
+"""Forwards a request to the process that works on its session, over the Unix socket of that process, and returns the
+answer.
 
-So a session's caches and events are in one process. If that process cannot be reached, this one handles the request.
+So the caches and the events of a session are in one process only. If that process cannot be reached, the process that
+received the request handles it.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from jacquard.service.running.workers.request_session import is_in_body, session
 from mnemosyne.core.off_loop import calculate
 
 AT_OWNER, OWNER_GONE = "is_at_owner", "owner_is_gone"
-"""Keys in the state of a request: its session belongs here; the process of its session is gone."""
+"""Keys in the state of a request. The first is set if this process is the one for the request's session. The second is
+True if the process for the session could not be reached.
+"""
 
 KEEP_SECONDS = 30.0
-"""Seconds for which an unused connection to another process stays open; less than the other side's, so that none is closed in
-use.
+"""Seconds for which an unused connection to another process stays open. The other process keeps connections for longer,
+so none is closed while it is in use.
 """
 
 _OF_ONE_WAY = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"expect", b"date"}
@@ -34,19 +38,21 @@ Pairs = Sequence[tuple[bytes, bytes]]
 
 
 class ForwardedRequests:
-    """Wraps the application for requests forwarded by other processes, which are not forwarded again."""
+    """Wraps the application for requests that other processes have forwarded, and marks them, so that they are not
+    forwarded again.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Mark a request."""
+        """Mark a request as forwarded, and pass it to the application."""
         scope.setdefault("state", {})[HAS_ARRIVED] = True
         await self._app(scope, receive, send)
 
 
 class OwnerForwarder:
-    """Finds the process of a request's session and forwards the request to it."""
+    """Finds the process that works on a request's session (its owner), and forwards the request to that process."""
 
     def __init__(self, places: WorkerPlaces) -> None:
         self._places = places
@@ -61,9 +67,10 @@ class OwnerForwarder:
         send: Send,
         note: RequestNote,
     ) -> bool:
-        """Return whether a request was forwarded and answered; otherwise this process handles it.
+        """Forward a request to the owner of its session. Return True if the owner answered it; otherwise this process
+        must handle it.
 
-        `headers` by lower-case name. Raises Refusal 503 if the other process ended before it answered.
+        The names in `headers` are in lower case. Raises Refusal with status 503 if the owner ended before it had answered.
         """
         state, path = scope["state"], scope["path"]
         if state.get(HAS_ARRIVED):

@@ -1,4 +1,4 @@
-"""Answers requests forwarded by other processes of the service, next to the server that answers clients."""
+"""Answers requests that other processes of the service forward to this one, next to the server that answers clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from jacquard.service.running.workers.places import WorkerPlaces
 
 @asynccontextmanager
 async def listen_for_workers(app: ASGIApp, places: WorkerPlaces, shutdown_seconds: float) -> AsyncIterator[None]:
-    """Answer at this process's place during the block; then finish running requests, within `shutdown_seconds`."""
+    """Answer forwarded requests at this process's place during the block. After it, running requests may finish within
+    `shutdown_seconds`.
+    """
     state = ServerState()
     config = uvicorn.Config(
         ForwardedRequests(app),
@@ -43,7 +45,7 @@ async def listen_for_workers(app: ASGIApp, places: WorkerPlaces, shutdown_second
 
 
 def find_protocol() -> type[asyncio.Protocol]:
-    """Return our protocol if httptools is installed, as on all platforms but Windows."""
+    """Return the class that parses HTTP: ours with its limits, or uvicorn's if httptools is not installed (as on Windows)."""
     try:
         from jacquard.service.running.protocol import LimitedProtocol
     except ImportError:

@@ -1,6 +1,7 @@
-"""Places of a service's processes: a number each, held by a lock, and a Unix socket for requests from the others.
+"""Gives each process of a service a place: a number that it holds by a file lock, and a Unix socket for requests from
+the others.
 
-A killed process loses its place with its lock, and its replacement takes the place with the same sessions.
+A killed process loses its lock and thereby its place. Its replacement takes the place, and with it the same sessions.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ _CLAIM_SECONDS = 0.5
 
 
 def can_share(folder: str) -> bool:
-    """Return whether processes can find each other through a folder here: there are Unix sockets and file locks."""
+    """Return whether processes can find each other through `folder`: the system must have Unix sockets and file locks,
+    and the path must be short.
+    """
     return os.name == "posix" and len(os.fsencode(folder)) + len("/000.sock") <= _MOST_PATH_BYTES
 
 
 class WorkerPlaces:
-    """Places of `count` processes in a folder that only their owner may read.
+    """Places of `count` processes in `folder`, which only the user of the service may read.
 
-    `mine` is the place of this process, None until it has one: a replacement waits until the old process has ended, and
-    forwards all requests of sessions meanwhile.
+    `mine` is the place of this process, None until it has one. A replacement gets its place when the old process has ended;
+    until then it forwards all requests of sessions.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -41,16 +44,18 @@ class WorkerPlaces:
         self._lock: int | None = None
 
     def owner_of(self, tenant: str, session_id: str) -> str:
-        """Return the place of the process that a session belongs to."""
+        """Return the place of the process that works on a session."""
         return choose_node(session_id, self._names, tenant)
 
     def socket_of(self, place: str) -> str:
-        """Return the path of the socket of a place; possibly nobody listens there."""
+        """Return the path of the socket of a place. Possibly no process listens there."""
         return str(self._folder / f"{place}.sock")
 
     @asynccontextmanager
     async def listen(self, protocol: Callable[[], asyncio.Protocol]) -> AsyncIterator[None]:
-        """Take a place as soon as there is one, and answer there during the block."""
+        """Take a place as soon as one is free, and answer there during the block. `protocol` makes the handler of each
+        connection.
+        """
         waiting = asyncio.get_running_loop().create_task(self._take(protocol))
         try:
             if self.claim():
@@ -81,7 +86,7 @@ class WorkerPlaces:
         return listening
 
     def claim(self) -> bool:
-        """Hold the first free place; return whether this process has one."""
+        """Take the first free place, unless this process has one already. Return whether it has one now."""
         if self.mine is not None:
             return True
         fcntl: Any = importlib.import_module("fcntl")
@@ -97,7 +102,7 @@ class WorkerPlaces:
         return False
 
     def release(self) -> None:
-        """Release the place."""
+        """Give up the place of this process, and delete its socket."""
         if self._lock is not None and self.mine is not None:
             Path(self.socket_of(self.mine)).unlink(missing_ok=True)
             os.close(self._lock)

@@ -1,6 +1,6 @@
-"""Finds the session of a request whose URL has no session id, in its headers and its body. Pure.
+"""Finds the session of a request whose URL does not name one, in its headers and its body. Pure.
 
-A wrong result costs a detour or a cold cache, never a wrong answer: every process can work on every session.
+A wrong result costs only a detour or a cold cache, because every process can work on every session.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ _CHATS = {"/v1/chat/completions": Api.OPENAI, "/v1/messages": Api.ANTHROPIC}
 
 
 def is_in_body(path: str) -> bool:
-    """Return whether the session of a request to this address must be searched in its body."""
+    """Return whether requests to this path name their session in the headers or the body: calls of MCP and of chat clients."""
     return path == MCP_PATH or path in _CHATS
 
 
 def session_in_body(path: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Return the session of a call of MCP or of a chat client; '' if unknown. `headers` by lower-case name."""
+    """Return the session id of an MCP call or of a chat client's call; '' if it is not known. The names in `headers` are
+    in lower case.
+    """
     if path == MCP_PATH:
         return _session_of_tool(body)
     call = read_request(_CHATS[path], body)
