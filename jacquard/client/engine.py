@@ -5,8 +5,8 @@
     async with RemoteEngine("http://127.0.0.1:8321") as engine:
         turn = await engine.prepare_turn("s1", "Hello.")
 
-Arguments, results and errors are the same as those of the engine, with one exception: a turn is a `RemoteTurn`, which
-has only the parts that were asked for. This module needs httpx, but no part of the service.
+Arguments, results and errors are the same as in `ContextEngine`, with one exception. A turn is a `RemoteTurn`, which
+has only the parts that the client asked for (`include`). This module needs httpx, but no part of the service.
 """
 
 from __future__ import annotations

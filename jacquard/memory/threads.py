@@ -1,9 +1,9 @@
 """Finds open threads: promises, debts and questions that a turn leaves open. Also finds their ends. Pure.
 
-The rules are for English and Chinese. A thread is an event of its turn. It is recalled when a person, place or date in
-it is mentioned. Its end is an event too, so both follow the branch. Only plain statements count; a sentence that
-denies, asks or supposes something, or reports it as done, leaves nothing open. Example: the reply "I will bring you the
-lantern, I promise." leaves a promise open.
+The rules are for English and Chinese. Example: the reply "I will bring you the lantern, I promise." leaves a promise
+open. A thread is stored as an event of its turn. It is recalled when a person, place or date in it is mentioned. Its
+end is an event too, so both follow the branch. Only plain statements count. A sentence leaves nothing open if it
+denies, asks or supposes something, or reports it as done.
 """
 
 from __future__ import annotations

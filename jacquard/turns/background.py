@@ -1,7 +1,8 @@
 """Runs the background work of an engine: no turn waits for this work.
 
-It consists of memory selections that came too late for their turn, rolling summaries, consolidation (making memories
-from past turns), and embedding and indexing ahead of the next search. It is cancelled when the engine closes.
+There are four kinds: memory selections that came too late for their turn, rolling summaries, consolidation (making
+memories from past turns), and preparing the next search (embedding and indexing). All work is cancelled when the engine
+closes.
 """
 
 from __future__ import annotations

@@ -717,7 +717,7 @@ class ContextEngine:
     async def retell(self, session_id: str, after: str | None, turns: Sequence[RetoldTurn]) -> SessionHead:
         """Open a branch after the committed turn `after` (None: before the first turn) and write `turns` there.
 
-        Each of them is either a copy of a stored turn, with the ops of its reply, or a turn with messages that were
+        A turn in `turns` is either a copy of a stored turn, with the ops of its reply, or has messages that were
         exchanged elsewhere. Raises TurnNotFoundError and SessionNotFoundError.
         """
         kept = []

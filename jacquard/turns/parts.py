@@ -100,7 +100,7 @@ class EngineParts:
     """Stores results of tools as evidence, with `ingest_options`. None: the host stores evidence itself."""
     ingest_options: IngestOptions | None = None
     refiner: PlanRefiner | None = None
-    """Tier 1 of the planner, which asks a model about what the rules of tier 0 leave open."""
+    """Tier 1 of the planner: asks a model if the rules of tier 0 are not sure of their plan. None: the rules decide."""
     events: EventBus | None = None
     """Receives the engine's events."""
     locks: SessionLocks | None = None
@@ -112,7 +112,9 @@ class EngineParts:
     feeder: IndexFeeder | None = None
     """Indexes the entries of committed turns in the background. None: recall indexes them in the next turn."""
     opening: WorldPack | None = None
-    """World in which the first turn of a missing session starts the session. None: a missing session is an error."""
+    """World for sessions that do not exist yet: their first turn starts them in it. None: a missing session is an
+    error.
+    """
     deriver: BlockDeriver | None = None
     """Makes blocks from evidence and from the session's context blocks, by `derive_options`. None: the built-in one."""
     resolver: EvidenceResolver | None = None
@@ -233,7 +235,7 @@ class HostParts:
     renderer: Renderer | None = None
     assembler: Assembler = ROLE_MESSAGES
     resolver: EvidenceResolver | None = None
-    """Fetch the texts of evidence in other places, by scheme."""
+    """Finds the text that a ref (pointer to evidence) points to."""
     fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
     """Fetch the texts of evidence that lies in other places, by URI scheme."""
     ref_selector: TextSelector | None = None

@@ -44,13 +44,17 @@ class IncomingFiles:
 
     files: tuple[ImportedFile, ...]
     session_id: str = ""
-    """Session for all chats. If it is empty, each chat gets a session with its name; without chats, the card or book
-    gives the name.
+    """Session for all chats. If it is empty, each chat that does not branch off from another one gets a session with
+    its name.
+
+    Without chats, the name of the card, the book or the file is used.
     """
     folder: Path | None = None
     """Folder of the world pack (None: the world is only in the store)."""
     user_name: str = ""
-    """Name of the player in a new world. Like `locale` and `activation`, it is '' if the files decide."""
+    """Name of the player in a new world. As with `locale` and `activation`, '' leaves the choice to the files and the
+    defaults.
+    """
     locale: str = ""
     activation: str = ""
 
@@ -98,8 +102,8 @@ async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress
     """Import files into the store of a runtime, and into the folder of their world if `incoming` names one.
 
     `progress` is called with the number of turns done and the number of all turns. The search index is not updated.
-    Raises ConfigError if a session is in another world, WorldPackError if the world cannot be made or written, and
-    StoreError.
+    Raises ConfigError if a session is in another world, and CorpusError if it has another conversation. Raises
+    WorldPackError if the world cannot be made or written. Raises StoreError.
     """
     outcome = ImportOutcome()
     sessions = _name_sessions(incoming)

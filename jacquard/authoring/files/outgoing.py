@@ -53,8 +53,8 @@ def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path 
     """Write a character of a world as a card with its book: as a PNG if `to` ends with `.png`, else as JSON.
 
     `name` may be None if there is only one character. `image` is the picture of a PNG. If the world has no cards, the
-    card is made from its persona. Raises CorpusError if the name is missing or unknown, if the world has no character,
-    or if `image` is given without a PNG as `to`.
+    card is made from its persona. Raises CorpusError if the name is missing or unknown, or if the world has no
+    character. Raises CorpusError too if `image` is given without a PNG as `to`, or is not a PNG itself.
     """
     cards = cards_of(world) or _cards_of_persona(world)
     if not cards:

@@ -36,10 +36,11 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Library:
-    """All templates that can be read, by file name, with their syntax and links.
+    """All templates of a set, by file name, with their syntax and links.
 
-    `blocks` has the blocks of each template id. `faults` are the errors of the others. `handed` has the names that
-    including templates pass to a file. `scoped` has, by file and block, the names that a `scoped` block sees.
+    `blocks` has the blocks of each template id. `faults` are the errors of templates that cannot be read. `handed` has
+    the names that including templates pass to a file. `scoped` has, by file and block, the names that a `scoped` block
+    sees.
     """
 
     files: Mapping[str, TemplateFile]

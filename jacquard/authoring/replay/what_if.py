@@ -1,8 +1,8 @@
 """Replays a session under another configuration, turn by turn. The store is only read.
 
 This module is separate from `replay` because a longer history needs messages that are not in a turn's record. Each turn
-follows the previous turn under the other configuration. From it, the turn takes the start of the history, and the
-prompt with which it may share its beginning.
+follows the replay of the previous turn. From that replay it takes the start of the history, and the prompt with which
+its own prompt may share the beginning.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TALK_TURNS = 200
 
 @dataclass(slots=True)
 class Baseline:
-    """Previous turn under the other configuration: the start of its history and its prompt."""
+    """Replay of the previous turn: the start of its history and its prompt."""
 
     turn_id: str | None = None
     history_start: str | None = None

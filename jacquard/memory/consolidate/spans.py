@@ -89,8 +89,8 @@ def macro_spans(
 def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[TurnRecord]]:
     """Yield `turns` in batches of at most `size`.
 
-    All turns of a batch may be known by the same viewers, so that no model call mixes open texts with texts for certain
-    viewers only.
+    All turns of a batch have the same audience (the viewers who may know them). So no model call mixes texts that
+    everyone may know with texts for certain viewers only.
     """
     for _, run in groupby(turns, key=lambda turn: audience_of_messages(told_messages(turn.messages))):
         same = tuple(run)

@@ -105,8 +105,8 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
     """Return the summary in an answer, of any length.
 
-    Raises SummarizerError if the summary is empty, is much shorter than the previous one, ends in the middle of a
-    sentence, or lacks names or numbers of the previous one.
+    Raises SummarizerError if the summary is empty, much shorter than the previous one, or ends in the middle of a
+    sentence. Raises SummarizerError too if names or numbers of the previous summary are missing.
     """
     text = clean_answer(answer)
     if not text:

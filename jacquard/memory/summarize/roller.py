@@ -4,8 +4,8 @@ A summary is due when messages are neither in the summary nor in the history of 
 summary of a branch. A turn waits for this job at most `summary.timeout_ms`; a later result serves the following turns.
 Meanwhile the history shows more messages than usual, and the report states this.
 
-A summary belongs to the turn that was the newest of its branch when the summary was made. So a fork before that turn
-still has its own earlier summary. The messages themselves are never changed.
+A summary belongs to the turn that was the newest of its branch when the summary was made. So a branch that is forked
+before this turn does not have this summary, but still has an earlier one. The messages themselves are never changed.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class SummaryRoller:
         """Make the summary if it is due. Return (window, history, codes): the window and history to show, and
         degradation codes.
 
-        `limits` are the limits of the history. `most_tokens` is the maximum while a summary is missing. If a summary
-        was written with its model calls, the result has new limits in place of the history. The caller, who holds the
-        session, then reads the window again and calls `show`.
+        `limits` are the limits of the history. `most_tokens` is its maximum while a summary is missing. If a model made
+        the summary, or if making it failed, the second value is the limits of the history and not the history. The
+        caller, who holds the session, then reads the window again and calls `show` with these limits.
         """
         if not config.summary.enabled or not _is_readable(window, config.viewer):
             return await self.show(window, config, limits)

@@ -108,8 +108,8 @@ def history_of(
 def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
     """Return the receipt's lines on the turns that the history does not show.
 
-    Each line states a range of turns, by their number on the path (from 1). The range is either covered by the summary
-    or by nothing.
+    A line states a range of turns, by their number on the path (from 1), and whether the summary covers them. One more
+    line states how many sentences the summary has lost to its limit.
     """
     newest = window.messages[-1].depth if window.messages else 0
     first, last = coverage.depth + 1, shown[0].depth - 1 if shown else newest

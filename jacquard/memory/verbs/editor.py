@@ -64,7 +64,7 @@ SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 """Beginning of the id of a context block that shows a pinned memory in every prompt."""
 PINNED = "pinned_memory"
-"""Field of such a context block that names the memory."""
+"""Field of a context block that names the pinned memory which the block shows."""
 MADE = "made_edit_id"
 """Field of an ACCEPT that names the edit which carried out the proposal."""
 WAS_PINNED = "memory_was_pinned"
@@ -73,9 +73,10 @@ MOST_CHARS = 20_000
 MOST_TITLE_CHARS = 200
 
 WriteLore: TypeAlias = Callable[[MemoryEntry, MemoryEntry | None, str], Awaitable[None]]
-"""Writes a lore entry of a world: (new entry, former entry or None, expected text).
+"""Replaces a lore entry of a world. Its arguments are (present entry, new entry, expected text).
 
-It writes only if the present text of the entry is the expected text ('': there is no such entry).
+If the new entry is None, the present entry is removed. Nothing is written unless the text in the world is the expected
+text ('': the world has no such entry).
 """
 Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
 """Returns the memories of a session (first argument) that match a text (second argument)."""
@@ -118,7 +119,7 @@ class MemoryEditor:
         """Store a text as a memory of the session, with its secrets masked. Repeated calls with one `key` store it
         once.
 
-        With `dry_run` nothing is stored; this holds for the other methods too.
+        With `dry_run` nothing is stored; `edit` and `supersede` have the same parameter.
 
         Raises ConfigError if the text is empty, is too long, or contains nothing new for a model. Raises RedactionError
         if the text cannot be searched for secrets. Raises SessionNotFoundError.
@@ -178,8 +179,8 @@ class MemoryEditor:
     ) -> MemoryEdit:
         """Store a model's request (REMEMBER, EDIT or SUPERSEDE) until a person decides on it.
 
-        If an equal request waits already, that one is returned. Raises the errors of the requested action. Raises
-        ConfigError if an equal request was rejected before.
+        If an equal request waits already, the waiting request is returned. Raises the errors of the requested action.
+        Raises ConfigError if an equal request was rejected before.
         """
         if action is MemoryAction.REMEMBER:
             seen = await self.remember(session_id, text, title=title, key=key, dry_run=True)
