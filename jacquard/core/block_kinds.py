@@ -1,7 +1,8 @@
-"""Table of block kinds and slots: every rule that depends on the kind or the slot of a block is a column here.
+"""Defines the kinds and slots of prompt blocks, and every rule that depends on the kind or the slot of a block.
 
-The kind states what the block's id refers to; the slot is the name by which a layout places the block. Blocks made in code have
-the slot of their kind. Blocks of templates have the slot in their manifest: one of `SLOTS`, or a name the author chose.
+A block is one piece of a prompt. Its kind states what its id refers to. Its slot is the name by which a layout (the file that
+orders a prompt) places the block. A block made in code has the slot of its kind. A block of a template has the slot that the
+template's manifest states: one of `SLOTS`, or a name that the author chose.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ FORMER_SECTION = "former"
 """Section of facts about the user that are no longer true."""
 
 SYSTEM_PROMPT = "system_prompt"
-"""Name of the agent's own prompt among the seven layers (`docs/layers.md`); it precedes all of them."""
+"""Name of the layer that contains the agent's own prompt; it is the first of the seven layers (`docs/layers.md`)."""
 
 
 class Layer(StrEnum):
-    """The five shared layers, in prompt order; the agent's own prompt comes before them, conversation and query after."""
+    """The five shared layers of a prompt, in order. The agent's own prompt precedes them; conversation and query follow them."""
 
     FRAMEWORK = "framework__context"
     EXPERIENCE = "experience__context"
@@ -63,14 +64,14 @@ class Layer(StrEnum):
 
 
 class PackagePart(StrEnum):
-    """Part of a context package that a text goes to."""
+    """Part of a context package (the exported material of one prompt) that contains a text."""
 
     SYSTEM_BLOCKS = "system_blocks"
     """Context for the model."""
     DEVELOPER_BLOCKS = "developer_blocks"
     """Instructions and rules."""
     OWN = "own"
-    """A part with its own field: messages, evidence, summary."""
+    """A field only for texts of this sort: messages, evidence, summary."""
 
 
 class Subject(StrEnum):
@@ -87,10 +88,10 @@ class Subject(StrEnum):
 
 
 class Beside(StrEnum):
-    """Rule for adding a block to a prompt that a chat client wrote."""
+    """Rule for adding a block to a prompt that a chat client wrote and that passes through the proxy."""
 
     ABSENT = "absent"
-    """Not added, because the client sends such a text itself."""
+    """Not added, because the client sends a text of this sort itself."""
     LASTING = "lasting"
     """Added in the part of the prompt that stays the same over many turns."""
     DIRECTING = "directing"
@@ -100,13 +101,14 @@ class Beside(StrEnum):
 
 
 class BlockKind(StrEnum):
-    """Kind of a block, and so the kind of thing its id refers to; equal ids of two kinds are not related.
+    """Kind of a block, which is also the kind of thing that the block's id refers to.
 
-    If two blocks have the same id, the one whose kind is listed first keeps it (`rename_duplicates`).
+    Blocks of different kinds with equal ids are not related. If two blocks of a prompt have the same id, `rename_duplicates`
+    renames the block whose kind is listed later here.
     """
 
     NONE = ""
-    """Text that is not a block: the frame between blocks, and the messages of a chat client."""
+    """Text that is not a block: tags around and between blocks, and the messages of a chat client."""
     INPUT = "input"
     TEMPLATE = "template"
     DIRECTIVE = "directive"
@@ -126,12 +128,15 @@ SAID = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
 """Kinds of blocks that are messages of the conversation."""
 
 AUTHORED = frozenset({BlockKind.TEMPLATE, BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
-"""Kinds of blocks written by the author of a world or of templates; if one is too long for the budget, it is cut, not dropped.
+"""Kinds of blocks whose text the author of a world or of templates wrote. A block that is too long for the budget is cut.
+
+Blocks of other kinds are dropped in this case.
 """
 
 
 AUTHORED_ENTRIES = frozenset({BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
-"""Kinds that are single texts of an author; a chat client that has the author's files may send them itself."""
+"""Kinds of blocks that are single texts of an author. A chat client that has the author's files may send these texts itself.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,17 +144,17 @@ class KindTraits:
     """Properties shared by all blocks of a kind."""
 
     source: str
-    """Source of the blocks, or the beginning of it."""
+    """`source` of the blocks, or the beginning of their `source`."""
     slot: str | None = None
-    """None if the manifest of the template states it."""
+    """Slot of the blocks (None: the manifest of the template states the slot)."""
     has_own_part: bool = False
-    """True if a context package has a field of its own for these blocks, whatever their slot."""
+    """True if a context package has a field only for these blocks, whatever their slot."""
     layer: str | None = None
-    """Wrapper that contains the blocks."""
+    """Name of the wrapper around the blocks in the prompt (None: the blocks of this kind have no common wrapper)."""
     subject: Subject | None = None
-    """None if the slot states it."""
+    """Topic of the blocks (None: the traits of the slot state it)."""
     beside: Beside | None = None
-    """None if the slot states it."""
+    """Rule for a chat client's prompt (None: the traits of the slot state it)."""
 
 
 KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
@@ -189,16 +194,16 @@ class SlotTraits:
     """Properties shared by the blocks of a slot."""
 
     shared_layer: str | None = Layer.KNOWLEDGE.value
-    """None for history and input, which are in no layer."""
+    """Layer of the blocks (None for history and input, which are in none of the shared layers)."""
     part: PackagePart = PackagePart.SYSTEM_BLOCKS
     """Part of a context package that contains the blocks."""
     package_type: str = "other"
     """Type of the blocks in a context package."""
     subject: Subject = Subject.WORLD
     remedy: str = ""
-    """Advice to the user if the block must be kept but does not fit."""
+    """Advice to the user if a block must be kept but does not fit."""
     block_id: str = ""
-    """Id of the block in the shipped templates, if it is not the name of the slot."""
+    """Id of the slot's block in the shipped templates ('': the id is the name of the slot)."""
     beside: Beside = Beside.CHANGING
     needs_state: bool = False
     """If true, the block is added to a client's own prompt only in a world with a state."""
@@ -285,18 +290,23 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         ),
     }
 )
-"""Slots of the shipped templates and of blocks made in code; `slot.section` takes precedence over `slot`, as in layouts."""
+"""Traits of the slots of the shipped templates and of blocks made in code. A key is `slot` or `slot.section`; the traits of
+`slot.section` take precedence, as in layouts.
+"""
 
 _OTHER = SlotTraits()
 
 
 def slot_traits(slot: str, section: str | None = None) -> SlotTraits:
-    """Return the traits of a slot or of one of its sections; an unknown slot has the traits of knowledge about the world."""
+    """Return the traits of `slot`, or of its `section` if the section has its own. An unknown slot has the default traits."""
     return SLOTS.get(f"{slot}.{section}") or SLOTS.get(slot) or _OTHER
 
 
 def slot_of(kind: BlockKind) -> str:
-    """Return the slot of a kind whose blocks are made in code; raises KeyError for the other kinds."""
+    """Return the slot of a kind whose blocks are made in code.
+
+    Raises KeyError for a kind whose slot is stated by templates.
+    """
     if (slot := KINDS[kind].slot) is None:
         raise KeyError(kind)
     return slot
@@ -307,12 +317,15 @@ def _traits_of_template_block(block_id: str) -> SlotTraits:
 
 
 def remedy_of(block_id: str) -> str:
-    """Return what the user can do if this block must be kept but does not fit, as half a sentence; '' if nothing is known."""
+    """Return advice, as half a sentence, for the case that this block must be kept but does not fit; '' if there is none."""
     return _traits_of_template_block(block_id).remedy
 
 
 def place_beside(kind: BlockKind, block_id: str, *, has_state: bool) -> Beside:
-    """Return how a block is added to a client's own prompt."""
+    """Return the rule by which the proxy adds a block to a prompt that a chat client wrote.
+
+    `has_state` states whether the world has a state; without a state, some blocks are not added.
+    """
     kind_traits = KINDS.get(kind)
     if kind_traits is None:
         return Beside.ABSENT

@@ -1,4 +1,4 @@
-"""Prompt blocks, and the skein that contains them during weaving."""
+"""Defines prompt blocks (the pieces of a prompt), their places, and the skein (the ordered blocks before they become messages)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
 
 FRAME = "frame"
-"""Id under which the tokens of tags and of message overhead are counted; no block has it."""
+"""Id under which the tokens of tags and message overhead are counted; no block has this id."""
 MESSAGE_OVERHEAD_TOKENS = 4
-"""Tokens of a message besides its text."""
+"""Tokens that a message takes in addition to its text."""
 
 
 class Position(StrEnum):
@@ -26,13 +26,13 @@ class Position(StrEnum):
     BEFORE_HISTORY = "before_history"
     IN_HISTORY = "in_history"
     APPENDED = "appended"
-    """Before the user's message; later prompts keep the block before that message."""
+    """Directly before the user's message; later prompts show the block before the same message."""
     AFTER_HISTORY = "after_history"
     USER_ANCHOR = "user_anchor"
 
 
 class Stage(StrEnum):
-    """The weaving stages, in order."""
+    """Stages of weaving (merging blocks into one prompt), in order."""
 
     SKELETON = "skeleton"
     ANCHORED = "anchored"
@@ -54,7 +54,7 @@ _LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(Sensitivi
 
 
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
-    """Return the sensitivity in a text's metadata (`sensitivity`); an unknown value counts as the most sensitive."""
+    """Return the value of `sensitivity` in a text's metadata; PUBLIC if it is missing, SECRET if its value is unknown."""
     if "sensitivity" not in metadata:
         return Sensitivity.PUBLIC
     told = metadata["sensitivity"]
@@ -62,7 +62,10 @@ def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
 
 
 def is_too_sensitive(metadata: Mapping[str, object], most: str) -> bool:
-    """Return whether a text's metadata declare it more sensitive than `most`; raises KeyError if `most` is not a level."""
+    """Return whether a text's metadata declare the text more sensitive than `most`.
+
+    Raises KeyError if `most` is not a level of `Sensitivity`.
+    """
     return _LEVELS[sensitivity_of(metadata)] > _LEVELS[most]
 
 
@@ -71,32 +74,34 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     position: Position
     priority: int = 0
-    """Outside SYSTEM: blocks of higher priority are nearer to the user input; equal priorities are ordered by id."""
+    """Used in all positions except SYSTEM: a block of higher priority is nearer to the user input; ties are ordered by id."""
     depth: int = 0
-    """IN_HISTORY only: the number of history messages after the block."""
+    """Used only in IN_HISTORY: number of history messages after the block."""
     order: int = 0
-    """SYSTEM only: the slot's place, smallest first."""
+    """Used only in SYSTEM: place of the block's slot, smallest first."""
 
 
 class BlockPlace(Struct, frozen=True, kw_only=True):
-    """Place and form of a block in every prompt; blocks of one sort share it."""
+    """Place and form of a block, independent of the layout. Blocks of one sort share one value."""
 
     slot: str
     """Name by which a layout places the block (`instruction`, `state`, `flesh`…)."""
     role: Role = Role.SYSTEM
     placement: Placement = Placement(position=Position.SYSTEM)
-    """Placement by layouts without a rule for the slot."""
+    """Placement if the layout has no rule for the slot."""
     layer: str | None = None
-    """Wrapper `<context_layer>` shared with neighbours ("deterministic", "probabilistic"), or None."""
+    """Name of the wrapper `<context_layer>` that the block shares with its neighbours (for example `deterministic`), or None.
+    """
     section: str | None = None
-    """Element inside the layer shared with neighbours (`knowledge_base`, `relevant_memories`), or None."""
+    """Name of the element inside the layer that the block shares with its neighbours (for example `knowledge_base`), or None."""
     volatile: bool = False
+    """True if the block may change in each turn."""
     as_written: bool = False
-    """True if the content is a message exactly as written, without markup; it never shares a message with markup."""
+    """True if the content is a message exactly as written, without markup. It is never joined with markup in one message."""
     sequence: int = 0
-    """Order among blocks that a layout puts in one place, smallest first, whatever their rank."""
+    """Order among blocks that a layout puts in one place, smallest first; it takes precedence over `Block.rank`."""
     anchor: str = ""
-    """Only for APPENDED blocks of an earlier prompt: id of the message that follows the block."""
+    """Id of the message that follows the block; used only for APPENDED blocks of an earlier prompt."""
 
 
 class BlockOrigin(Struct, frozen=True, kw_only=True):
@@ -110,7 +115,7 @@ class BlockOrigin(Struct, frozen=True, kw_only=True):
     refs: tuple[Ref, ...] = ()
     trust: Trust = Trust.AUTHORED
     at: datetime | None = None
-    """Time of the text."""
+    """Time at which the text was written."""
     expires_at: datetime | None = None
     """Time from which the text is not used any more (None: never)."""
     sensitivity: Sensitivity = Sensitivity.PUBLIC
@@ -134,13 +139,13 @@ class Block(Struct, frozen=True, kw_only=True):
     rank: int = 0
     """Order among blocks of one priority for pruning; the smallest is kept first."""
     group: str | None = None
-    """Blocks of one group are kept or dropped together."""
+    """Blocks of one group are kept or dropped together (None: the block is in no group)."""
     tokens: int = 0
-    """Tokens of the text and of what is sent with it; if it is shortened, those of its own message too."""
+    """Tokens of the text and of its attachments. For a shortened block, all tokens that it takes in the prompt."""
     attached_tokens: int = 0
-    """Tokens sent with the text: images, tool calls."""
+    """Tokens of the attachments only: images, tool calls."""
     shortened: bool = False
-    """True if the content replaces a longer text or one that must not be shown."""
+    """True if the content replaces a longer text or a text that must not be shown."""
 
 
 class PlacedBlock(Struct, frozen=True, kw_only=True):
@@ -150,22 +155,25 @@ class PlacedBlock(Struct, frozen=True, kw_only=True):
     placement: Placement
     """Placement by the layout of the prompt."""
     tokens: int
-    """Tokens of the block in the prompt, with those of a message of its own."""
+    """Tokens of the block in the prompt; a block that is a message includes the overhead of the message."""
 
     @property
     def is_volatile(self) -> bool:
-        """True if the block may change each turn; an appended one stays in the prompts that follow."""
+        """True if the block may change in each turn. False for an APPENDED block, because later prompts repeat it unchanged."""
         return self.block.place.volatile and self.placement.position is not Position.APPENDED
 
 
 def place_block(block: Block, placement: Placement | None = None) -> PlacedBlock:
-    """Return a block with its tokens in the prompt; `placement` defaults to the block's own."""
+    """Return a block with its placement and its tokens in the prompt; `placement` defaults to the block's own placement."""
     overhead = MESSAGE_OVERHEAD_TOKENS if block.kind is BlockKind.MESSAGE else 0
     return PlacedBlock(block=block, placement=placement or block.place.placement, tokens=block.tokens + overhead)
 
 
 def shorten_block(block: Block, content: str, tokens: int, title: str | None = None) -> Block:
-    """Return a block with other content, whose tokens are all those in the prompt; `title` defaults to its own."""
+    """Return a block with the shorter `content`. `tokens` are all tokens that the new block takes in the prompt.
+
+    `title` defaults to the block's own title.
+    """
     origin = block.origin if title is None else replace_struct(block.origin, title=title)
     return replace_struct(block, content=content, tokens=tokens, origin=origin, shortened=True)
 
@@ -183,18 +191,21 @@ class SlotRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeinTemplate:
-    """Layout as data."""
+    """Layout as data: it states the place of each slot in a prompt."""
 
     layout_id: str
-    """Id of the layout."""
     rules: tuple[SlotRule, ...]
-    """A rule for `slot.section` takes precedence over one for `slot`; slots without a rule come last in SYSTEM."""
+    """Rules by slot. A rule for `slot.section` takes precedence over a rule for `slot`. Slots without a rule come last in
+    SYSTEM.
+    """
     separate: bool = False
-    """True if the blocks of each order have a system message of their own."""
+    """True if the system blocks of each `order` become a system message of their own."""
     boundary: str = ""
-    """Line around each message in one text, if messages are shown as written; in role messages such a message is not joined."""
+    """Mark around each message that is shown exactly as written, in a prompt of one text ('': messages are escaped instead).
+    Among role messages, a message shown as written is not joined with markup.
+    """
     alternates: bool = False
-    """True if neighbouring messages of one role are sent as one, because several providers refuse them otherwise.
+    """True if neighbouring messages of one role are joined into one message, because several providers refuse them otherwise.
 
     The newest user message is then in the same element in every prompt.
     """
@@ -202,7 +213,7 @@ class SkeinTemplate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skein:
-    """Blocks of one prompt at one stage, each list in reading order."""
+    """Blocks of one prompt at one stage of weaving. Each list is in reading order."""
 
     stage: Stage
     system: tuple[PlacedBlock, ...] = ()
@@ -213,9 +224,9 @@ class Skein:
     """Blocks directly before the user input."""
     user_input: PlacedBlock | None = None
     pending: tuple[PlacedBlock, ...] = ()
-    """Blocks without a place; empty from the ANCHORED stage on."""
+    """Blocks that have no place yet; empty from the stage ANCHORED on."""
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Attributes of the wrapper of each layer (for example the model that chose the memories)."""
+    """Layer -> attributes of its wrapper (for example the model that chose the memories)."""
     separate: bool = False
     boundary: str = ""
     alternates: bool = False

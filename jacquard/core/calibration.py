@@ -1,7 +1,8 @@
 """Measures the error of our token estimate from the counts that providers report. Pure.
 
-The record of a model call contains the provider's token counts and our estimate for the same prompt. Their ratio lowers or
-raises the limit of the next turns. The counter itself does not change, so the budget and the final check count alike.
+The record of a model call contains the provider's token count and our estimate for the same prompt. The ratio of the two counts
+lowers or raises the token limit of the next turns. The token counter does not change, so that the budget and the final check of
+a prompt use the same count.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ LEAST, MOST, STEP = 0.7, 2.0, 0.05
 
 
 def correction_of(usages: Iterable[ModelUsage], model_hint: str | None = None) -> float:
-    """Return the factor from estimated to real tokens: the median over the main model's reports; 1.0 without reports.
+    """Return the factor from our estimated tokens to the provider's tokens.
 
-    The factor is 0.7 to 2.0 in steps of 0.05, so that it changes seldom and the prefix of prompts stays the same. If
-    `model_hint` is given, only reports of that model count.
+    The factor is the median of (reported prompt tokens / estimated prompt tokens) over the successful answers in `usages`; 1.0
+    if there are none. If `model_hint` is given, only the answers of this model count. The factor is rounded to steps of 0.05
+    and limited to 0.7 to 2.0, so that it seldom changes; a change would alter the beginning of the prompts.
     """
     ratios = [ratio for usage in usages if (ratio := _ratio(usage, model_hint)) is not None]
     if not ratios:
@@ -48,13 +50,13 @@ def _ratio(usage: ModelUsage, model_hint: str | None) -> float | None:
 def add_token_counts(
     usage: ModelUsage, prompt_tokens: int | None, reply_tokens: int | None, **links: Any
 ) -> ModelUsage:
-    """Return a usage record that also contains our estimates; an estimate replaces a count that is missing.
+    """Return `usage` with our estimate of the prompt in `extra`. If the provider reported no tokens, our estimates are the counts.
 
     Args:
         usage: the record of the call.
-        prompt_tokens: estimate for the prompt (None: unknown).
-        reply_tokens: estimate for the reply (None: unknown).
-        links: values for `extra`, such as the id of the turn.
+        prompt_tokens: our estimate for the prompt (None: unknown).
+        reply_tokens: our estimate for the reply (None: unknown).
+        links: values for `extra`, such as the id of the turn; a value None is left out.
     """
     reported = usage.prompt_tokens > 0 or usage.total_tokens > 0
     extra = {**usage.extra, **{key: value for key, value in links.items() if value is not None}}

@@ -1,7 +1,8 @@
-"""Degradation codes: each thing a turn had to do without, as a code for machines and a sentence for people. Pure.
+"""Lists the degradation codes, with a sentence for people for each code. Pure.
 
-Every code of this product is named here once; `degradation_table` makes the table in docs/observability.md. `mnemosyne` reports
-its codes as plain strings, and a test compares both lists. This module must not import a store.
+A degradation is something that failed or was missing, so that a turn continued without it. Every code of this product is listed
+here once; `degradation_table` makes the table in docs/observability.md. `mnemosyne` reports its codes as plain strings; a test
+compares these strings with the list. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.INTEGRATION_FAILED: "The adapter of an agent framework could not do a step; the agent went on without it.",
     }
 )
-"""Sentence of each code, used if the place that reports the code gives no detail."""
+"""Sentence of each code. It is used if the code is reported without a detail."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,18 +146,19 @@ class Degradation:
     """Something that a turn had to do without."""
 
     code: str
-    """For machines."""
+    """Code for machines."""
     detail: str
-    """For people; contains no credentials."""
+    """Sentence for people; credentials in it are masked."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", mask_credentials(self.detail))
 
 
 def describe_degradation(code: str) -> Degradation:
-    """Return the degradation of a code with its sentence; `code: detail` replaces the sentence.
+    """Return the degradation for `code`, with the sentence of the code as its detail.
 
-    A code that is not in `DegradationCode` comes from a part of the host and is its own sentence.
+    If the text has the form `code: detail`, its own detail is used instead. A code that is not in `DegradationCode` comes from
+    a part of the host; without a detail, the code with blanks for underscores is the detail.
     """
     name, _, detail = code.partition(": ")
     return Degradation(code=name, detail=detail or SENTENCES.get(name, name.replace("_", " ")))

@@ -1,7 +1,8 @@
-"""Errors of jacquard.
+"""Defines the errors that jacquard raises.
 
 JacquardError
 ├── ConfigError
+│   └── MemoryNotFoundError
 ├── BudgetExceededError
 ├── InputTooLargeError
 ├── QuotaExceededError
@@ -42,10 +43,11 @@ class MemoryNotFoundError(ConfigError):
 
 
 class BudgetExceededError(JacquardError):
-    """The blocks that must be in the prompt do not fit.
+    """The blocks that must be in the prompt do not fit into its budget.
 
-    `blocks` contains (block id, tokens) of all of them, biggest first. `without_state` is the same error for a prompt without
-    the state, if that was tried.
+    `limit_tokens` is the budget and `needed_tokens` is what the blocks need. `blocks` contains a pair (block id, tokens) for
+    each of these blocks, biggest first. `without_state` is the same error for a prompt that shows nothing of the state, if such
+    a prompt was tried, else None.
     """
 
     def __init__(
@@ -88,8 +90,8 @@ def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
 class InputTooLargeError(JacquardError):
     """An input is larger than its limit; nothing was changed.
 
-    `what` names the input (`user message`, `reply`), `size` and `limit` are in `unit` (`characters`), and `setting` is the name
-    of the limit (`limits.user_message_chars`).
+    `what` names the input (for example `user message` or `reply`). `size` and `limit` are counted in `unit` (for example
+    `characters`). `setting` is the name of the setting that contains the limit (for example `limits.user_message_chars`).
     """
 
     def __init__(self, what: str, size: int, limit: int, setting: str, unit: str = "characters") -> None:
@@ -100,7 +102,10 @@ class InputTooLargeError(JacquardError):
 
 
 class QuotaExceededError(JacquardError):
-    """A tenant has reached a limit: `what` is limited (sessions, entries, stored_bytes), and `setting` sets the `limit`."""
+    """A tenant has reached its limit of `what` (for example sessions, entries, stored_bytes); nothing was written.
+
+    `setting` is the name of the setting that contains `limit`.
+    """
 
     def __init__(self, tenant: str, what: str, limit: int, setting: str, advice: str) -> None:
         self.tenant, self.what, self.limit, self.setting = tenant, what, limit, setting
@@ -111,7 +116,7 @@ class QuotaExceededError(JacquardError):
 
 
 class TurnRateError(QuotaExceededError):
-    """A tenant has started as many turns in a minute as it may; the next one may start after `seconds`."""
+    """A tenant has started `limit` turns within a minute; the next turn may start after `seconds` seconds."""
 
     def __init__(self, tenant: str, limit: int, setting: str, seconds: int) -> None:
         super().__init__(tenant, "turns a minute", limit, setting, f"Come again in {seconds} s, or raise the setting.")
@@ -119,7 +124,11 @@ class TurnRateError(QuotaExceededError):
 
 
 class TemplateError(JacquardError):
-    """A template cannot be loaded or rendered; `line` is 1-based or None, and `source_line` is its text."""
+    """A template cannot be loaded or rendered, for `reason`.
+
+    `file` is the template file. `line` is the number of the faulty line, counted from 1 (None: unknown), and `source_line` is
+    the text of this line.
+    """
 
     def __init__(self, file: str, line: int | None, reason: str, source_line: str = "") -> None:
         self.file, self.line, self.reason, self.source_line = file, line, reason, source_line
@@ -129,11 +138,11 @@ class TemplateError(JacquardError):
 
 
 class LayoutError(JacquardError):
-    """The layout does not exist, or its file is not valid."""
+    """A layout (the file that places blocks in a prompt) does not exist or is not valid."""
 
 
 class WorldUnavailableError(JacquardError):
-    """The pack of a session's world is not in the store or cannot be read (`reason`); nothing was written."""
+    """The pack of a session's world is not in the store or cannot be read. `reason` states which; nothing was written."""
 
     def __init__(self, world_id: str, reason: str) -> None:
         self.world_id, self.reason = world_id, reason
@@ -144,7 +153,10 @@ class WorldUnavailableError(JacquardError):
 
 
 class AssemblerError(JacquardError):
-    """An assembler of the host made a prompt whose receipt would be wrong; `assembler` is the name of its class."""
+    """An assembler of the host made a prompt whose receipt would be wrong; nothing was written.
+
+    `assembler` is the name of the assembler's class, and `fault` is the end of a sentence that begins with this name.
+    """
 
     def __init__(self, assembler: str, fault: str) -> None:
         self.assembler, self.fault = assembler, fault
@@ -155,9 +167,10 @@ class AssemblerError(JacquardError):
 
 
 class SelectorError(JacquardError):
-    """The selector could not choose. `code`: `timeout`, `model_error`, `unreadable`, `circuit_open`, `no_model`.
+    """The selector could not choose memories.
 
-    `counts` contains the tokens of the call if it was answered nevertheless.
+    `code` is one of `timeout`, `model_error`, `unreadable`, `circuit_open`, `no_model`. `counts` contains the tokens of the
+    model call if the model answered but the answer could not be used.
     """
 
     def __init__(self, code: str, detail: str, counts: Mapping[str, int] = EMPTY) -> None:
@@ -168,7 +181,7 @@ class SelectorError(JacquardError):
 class SummarizerError(JacquardError):
     """A text could not be shortened, or a conversation could not be summarized; the message states why.
 
-    `calls` (`jacquard.core.model_calls.Call`) are the model calls that were paid for nevertheless, in their order.
+    `calls` (`jacquard.core.model_calls.Call`) are the model calls that were made and have to be paid for, in their order.
     """
 
     def __init__(self, detail: str, *calls: Call) -> None:
@@ -177,9 +190,10 @@ class SummarizerError(JacquardError):
 
 
 class ModelError(JacquardError):
-    """A model could not be called. `code`: `timeout`, `connection`, `refused`, `unavailable`, `bad_answer`.
+    """A model could not be called.
 
-    `usages` are the records of the failed calls, if the caller counted them.
+    `code` is one of `timeout`, `connection`, `refused`, `unavailable`, `bad_answer`. `usages` are the usage records of the
+    failed calls; empty if the code that called the model made no records.
     """
 
     def __init__(self, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> None:
@@ -188,7 +202,7 @@ class ModelError(JacquardError):
 
 
 class ChunkConflictError(JacquardError):
-    """A chunk of a reply was refused; the earlier chunks are kept."""
+    """Chunk `index` of a streamed reply was refused; the earlier chunks are kept."""
 
     def __init__(self, session_id: str, turn_id: str, index: int, reason: str) -> None:
         self.session_id, self.turn_id, self.index = session_id, turn_id, index
@@ -196,7 +210,10 @@ class ChunkConflictError(JacquardError):
 
 
 class MissingChunksError(JacquardError):
-    """A reply cannot be finished because chunks are missing (`missing`; None: all of them); the received ones are kept."""
+    """A streamed reply cannot be finished because chunks are missing; the received chunks are kept.
+
+    `missing` contains the numbers of the missing chunks; if it is empty, no chunk was received.
+    """
 
     def __init__(self, session_id: str, turn_id: str, missing: tuple[int, ...] = ()) -> None:
         self.session_id, self.turn_id, self.missing = session_id, turn_id, missing
@@ -208,7 +225,11 @@ class MissingChunksError(JacquardError):
 
 
 class ToolPairError(JacquardError):
-    """A tail contains a tool call without its result, or a result without its call; `place` is the message's index (0-based)."""
+    """A tool call in a tail has no result, or a tool result has no call.
+
+    The tail is the tool calls and results that a host sends with a turn. `place` is the index of the message in the tail,
+    counted from 0, and `call_id` is the id of the call.
+    """
 
     def __init__(self, place: int, call_id: str, reason: str) -> None:
         self.place, self.call_id = place, call_id

@@ -1,7 +1,7 @@
-"""Removes thoughts and code fences that models put around an answer, in linear time. Pure.
+"""Removes thoughts and code fences that models put around an answer. Pure.
 
-Small models write their reasoning before the answer and put a code fence around it. Each character is read a fixed number of
-times, whatever the answer contains.
+Small models often write their reasoning before the answer, and put a code fence around the answer. The time is linear in the
+length of the text, whatever the text contains.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def strip_thoughts(text: str) -> str:
 
 
 def read_fence(text: str, *, own_line: bool = False) -> str | None:
-    """Return the content of a code fence around the whole text, stripped; None if there is no such fence.
+    """Return the stripped content of a code fence (```) around the whole text; None if the text is not in a code fence.
 
     With `own_line` the closing fence must be on a line by itself.
     """

@@ -1,7 +1,7 @@
-"""Usage records of calls of small models: purpose, cost and turn. Pure.
+"""Makes usage records of calls to small models: purpose, tokens and turn of each call. Pure.
 
-The tokens of plans, selections, summaries and consolidation are those the provider reported, else our own count of prompt and
-answer. This module must not import a model or a store.
+Small models make plans, selections, summaries and consolidations. A record contains the tokens that the provider reported;
+if the provider reported none, our own count of the prompt and the answer. This module must not import a model or a store.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ UNKNOWN = "unknown"
 """Mark of a call without an answer: its cost is unknown."""
 
 UNDER_WAY = "under_way"
-"""Mark in `extra` of a call still running when its turn was written; its record is written again when it ends."""
+"""Key in `extra` of a call that was still running when its turn was written; the record is written again when the call ends.
+"""
 
 LATE = "late"
-"""Mark in `extra` of a call that ended after its turn was written."""
+"""Key in `extra` of a call that ended after its turn was written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +33,7 @@ class Call:
     answer: str | None = None
     """Text that was received (None: nothing)."""
     prompt_tokens: int | None = None
-    """Reported by the provider, like `completion_tokens`."""
+    """Tokens of the prompt as the provider reported them (None: not reported). The same holds for `completion_tokens`."""
     completion_tokens: int | None = None
     latency_ms: float = 0.0
 
@@ -47,9 +48,11 @@ def usage_of(
     turn_id: str | None = None,
     error: str = "",
 ) -> ModelUsage:
-    """Return the usage record of a call; `extra` states its turn and how it was counted (`reported`, `estimated`, `unknown`).
+    """Return the usage record of `call`.
 
-    `error` marks a failed call: nothing was received, or the answer could not be used.
+    `extra` of the record contains `turn_id`, and under `counted` the source of the token counts: `reported` by the provider,
+    `estimated` with `count`, or `unknown` if the call has no answer. A text in `error` marks the call as failed: nothing was
+    received, or the answer could not be used.
     """
     sent, came, counted = 0, 0, UNKNOWN
     if call.answer is not None:
@@ -82,28 +85,34 @@ class _Entry:
 
 
 class CallBook:
-    """Model calls of one turn's selection, recorded when they begin and when they end.
+    """Records the model calls of one turn's selection, when each begins and when each ends.
 
-    A turn does not wait for all of them. Its record contains running calls with unknown cost; `take_late_usages` returns how
-    they ended.
+    A turn may be written before all calls have ended. `usages` then reports the running calls with unknown cost, and
+    `take_late_usages` later reports how these calls ended.
     """
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
     def begin(self, call: Call) -> int:
-        """Record that a call begins; return its place for `end`."""
+        """Record that a call begins. Return the `place` of the call, which `end` needs."""
         self._entries.append(_Entry(call=call))
         return len(self._entries) - 1
 
     def end(self, place: int, call: Call, error: str = "") -> None:
-        """Record how a call ended; only the first end counts. `error`: the call failed, or its answer could not be used."""
+        """Record that the call at `place` ended as `call`. A second end of the same call is ignored.
+
+        A text in `error` states that the call failed, or that its answer could not be used.
+        """
         entry = self._entries[place]
         if not entry.ended:
             entry.call, entry.ended, entry.error = call, True, error
 
     def usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
-        """Return the records of all calls so far, in their order (`TURN.select`, `TURN.select.2` …)."""
+        """Return the usage records of all calls so far, in the order in which they began.
+
+        The ids of the records are `TURN.select`, `TURN.select.2` and so on. `count` returns the tokens of a text.
+        """
         made = []
         for place, entry in enumerate(self._entries):
             entry.asked_for = entry.ended
@@ -112,7 +121,10 @@ class CallBook:
         return tuple(made)
 
     def take_late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
-        """Return the records of calls that ended since this method was last called, under their earlier ids."""
+        """Return the records of the calls that have ended and whose end was not reported before.
+
+        Each record has the same id as in `usages`, so that it replaces the record of the running call.
+        """
         made = []
         for place, entry in enumerate(self._entries):
             if entry.ended and not entry.asked_for:

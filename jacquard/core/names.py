@@ -1,9 +1,8 @@
-"""Finds names and words in an input, in scripts with and without spaces between words.
+"""Finds names and words in an input text, in scripts with and without spaces between words. Pure.
 
-Planner and Stream A both use it, so they read an input the same way. Pure; from this product it imports only the entity value.
-Texts are compared after NFKC and case folding, with each run of white space as one blank. A phrase that begins or ends with a
-letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean and Thai phrases are found
-as substrings.
+The planner and Stream A (the part of a prompt made by rules) both use this module, so that they read an input in the same way.
+Texts are compared in a normal form: NFKC, case folded, each run of white space as one blank. An English phrase is found only as
+whole words; a Chinese, Japanese, Korean or Thai phrase is found anywhere. The rule applies to each end of a phrase separately.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.world import Entity
 
 NAME_CHARS = 200
-"""Maximum length of a name or phrase; longer ones are ignored, because the time would grow with their length."""
+"""Maximum length of a name or phrase. Longer names are ignored, because the time of a search would grow with their length."""
 
 _UNSPACED = (
     (0x0E00, 0x0EFF),
@@ -51,7 +50,7 @@ def _joins_words(character: str) -> bool:
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:
-    """Return whether `text[start:end]` begins and ends at word boundaries, if its script has any."""
+    """Return whether `text[start:end]` begins and ends at word boundaries; in a script without spaces every place is one."""
     if start > 0 and _joins_words(text[start - 1]) and _joins_words(text[start]):
         return False
     return not (end < len(text) and _joins_words(text[end]) and _joins_words(text[end - 1]))
@@ -79,7 +78,11 @@ def count_mentions(normalised_text: str, phrases: Iterable[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameMatch:
-    """A name found in an input; several `entity_ids` if entities share the name."""
+    """Name found in an input.
+
+    `phrase` is the name in normal form and `start` is its place in the normalised input. `entity_ids` contains several ids if
+    several entities have this name.
+    """
 
     phrase: str
     start: int
@@ -87,10 +90,10 @@ class NameMatch:
 
 
 class NameDictionary:
-    """Names and aliases of entities, prepared for searches in texts of any length; `names` maps ids to canonical names.
+    """Names and aliases of entities (persons, places, things), prepared for searches in texts. `names` maps ids to names.
 
-    Building it takes one pass over all names; names above NAME_CHARS characters are left out. A search compares each place only
-    with names that have the same first character, so its cost depends on the text and hardly on the number of names.
+    Names above NAME_CHARS characters are left out. A search compares each place of the text only with names that have the same
+    first character, so the time of a search depends on the length of the text and hardly on the number of names.
     """
 
     def __init__(self, entities: Sequence[Entity]) -> None:
@@ -111,12 +114,15 @@ class NameDictionary:
         return len(self._owners)
 
     def find_owner(self, name: str) -> str:
-        """Return the id of the only entity with this id or name, else the text unchanged."""
+        """Return the id of the entity that has `name` as its id or name; if none or several have it, return `name` unchanged."""
         ids = (name,) if name in self.names else self._owners.get(normalise(name), ())
         return ids[0] if len(ids) == 1 else name
 
     def find(self, text: str) -> tuple[NameMatch, ...]:
-        """Return the names in `text`, in order of appearance, the longest at each place, never overlapping."""
+        """Return the names found in `text`, in order of appearance. Of names that begin at one place the longest is returned.
+
+        The matches do not overlap.
+        """
         normalised = normalise(text)
         found: list[NameMatch] = []
         place = 0

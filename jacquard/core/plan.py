@@ -1,4 +1,4 @@
-"""Plan of one turn: the planner's decisions."""
+"""Defines the plan of one turn (the planner's decisions before a prompt is made), and its JSON form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYWORD_CHARS = 60
 
 
 class Triage(StrEnum):
-    """Kind of input: it only changes numbers, or it is narrated."""
+    """Kind of input. NUMERICAL: a declared action answers it without a model. NARRATIVE: a model answers it."""
 
     NUMERICAL = "numerical"
     NARRATIVE = "narrative"
@@ -34,9 +34,10 @@ class Temporal(StrEnum):
 
 
 class OverviewScope(StrEnum):
-    """Subject of an overview: everything that happened, quests, persons, places, named things, or the player's items and tasks.
+    """Subject of an overview that the input asks for.
 
-    If the input names some of them, the overview covers those, else all of that kind.
+    ALL is everything that happened, THING is named things, and OWN is the player's items and tasks. If the input names single
+    quests, persons, places or things, the overview covers only these.
     """
 
     ALL = "all"
@@ -49,7 +50,7 @@ class OverviewScope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchIntent:
-    """Stream B's search."""
+    """Search for memories that Stream B (recall and selection) makes in a turn."""
 
     enabled: bool
     focus_keywords: tuple[str, ...] = ()
@@ -60,17 +61,19 @@ class SearchIntent:
     )
     """Weights 0..1 of the domains `narrative`, `lore` and `event`; they need not add up to 1."""
     overview: OverviewScope | None = None
-    """Set if the input asks for many memories spread over time; None if it asks for the memories that answer it."""
+    """Subject of the overview, if the input asks for one (many memories spread over time). None: recall searches for memories
+    that fit the input.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoState:
-    """State of world info carried from one turn to the next turn of its branch."""
+    """State of the world info rules (lore activated by keywords), carried from one turn to the next on a branch."""
 
     chat_length: int = 0
     """Number of messages, including the turn's input."""
     effects: TimedEffects = field(default_factory=TimedEffects)
-    """Effects that are still active."""
+    """Timed effects (such as cooldowns) that are still active."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,23 +90,23 @@ class PlanContext:
     action_id: str | None = None
     """Id of the numerical action, if any."""
     tier: int = 0
-    """0: only rules; 1: a small model helped."""
+    """0: only rules made the plan. 1: a small model helped."""
     confidence: float = 1.0
-    """0..1."""
+    """Confidence of the rules in their plan, 0..1."""
     reasons: tuple[str, ...] = ()
     """Short sentences that explain the decisions."""
     tier1: str = ""
     """Outcome of the small model: '' if it was not needed, `no_model`, `planned`, or why it failed."""
     switches: int = 0
-    """Consecutive turns that moved the focus while the topic stayed the same."""
+    """Number of consecutive turns in which the focus (the active quest) changed while the topic stayed the same."""
     flags: tuple[str, ...] = ()
     """Things that a person should check."""
     injections: tuple[str, ...] = ()
     """Ids of the scheduled texts of this turn."""
     injected_at: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Depth at which each scheduled text was last due on this path."""
+    """Scheduled text (by id) -> number of the turn in which it was last due on this branch."""
     world_info: WorldInfoState | None = None
-    """State left by the activation rules of SillyTavern (None: there was none on this path)."""
+    """State that the world info rules of SillyTavern left for the next turn (None: these rules were not used on this branch)."""
 
 
 def plan_to_json(plan: PlanContext) -> dict[str, Any]:
@@ -136,5 +139,8 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
 
 
 def plan_from_json(value: Mapping[str, Any]) -> PlanContext:
-    """Return the plan that `plan_to_json` wrote; raises CodecError (a ValueError) if a key is missing or a value not allowed."""
+    """Return the plan that `plan_to_json` wrote as `value`.
+
+    Raises CodecError (a ValueError) if a key is missing or a value is not allowed.
+    """
     return codec.from_plain(dict(value), PlanContext)

@@ -1,4 +1,7 @@
-"""Protocols of jacquard. Implementers keep the numbered rules; the shipped contract suites test each rule by its number."""
+"""Defines the protocols of jacquard: the parts of an engine that a host can replace, and the values that they exchange.
+
+An implementation must keep the numbered rules of its protocol. The shipped contract suites test each rule by its number.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ from mnemosyne.schema.world import WorldPack
 
 
 class Planner(Protocol):
-    """Decides what a turn is about.
+    """Decides what a turn is about: kind of input, focus (the active quest), goal, template and search.
 
     1. It always answers; it never raises for an input.
     2. A locked focus is never switched.
-    3. The same view gives the same plan.
+    3. Equal arguments give equal plans.
 
     A long input is planned in a worker thread, so several may be planned at once.
     """
@@ -35,7 +38,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanRequest:
-    """Input of planner tier 1."""
+    """Input of a `PlanRefiner` (the small model that improves a plan)."""
 
     user_message: str
     """Text of the input."""
@@ -50,18 +53,18 @@ class PlanRequest:
 
 
 class PlanRefiner(Protocol):
-    """Planner tier 1: improves the plan of the rules where they are not confident.
+    """Improves a plan with a small model (planner tier 1), if the rules that made the plan are not confident.
 
     1. It makes one model call and never repeats it.
-    2. Its plan names only active quests and templates of the world, and has the triage of the rules.
-    3. A locked focus is not moved.
-    4. When it fails it raises ModelError with its calls in `usages`; the plan of the rules is then used.
+    2. Its plan names only active quests and templates of the world, and has the same triage as the plan of the rules.
+    3. It does not change a locked focus.
+    4. If it fails, it raises ModelError with its calls in `usages`; the engine then uses the plan of the rules.
     """
 
     model: str
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the improved plan and the model calls that were made.
+        """Return (plan, usages): the improved plan, and the records of the model calls that were made.
 
         Raises ModelError if the model cannot be called or its answer cannot be used.
         """
@@ -75,23 +78,26 @@ class QueryPrefetcher(Protocol):
     """
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
-        """Begin with the input, and with the newest messages (oldest first) and the keywords that recall will use."""
+        """Begin to compute the vectors of the input `text`, the newest messages `recent` (oldest first) and `keywords`."""
         ...
 
     async def prefetch_recent(self, recent: Sequence[str]) -> None:
-        """Begin with the newest messages (oldest first) before there is an input, because the next input may refer to them."""
+        """Begin to compute the vectors of the newest messages (oldest first), before the next input is known.
+
+        The next input may refer to these messages.
+        """
         ...
 
 
 class IndexFeeder(Protocol):
     """Updates the indexes of recall from the store, between turns.
 
-    1. A call may be cancelled at any time; the next one continues where it ended.
-    2. Until then recall finds new entries at least by their words.
+    1. A call may be cancelled at any time; the next call continues from there.
+    2. Recall finds new entries by their words even before they are in the index.
     """
 
     async def feed(self, scopes: Sequence[str]) -> None:
-        """Index new entries of the scopes, if recall has searched these scopes before."""
+        """Index the new entries of `scopes` (sessions and worlds); scopes that recall has not searched yet are skipped."""
         ...
 
     async def warm(self) -> None:
@@ -107,7 +113,7 @@ class Cancellation:
         self._callbacks: list[Callable[[], None]] = []
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the wait ends, or now if it has ended."""
+        """Call `callback` when the wait ends, or now if the wait has ended already."""
         if self.is_over:
             callback()
         else:
@@ -123,12 +129,12 @@ class Cancellation:
 
 @dataclass(kw_only=True, slots=True)
 class SelectionContext:
-    """Mutable context of one selection (the request is immutable)."""
+    """Mutable context of one selection. The request itself is immutable."""
 
     calls: CallBook = field(default_factory=CallBook)
-    """A selector that calls a model records the begin and end of each call here, so that the session is charged for it."""
+    """Book in which a selector records the begin and end of each model call, so that the session is charged for the call."""
     cancellation: Cancellation = field(default_factory=Cancellation)
-    """Ends if the turn continues without a selection; the model call may still finish and serve the next turn."""
+    """Signal that the turn continues without this selection. The model call may still finish; the next turn can use it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,14 +147,15 @@ class SelectionRequest:
     """Newest messages, oldest first, as `name: text`."""
     plan: PlanContext
     candidates: tuple[Candidate, ...]
-    """Best first."""
+    """Recalled memories, best first."""
     limit: int
+    """Maximum number of memories to choose."""
     locale: str = ""
     """Locale of the world: the language of a prompt for a model."""
     searched_text: str = ""
-    """Part of the input that was searched for ('': all of it)."""
+    """Part of the input by which recall searched ('': the whole input)."""
     relevance_floor: float = 0.0
-    """Minimum probability of relevance (0..1), for selectors that estimate one."""
+    """Minimum probability of relevance (0..1), for selectors that estimate this probability."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,33 +163,33 @@ class Selection:
     """Candidates that a selector chose; may be empty."""
 
     entry_ids: tuple[str, ...]
-    """Known ids only, each once, best first, at most `limit`."""
+    """Ids of the chosen candidates, best first, each once, at most `limit`."""
     rationale: str = ""
     why: Mapping[str, str] = field(default_factory=dict)
-    """Reasons by id if the selector gave any, also for candidates that were not chosen."""
+    """Id of a candidate -> reason for choosing it or not, if the selector gave one."""
     folded: Mapping[str, str] = field(default_factory=dict)
     """Id of each omitted near-duplicate -> id of the candidate kept instead."""
     below_floor: Mapping[str, float] = field(default_factory=dict)
-    """Ids of candidates that are not relevant enough, with their probability of relevance (0..1)."""
+    """Id of each candidate that is not relevant enough -> its probability of relevance (0..1)."""
     floor: float | None = None
-    """Minimum probability of relevance (None: the selector has none)."""
+    """Minimum probability of relevance (None: the selector has no minimum)."""
     of_full_turn: tuple[str, ...] = ()
-    """Ids omitted because enough memories of their turn are chosen."""
+    """Ids of candidates omitted because enough memories of the same past turn are chosen."""
     over_tokens: tuple[str, ...] = ()
-    """Ids omitted because the memories would take too many tokens."""
+    """Ids of candidates omitted because the chosen memories would take too many tokens."""
     unanswered: tuple[str, ...] = ()
-    """Ids of questions omitted because nothing else of their turn was recalled."""
+    """Ids of candidates that are questions, omitted because nothing else of their turn was recalled."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Corrections of the selector's answer, counted by kind."""
+    """Kind of correction of the selector's answer (for example unknown ids) -> how often it was made."""
     model: str | None = None
 
 
 class Selector(Protocol):
-    """Chooses the few candidates that matter.
+    """Chooses the few candidates (recalled memories) that a prompt shows.
 
     1. The selection contains only ids of the request, each once, at most `limit`.
     2. Without candidates the selection is empty.
-    3. If it cannot choose it raises SelectorError; it never invents ids.
+    3. If it cannot choose, it raises SelectorError; it never invents ids.
     """
 
     name: str
@@ -202,17 +209,19 @@ class PruneBudget:
     max_tokens: int
     """Limit of the whole prompt."""
     tier_tokens: Mapping[Priority, int] = field(default_factory=dict)
-    """Limit of each priority; one without an entry may take all that is left. MUST has none, because it is never dropped."""
+    """Priority -> limit of its blocks. A priority without a limit may take all tokens that are left. MUST has no limit, because
+    its blocks are never dropped.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneRules:
-    """Rules besides the budget that decide about a block."""
+    """Rules that decide about a block in addition to the budget."""
 
     must_keep: frozenset[Priority] = frozenset({Priority.MUST})
     """Priorities that are never dropped."""
     ttl_seconds: Mapping[Priority, float] = field(default_factory=dict)
-    """Maximum age of blocks of a priority at `now`; a block without a time never expires."""
+    """Priority -> maximum age of its blocks at the time `now`. A block without a time never expires."""
     now: datetime | None = None
     max_sensitivity: Sensitivity = Sensitivity.SECRET
     """More sensitive blocks are masked, or dropped if `mask` is false."""
@@ -229,16 +238,18 @@ NO_RULES = PruneRules()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneResult:
-    """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given."""
+    """Result of pruning: kept, degraded and dropped blocks, each list in the order of the arguments."""
 
     kept: tuple[PlacedBlock, ...]
-    """Unchanged blocks."""
+    """Blocks that go into the prompt unchanged."""
     decisions: tuple[BlockDecision, ...]
-    """`code` of a degraded block states what the caller must do (`shortened`, `cut`, `masked`), `tokens` its maximum length
-    then.
+    """Exactly one decision for each block. For a degraded block, `code` states what the caller must do with the block
+    (`shortened`, `cut`, `masked`), and `tokens` states the maximum length of the changed block.
     """
     degraded: tuple[PlacedBlock, ...] = ()
-    """Unchanged here; the caller shortens them with a summarizer, cuts them, or withholds their text."""
+    """Blocks that the caller must change: shorten them with a summarizer, cut them, or withhold their text. Here they are still
+    unchanged.
+    """
     dropped: tuple[PlacedBlock, ...] = ()
 
 
@@ -246,10 +257,10 @@ class Pruner(Protocol):
     """Fits blocks into a budget. Pure: it reads no clock and calls nothing, and equal arguments give equal results.
 
     1. Blocks of a priority in `must_keep` are never dropped; if these blocks do not fit, BudgetExceededError names them.
-    2. The tokens of all kept and degraded blocks never exceed the budget, and those of a priority never its limit.
+    2. The tokens of all kept and degraded blocks never exceed the budget. The tokens of one priority never exceed its limit.
     3. Every block has exactly one decision and is either kept, degraded or dropped.
     4. Blocks of one group are kept or dropped together: none is dropped while another stays.
-    5. A bigger budget keeps everything that a smaller one kept, and drops nothing that a smaller one degraded.
+    5. A bigger budget keeps every block that a smaller budget kept, and drops no block that a smaller budget degraded.
     6. An expired block is dropped or degraded, unless it must be kept.
     7. A block more sensitive than `max_sensitivity` is never kept unchanged, even if it must be kept.
     """
@@ -257,7 +268,7 @@ class Pruner(Protocol):
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return the blocks that fit into the budget, each list in the order of `blocks`.
 
-        Raises BudgetExceededError if the blocks that must be kept do not fit by themselves.
+        Raises BudgetExceededError if the blocks that must be kept exceed the budget, even without all other blocks.
         """
         ...
 
@@ -265,8 +276,8 @@ class Pruner(Protocol):
 class Shortener(Protocol):
     """Makes one text shorter.
 
-    1. The answer has at most `limit_tokens`, is not empty, and states nothing that is not in the text.
-    2. If it cannot shorten the text it raises SummarizerError; it never returns half an answer.
+    1. The answer has at most `limit_tokens` tokens, is not empty, and states nothing that is not in the text.
+    2. If it cannot shorten the text, it raises SummarizerError; it never returns half an answer.
     """
 
     name: str
@@ -285,12 +296,13 @@ class ConversationTurn:
 
     turn_id: str
     depth: int
+    """Number of the turn on its branch, counted from 1."""
     lines: tuple[tuple[str, str], ...]
-    """Its texts in order, as (speaker, text)."""
+    """Texts of the turn in order, as (speaker, text)."""
     gist: str = ""
-    """Its summary in the narrative chain ('': none)."""
+    """Summary of the turn that is stored as a memory ('': none)."""
     changes: tuple[str, ...] = ()
-    """Its changes of the state, one text each."""
+    """Changes that the turn made to the state, one text for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,7 +310,7 @@ class SummaryRequest:
     """Input of a summarizer."""
 
     turns: tuple[ConversationTurn, ...]
-    """Turns after those that `previous` covers, oldest first."""
+    """Turns that `previous` does not cover yet, oldest first."""
     previous: str
     """Summary to continue ('': none)."""
     limit_tokens: int
@@ -310,7 +322,7 @@ class SummaryRequest:
     names: tuple[str, ...] = ()
     """Names of the people, places and things of the story."""
     background: str = ""
-    """The world's texts about those that occur."""
+    """The world's texts about the people, places and things that occur in the turns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -321,7 +333,7 @@ class SummaryText:
     model: str | None = None
     """None if no model was called."""
     prompt_tokens: int | None = None
-    """None if the provider did not report it, like `completion_tokens`."""
+    """Tokens that the provider reported (None: not reported). The same holds for `completion_tokens`."""
     completion_tokens: int | None = None
     prompt: str = ""
     """Text that was sent."""
@@ -331,7 +343,7 @@ class SummaryText:
     """Earlier calls whose answers could not be used."""
 
     def call(self, answer: str | None = None) -> Call:
-        """Return the model call behind the summary; pass `answer` if it is not the summary itself."""
+        """Return the model call that made the summary; pass `answer` if the model's answer is not the summary itself."""
         return Call(
             model=self.model or "",
             prompt=self.prompt,
@@ -344,8 +356,8 @@ class SummaryText:
 class Summarizer(Protocol):
     """Summarizes a conversation, continuing the previous summary.
 
-    1. The answer is not empty, covers `previous` and the conversation, and has about `limit_tokens` at most. If it would be
-       longer, lines of its oldest part are omitted and counted (`dropped_lines`).
+    1. The answer is not empty, covers `previous` and the conversation, and has about `limit_tokens` tokens at most. If the
+       answer would be longer, lines of its oldest part are omitted, and `dropped_lines` counts them.
     2. An answer that lost the content of `previous` counts as a failure; every failure is a SummarizerError.
     """
 
@@ -371,14 +383,14 @@ class LlmRequest:
     """Request to a small model."""
 
     messages: tuple[MessagePart, ...]
-    """Role messages, as `MessagePart` or as pairs (role, content)."""
+    """Messages in order. A pair (role, content) is accepted too and becomes a `MessagePart`."""
     max_tokens: int
     timeout_seconds: float
     temperature: float = 0.0
     schema: Mapping[str, Any] | None = None
     """JSON Schema for the answer, used if the provider supports it; the caller checks the answer in any case."""
     model: str | None = None
-    """None: the adapter knows its model."""
+    """Name of the model (None: the model of the adapter)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(MessagePart(*message) for message in self.messages))
@@ -386,7 +398,7 @@ class LlmRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmResponse:
-    """Answer of a small model; counts and times are None if they were not reported."""
+    """Answer of a small model. A count or a time is None if it was not reported."""
 
     content: str
     model: str
@@ -399,21 +411,24 @@ class LlmResponse:
 
 
 class PairScorer(Protocol):
-    """Scores how well texts fit a query, with a model that reads both together.
+    """Scores how well texts fit a query, with a model that reads the query and a text together.
 
-    1. It returns one score for each text, in their order; higher is better, on the model's own scale. Equal inputs get equal
-       scores.
-    2. It works off the event loop, and raises nothing but ModelError.
+    1. It returns one score for each text, in the order of the texts; higher is better, on the model's own scale. Equal inputs
+       get equal scores.
+    2. It works off the event loop, and raises only ModelError.
     """
 
     model: str
 
     async def warm(self) -> None:
-        """Load the model; raises ModelError if it cannot be loaded."""
+        """Load the model.
+
+        Raises ModelError if the model cannot be loaded.
+        """
         ...
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one score for each text, in their order; higher is better.
+        """Return one score for each of `texts`, in their order; higher is better.
 
         Raises ModelError if the model cannot be loaded or fails.
         """
@@ -425,10 +440,10 @@ class PairScorer(Protocol):
 
 
 class GeneratesText(Protocol):
-    """Minimal adapter; an engine wraps it as a full `LlmAdapter`."""
+    """Calls a model with one method only; an engine wraps it as a full `LlmAdapter`."""
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion; any exception counts as a ModelError."""
+        """Return one completion. The engine treats any exception as a ModelError."""
         ...
 
 
@@ -442,7 +457,10 @@ class LlmAdapter(Protocol):
     model: str
 
     async def warm(self) -> None:
-        """Load slow parts without calling the model; raises ModelError if that fails."""
+        """Load slow parts without calling the model.
+
+        Raises ModelError if the parts cannot be loaded.
+        """
         ...
 
     async def generate(self, request: LlmRequest) -> LlmResponse:

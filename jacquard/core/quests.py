@@ -1,7 +1,7 @@
-"""Reads quests from the state, for the planner and for Stream A. Pure.
+"""Reads quests from the state of a session, for the planner and for Stream A (the part of a prompt made by rules). Pure.
 
-Quests are in the tree `quests` (quest id -> mapping). Any tree is accepted; an item that does not have the form of a quest is
-left out.
+The state is a tree of mappings and lists. Its field `quests` maps the id of a quest to the quest's fields. Any state is
+accepted: a quest or a step that is not a mapping is left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Objective:
     """One step of a quest."""
 
     index: int
-    """Place in the list (0-based)."""
+    """Place in the quest's list of steps, counted from 0."""
     text: str
     status: str
     optional: bool
     raw: Mapping[str, Any]
-    """Mapping in the state."""
+    """The step as it is written in the state."""
     progress: str = ""
     """Progress of the step, not of the quest."""
 
@@ -43,9 +43,9 @@ class Quest:
     description: str
     objectives: tuple[Objective, ...]
     entities: tuple[str, ...]
-    """Ids or names, as the author wrote them."""
+    """Ids or names of persons, places and things, as the author wrote them."""
     raw: Mapping[str, Any]
-    """Mapping in the state."""
+    """The quest as it is written in the state."""
 
     @property
     def open_objectives(self) -> tuple[Objective, ...]:
@@ -55,7 +55,7 @@ class Quest:
 
 
 def read_plain_value(value: object) -> object:
-    """Return the value of a VWD pair `[scalar, description]`, and any other value unchanged."""
+    """Return the first part of a value with a description (`[scalar, description]`), and any other value unchanged."""
     kind = type(value)
     if kind is str or kind is dict:
         return value
@@ -70,7 +70,7 @@ def is_scalar(value: object) -> bool:
 
 
 def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
-    """Return all quests of a state, in its order."""
+    """Return all quests in the order of the state."""
     return tuple(_quest(key, raw) for key, raw in _raw_quests(state))
 
 
@@ -88,14 +88,16 @@ def find_active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
 
 
 def drop_quests(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state without quests, for the status block; empty if only marks are left."""
+    """Return the state without its quests, for the status block. Return {} if nothing but the rules (`$meta`) is left."""
     rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
     return rest if any(key != META for key in rest) else {}
 
 
 def drop_usual_values(value: Any) -> Any:
-    """Return a value without defaults: `status: active` and `optional: false` of things with an id, and empty fields of other
-    mappings.
+    """Return `value` without fields that tell a model nothing, at every depth.
+
+    A mapping that has an `id` loses the fields `status: active` and `optional: false`. Any other mapping loses its empty
+    fields (None, '', {} and []).
     """
     if isinstance(value, list | tuple):
         return [drop_usual_values(each) for each in value]

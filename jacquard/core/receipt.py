@@ -1,4 +1,7 @@
-"""Receipt of a prompt: the decision about every block and candidate, recorded when it is made."""
+"""Defines the receipt of a prompt: the decision about every block and every recalled memory, with the reason.
+
+A decision is recorded when it is made. `Report` is the whole receipt of one turn; the other classes are its parts.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,15 @@ class Action(StrEnum):
 
 
 class CurationPath(StrEnum):
-    """Path that Stream B took.
+    """Way in which Stream B (recall and selection of memories) got the memories of a turn.
 
-    SELECTED: the selector answered (an empty selection counts). HEURISTIC: the heuristic chose, because no model is configured
-    or the input asks for an overview. FALLBACK: the heuristic chose because the selector failed. TIMEOUT: the deadline passed,
-    so the prompt has no memories. SKIPPED: not started. PREFETCHED: an earlier selection that came late was used. LEASED: an
-    earlier selection was used again because the scene is the same; no model was called.
+    - SELECTED: the selector answered for this turn, perhaps with an empty selection.
+    - HEURISTIC: rules chose, because no model is configured or because the input asks for an overview.
+    - FALLBACK: rules chose, because the selector failed.
+    - TIMEOUT: the deadline passed, so the prompt has no memories.
+    - SKIPPED: Stream B was not started.
+    - PREFETCHED: a selection that came too late for an earlier turn was used for this turn.
+    - LEASED: the selection of an earlier turn was used again without a model call, because the scene is the same.
     """
 
     SELECTED = "selected"
@@ -46,11 +52,13 @@ BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, Curatio
 """Paths on which the selector chose, for this turn or for an earlier one."""
 
 BY_HEURISTIC = frozenset({CurationPath.HEURISTIC, CurationPath.FALLBACK})
-"""Paths on which the heuristic chose."""
+"""Paths on which rules chose, without a model."""
 
 
 NOT_ADDED, SHOWN_BY_CLIENT = "not_added", "shown_by_client"
-"""Codes of blocks that the proxy leaves out of a client's call: the client sends its own, or its messages contain the text."""
+"""Codes of blocks that the proxy does not add to a client's call. NOT_ADDED: the client sends such a text itself.
+SHOWN_BY_CLIENT: the client's messages contain the text already.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +73,7 @@ class BlockDecision:
     reason: str
     """Reason for people."""
     tokens: int
-    """Tokens of the block's content."""
+    """Tokens of the block as it was decided."""
     source: str = ""
     title: str = ""
     trust: Trust = Trust.AUTHORED
@@ -76,7 +84,7 @@ class BlockDecision:
 def decide_block(
     block: Block, action: Action, code: str, reason: str, tokens: int | None = None, title: str | None = None
 ) -> BlockDecision:
-    """Return the decision about a block; `tokens` and `title` default to the block's."""
+    """Return the decision about a block. `tokens` and `title` default to the tokens and the title of the block."""
     return BlockDecision(
         block_id=block.block_id,
         action=action,
@@ -92,21 +100,27 @@ def decide_block(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CandidateDecision:
-    """Decision about one candidate.
+    """Decision about one candidate (a recalled memory).
 
-    Codes: `selected`, `not_selected`, `folded` (near-duplicate of a better candidate), `below_cut`, `below_floor` (not relevant
-    enough), `turn_full` (two memories of its turn are chosen), `unanswered` (a question without anything else of its turn),
-    `over_tokens` (chosen, but the memories have enough tokens without it), `not_asked` (the stream was late, or a lease
-    applied).
+    The code is one of:
+
+    - `selected`, `not_selected`: the selector chose the candidate, or did not.
+    - `folded`: it is a near-duplicate of a better candidate.
+    - `below_cut`: its score is too low.
+    - `below_floor`: it is not relevant enough.
+    - `turn_full`: two memories of the same past turn are chosen already.
+    - `unanswered`: it is a question, and nothing else of its turn was recalled.
+    - `over_tokens`: it was chosen, but the chosen memories take enough tokens without it.
+    - `not_asked`: no selector saw it, because the stream was late or an earlier selection was used again.
     """
 
     entry_id: str
-    """Id of the entry, or its address if a better candidate has the same id."""
+    """Id of the memory entry, or its address if a better candidate has the same id."""
     chain: str
     kind: str
     title: str
     rank: int
-    """Place in recall (1 = best)."""
+    """Rank in recall (1 = best)."""
     score: float
     signals: Signals
     chosen: bool
@@ -121,11 +135,15 @@ class CandidateDecision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivationDecision:
-    """Decision of the world info rules about an activated entry; entries without a key in the text have none.
+    """Decision of the world info rules about one lore entry. An entry whose keys do not occur in the text has no decision.
 
-    Codes of shown entries (`chosen`): `constant`, `key`, `sticky`, `decorator`, `vector`. Codes of others: `group`,
-    `probability`, `budget`, `cooldown`, `delay`, `filter`, `trigger` (rejected by the rules), `outlet` (our prompts have no
-    place for it), `empty` (no text), `unreadable` (fields with invalid values; it is recalled by relevance instead).
+    World info is lore from a book of another program (SillyTavern). If `chosen` is true, the code is the cause of the
+    activation: `constant`, `key`, `sticky`, `decorator` or `vector`. Otherwise the code is the reason why it is not shown:
+
+    - `group`, `probability`, `budget`, `cooldown`, `delay`, `filter`, `trigger`: a rule of this name rejected it.
+    - `outlet`: our prompts have no place for it.
+    - `empty`: it has no text.
+    - `unreadable`: its fields have invalid values; it is recalled by relevance instead.
     """
 
     entry_id: str
@@ -139,13 +157,13 @@ class ActivationDecision:
     code: str
     reason: str
     key: str = ""
-    """Key that was found."""
+    """Keyword that was found."""
     woken_by: str = ""
-    """Id of the lore entry whose text contains the key ('': the conversation or a field)."""
+    """Id of the lore entry whose text contains the key ('': the conversation or a field contains it)."""
     pass_number: int = 0
-    """Counts from 1."""
+    """Number of the search pass that found the key, counted from 1."""
     position: str = ""
-    """Name of its place."""
+    """Name of the entry's place in the prompt."""
     trust: Trust = Trust.AUTHORED
     uri: str = ""
     """Address of the lore entry."""
@@ -162,20 +180,20 @@ class LeftOut:
     reason: str
     """Reason for people."""
     first: str = ""
-    """First one left out, if they are in order."""
+    """Id of the first thing left out, if the things have an order."""
     last: str = ""
-    """Last one left out, if they are in order."""
+    """Id of the last thing left out, if the things have an order."""
     count: int = 0
     """Number of things left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamBReport:
-    """Stream B's part of the receipt."""
+    """Part of the receipt about Stream B (recall and selection of memories)."""
 
     path: CurationPath
     reason: str
-    """A sentence."""
+    """Sentence that explains `path`."""
     code: str = ""
     model: str | None = None
     candidates: tuple[CandidateDecision, ...] = ()
@@ -186,18 +204,18 @@ class StreamBReport:
     counts: Mapping[str, int] = field(default_factory=dict)
     """Counts of the selector's answer (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, if known."""
     prefetch_refused: str = ""
-    """Reason why a late selection was not used ('': it was used, or there was none)."""
+    """Reason why a late selection of an earlier turn was not used ('': it was used, or there was none)."""
     lease_refused: str = ""
     """Reason why an earlier selection was not used again ('': it was used, or there was none)."""
     chosen_for: str = ""
-    """Turn whose selection was used ('': this one)."""
+    """Id of the turn for which the used selection was made ('': this turn)."""
     relevance_floor: float | None = None
-    """Minimum probability of relevance of a choice, 0..1 (None: the selector has none)."""
+    """Minimum probability of relevance, 0..1, of a chosen memory (None: the selector has no minimum)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetReport:
-    """Tokens of a prompt, by our own count."""
+    """Tokens of a prompt, counted by our own counter."""
 
     limit_tokens: int
     """Maximum tokens: input limit minus the reply reserve."""
@@ -205,14 +223,14 @@ class BudgetReport:
     """Tokens of the prompt."""
     counter: str
     correction: float = 1.0
-    """Factor from our count to the provider's; the limit is divided by it."""
+    """Provider's token count divided by our count; our limit is the provider's limit divided by this number."""
     tail_tokens: int = 0
     """Tokens reserved for a tool loop, in addition to the limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixReport:
-    """Prefix that the prompt shares with the previous turn's prompt."""
+    """Beginning that the prompt shares with the previous turn's prompt; a provider can cache this part."""
 
     shared_tokens: int
     """Tokens from the first character to the first difference."""
@@ -222,7 +240,7 @@ class PrefixReport:
     stable_messages: int = 0
     """Number of leading messages without content that changes every turn."""
     stable_chars: int = 0
-    """Characters of the next message before its first block that changes every turn."""
+    """Number of characters at the beginning of the message after these, before its first block that changes every turn."""
 
 
 class BlockSpan(Struct, frozen=True, kw_only=True):
@@ -238,7 +256,7 @@ class BlockSpan(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutPart:
-    """Part of the state that is not shown completely: `shown` of `total` units."""
+    """Part of the state that is not shown completely: `shown` of `total` are shown, counted in `unit`."""
 
     path: str
     """JSON Pointer in the state, or `goal` for the goal of the turn."""
@@ -252,7 +270,7 @@ class CutPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateCut:
-    """Parts of the state that a prompt does not show; the rest is shown as stored."""
+    """Parts of the state that a prompt does not show completely; all other parts are shown completely."""
 
     limit_tokens: int
     """Tokens that were available."""
@@ -272,31 +290,34 @@ class StateCut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentText:
-    """One text of a call that went through the proxy to a model: the client's or ours."""
+    """One text of a call that went through the proxy to a model. The client wrote the text, or we added it."""
 
     message: int
-    """Message of the call (0-based); the system text of Anthropic's API is the first. Ours may be part of a client's message.
+    """Index of the message in the call, counted from 0; the system text of Anthropic's API counts as the first message. A text
+    of ours may be a part of a client's message.
     """
     role: str
     tokens: int
     digest: str = ""
-    """Client's text: the first 16 hexadecimal digits of its SHA-256. In long calls one text represents all until the next."""
+    """For a client's text: the first 16 hexadecimal digits of its SHA-256. In long calls one client's text represents all texts
+    up to the next listed text.
+    """
     text: str = ""
-    """Our text; '' for the client's."""
+    """For a text of ours: its content; '' for a client's text."""
     place: str = ""
-    """Our text: `lasting`, `changing`, or `depth:N` for a note."""
+    """For a text of ours: `lasting`, `changing`, or `depth:N` for a note; '' for a client's text."""
     blocks: tuple[str, ...] = ()
-    """Our text: ids of its blocks."""
+    """For a text of ours: ids of the blocks in it."""
 
     @property
     def is_ours(self) -> bool:
-        """True if we added it."""
+        """True if we added the text, false if the client wrote it."""
         return bool(self.place)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPrompt:
-    """Messages of a call that went through the proxy to a model, in their order; tokens by our own count."""
+    """Texts of a call that went through the proxy to a model, in order. Tokens are counted by our own counter."""
 
     texts: tuple[SentText, ...]
     client_tokens: int
@@ -326,19 +347,20 @@ class Report:
     new_block_ids: tuple[str, ...] = ()
     errors: list[str] = field(default_factory=list)
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of its configuration, including A/B arms."""
+    """Tags of the turn's configuration, including the arms of A/B experiments."""
     state_cut: StateCut | None = None
     evidence: tuple[CandidateDecision, ...] = ()
     """Decision about each tool or search result that could have been shown, best first."""
     left_out: tuple[LeftOut, ...] = ()
     """Other content that is not in the prompt and was never a block."""
     redactions: tuple[RedactionRecord, ...] = ()
-    """Redactions in the prompt by class, place and number, made before storing or by a mask of this turn."""
+    """Redactions of texts in the prompt, whether made before the text was stored or in this turn."""
     profile: str = ""
-    """Kind of agent that the prompt is for."""
+    """Id of the profile: the kind of agent that the prompt is for."""
     as_written: bool = False
     """True if messages are shown as they were written, not escaped."""
     activation: tuple[ActivationDecision, ...] = ()
-    """Decision about each world info entry activated by the rules of SillyTavern, shown ones first."""
+    """Decision about each world info entry activated by the rules of SillyTavern; shown entries come first."""
     sent: SentPrompt | None = None
-    """Text sent to the model if a chat client wrote the prompt (first call of the turn, if the model calls tools)."""
+    """Texts sent to the model, if a chat client wrote the prompt. If the model calls tools, the texts of the turn's first call.
+    """

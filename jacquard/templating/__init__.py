@@ -1,7 +1,15 @@
-"""Templates: reads sets of template files and renders them in a sandbox.
+"""Reads sets of template files and renders them in a sandbox, for the prompts of turns.
 
-Only `sandbox` and `counting` import jinja2; other modules see this package's own types. It must not import a stream, a planner
-or a store.
+Terms of this package:
+
+- template: a folder of `.j2` files with a manifest (`template.yaml`), which lists the blocks of a prompt.
+- root: a folder with templates, layouts and profiles, or their texts in memory. A file in an earlier root replaces the file of
+  the same name in later roots.
+- layout: a file that places the blocks in the prompt.
+- profile: a file that describes a kind of agent: its template, its layout, and the form of messages and replies.
+
+Only `sandbox` and `counting` import jinja2; other modules see this package's own types. The package must not import a stream, a
+planner or a store.
 """
 
 from __future__ import annotations
@@ -19,20 +27,21 @@ from jacquard.templating.sets import TemplateSet, find_template_faults, open_set
 
 
 def open_templates(roots: Sequence[TemplateRoot]) -> TemplateSet:
-    """Return the templates below `roots`; the first root that has a file wins. Reads the disk, again only after a file changed.
+    """Return the templates below `roots`. If several roots have a file of the same name, the first root is used.
 
-    Raises TemplateError for a file that is too large, is not UTF-8, or leads out of its root.
+    The files are read from the disk, and read again only after one of them changed. Raises TemplateError if a file is too
+    large, is not UTF-8, or is a link that leads out of its root.
     """
     return open_set(roots, SandboxRenderer)
 
 
 def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:
-    """Return a set of templates that are already in memory."""
+    """Return a set of templates from `files` (name -> file), which are already in memory."""
     return TemplateSet(files, SandboxRenderer(files))
 
 
 def validate_templates(root: TemplateRoot) -> tuple[TemplateError, ...]:
-    """Return the faults of every template and manifest below a root; empty if all of them compile."""
+    """Return the faults of all templates and manifests below `root`; empty if all of them are valid."""
     return find_template_faults(root, SandboxRenderer)
 
 

@@ -1,7 +1,7 @@
-"""Adds counters to a template's syntax before it is compiled, so that a rendering counts its own work.
+"""Adds counters to the syntax tree of a template before it is compiled, so that a rendering counts its own work.
 
-Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the number of
-template parts in one pass; a nested one has its own counter.
+Only loops, macros, blocks and included files can run many times. Each of them gets a counter at its beginning. In every pass the
+counter spends as many operations as the part has nodes; a nested loop, macro or block has its own counter and is not included.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ def _count_operations(_context: Context, operations: int) -> str:
 
 
 COUNTING_FILTERS = {COUNTED: _count_items, READ: _read, WORKED: _count_operations}
-"""Filters that only `count_work` writes; `find_refused_parts` forbids their names to authors."""
+"""Filters that only `count_work` puts into a template; `find_refused_parts` refuses their names in authors' templates."""
 
 
 def find_refused_parts(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
-    """Yield the parts that a template must not contain: ways around the escaping, and loops that cannot be counted."""
+    """Yield (node, reason) for each part that a template must not contain.
+
+    Refused are ways around the escaping, loops that cannot be counted, and the names of the counting filters.
+    """
     for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
         yield node, "`autoescape` is not offered: everything is escaped"
     for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
@@ -71,9 +74,9 @@ def _find_deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
 
 
 def count_work(tree: nodes.Template) -> None:
-    """Add counters to a template: loops, macros, blocks and the file count their parts, comparisons the items they read.
+    """Add counters to the syntax tree `tree`, which is changed.
 
-    Changes the tree.
+    Loops, macros, blocks and the file itself count their parts. Comparisons pay for the values that they compare.
     """
     _charge(tree)
     for compare in list(tree.find_all(nodes.Compare)):

@@ -1,9 +1,9 @@
-"""Finds template files by name below template roots and reads them into memory once.
+"""Finds template files below template roots and reads them into memory once. It must not import jinja2.
 
-So rendering reads no disk, and no name leads out of a root. A root is a folder, or the texts of a world pack in a store. A name
-is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a pack overrides single files. The last
-root's file can still be named with the prefix `shipped/`. A root's folder `tests` has golden prompts and no templates. It must
-not import jinja2.
+Rendering then reads nothing from the disk, and no file name can lead out of a root. A root is a folder, or the texts of a world
+pack that were read from a store. The name of a file is its path below the root, such as `combat/guidance.j2`. If several roots
+have a file of this name, the first root is used, so that a pack can override single files. The prefix `shipped/` names the file
+of the last root instead. The folder `tests` of a root contains golden prompts and no templates.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateFile:
-    """One file."""
+    """One template file in memory."""
 
     name: str
     shown: str
-    """Path as shown to people."""
+    """Path of the file, as messages show it to people."""
     text: str
     """Content, with line feeds as line ends."""
 
@@ -47,15 +47,15 @@ class TemplateFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextRoot:
-    """Root in memory."""
+    """Template root in memory: the texts of the template files of a pack."""
 
     shown: str
-    """Prefix of names shown to people."""
+    """Prefix of the file names, as messages show them to people."""
     texts: tuple[tuple[str, str], ...]
     """(name, text) of every file, with line feeds as line ends."""
 
     def text(self, name: str) -> str | None:
-        """Return the text of one file, or None."""
+        """Return the text of the file `name`, or None if there is no such file."""
         return next((text for known, text in self.texts if known == name), None)
 
 
@@ -63,7 +63,10 @@ TemplateRoot = Path | TextRoot
 
 
 def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[TemplateRoot, ...]:
-    """Return the template roots of a world, for templates and layouts: the pack's own first, as read with the pack."""
+    """Return the template roots of `world`: the templates of its pack first, then `roots`.
+
+    The pack's templates are the texts that were read with the pack; if they were not read yet, the pack's folder.
+    """
     if world.templates is None:
         return tuple(roots) if world.template_root is None else (Path(world.template_root), *roots)
     if not world.templates:
@@ -73,10 +76,10 @@ def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[Tem
 
 
 def with_templates(world: WorldPack) -> WorldPack:
-    """Return a pack with the texts of its templates, read from its folder if they were not read with the pack.
+    """Return a pack with the texts of its templates; texts that the pack does not have yet are read from its folder.
 
-    Reads the disk, so call it off the event loop. Raises TemplateError for a file that is too large, is not UTF-8, or leads out
-    of the folder.
+    It reads from the disk, so call it off the event loop. Raises TemplateError if a file is too large, is not UTF-8, or is a
+    link that leads out of the folder.
     """
     if world.templates is not None:
         return world
@@ -100,8 +103,9 @@ def find_shipped_templates() -> Path:
 
 
 def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
-    """Return a value that changes with any template file below the roots: path, time of change, size. A root in memory never
-    changes.
+    """Return (path, time of change, size) of each template file below `roots`; the value changes if any file changes.
+
+    Roots in memory are left out, because they never change.
     """
     found = []
     for root in roots:
@@ -112,9 +116,9 @@ def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
 
 
 def read_files(roots: Sequence[TemplateRoot]) -> Mapping[str, TemplateFile]:
-    """Return all template files by name.
+    """Return all template files below `roots` by name; if several roots have a name, the file of the first root.
 
-    Raises TemplateError for a file that is too large, is not UTF-8, or leads out of its root.
+    Raises TemplateError if a file is too large, is not UTF-8, or is a link that leads out of its root.
     """
     files: dict[str, TemplateFile] = {}
     for index, root in enumerate(roots):
@@ -137,13 +141,16 @@ def _read_root(root: TemplateRoot) -> Iterator[TemplateFile]:
 
 
 def template_ids(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of the templates to which these file names belong, sorted."""
+    """Return the ids of the templates to which the files `names` belong, sorted. The id is the first folder of a name."""
     folders = {name.split("/", 1)[0] for name in names if "/" in name}
     return tuple(sorted(folders.difference(_NO_TEMPLATES)))
 
 
 def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file: str) -> str:
-    """Return the name of a template's file, in the first of `folders` that has it; raises TemplateError if none has it."""
+    """Return the name of `file` in the first of `folders` that has it.
+
+    Raises TemplateError if none of `folders` has the file.
+    """
     for folder in folders:
         if (name := f"{folder}/{file}") in files:
             return name

@@ -1,6 +1,6 @@
-"""Names that the template language offers: filters, tests, functions. It imports nothing.
+"""Lists the names that the template language offers: filters, tests, functions and methods. It imports nothing.
 
-The sandbox enforces this list, and the lint gives advice from it.
+The sandbox refuses all other names, and the lint of templates suggests names from these lists.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ OWN_FILTERS = ("attr", "brief", "join", "limits", "replace", "sum", "text", "val
 """Filters that this package adds for templates of prompts."""
 
 TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")
-"""Tests, which follow `is`."""
+"""Tests: names that a template writes after `is`."""
 
 FUNCTIONS = ("cycler", "dict", "joiner", "namespace", "range")
-"""Functions, which are called by name."""
+"""Functions that a template calls by name."""
 
 TEXT_METHODS = frozenset(_TEXT_METHODS.split())
 MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})

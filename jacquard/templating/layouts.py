@@ -1,4 +1,7 @@
-"""Reads layouts: `templates/layouts/<id>.yaml` becomes a SkeinTemplate."""
+"""Reads layouts: the file `layouts/<id>.yaml` below a template root becomes a `SkeinTemplate`.
+
+A layout states where in the prompt the blocks of each slot are placed.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ _KEYS = {"slot", "position", "order", "priority", "depth"}
 
 
 def find_layout_ids(roots: Sequence[TemplateRoot]) -> tuple[str, ...]:
-    """Return the ids of all layouts under the template roots, sorted."""
+    """Return the ids of all layouts below the template roots, sorted."""
     return tuple(sorted({name for root in roots for name in _names(root)}))
 
 
 def load_layout(layout_id: str, roots: Sequence[TemplateRoot]) -> SkeinTemplate:
-    """Return a layout from the first root that has it.
+    """Return the layout `layout_id` from the first root that has its file.
 
-    Raises LayoutError if no root has it, or with the file if that is not valid.
+    Raises LayoutError if no root has the file, or if the file is not valid; the error then names the file.
     """
     file = f"{layout_id}.yaml"
     for root in roots:

@@ -1,8 +1,11 @@
-"""Limits the work of one rendering, whoever wrote the template. It imports nothing.
+"""Limits the work of one rendering, so that no template can block a thread or fill the memory. It imports nothing.
 
-No template can block a thread or fill the memory: steps, operations and created characters are counted down from fixed numbers,
-which give the same result on every machine (a time limit would not). A step is a pass of a loop, and a call counts as ten; an
-operation is an evaluated part of a template, or a value that a filter reads.
+Each rendering has a budget of steps, operations and created characters. When one of them is used up, `LimitError` ends the
+rendering. The limits are numbers and not a time, so that a template gives the same result on every machine.
+
+- A step is one pass of a loop; a call counts as ten steps.
+- An operation is one evaluated part of a template, or one value that a filter reads.
+- To pay for a value means to spend as many characters or operations as the size of the value requires.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("template_budget", default=None
 
 @contextmanager
 def limit_rendering() -> Iterator[None]:
-    """Run the rendering inside the block with a fresh budget."""
+    """Give the code in the `with` block a fresh budget for one rendering."""
     token = _BUDGET.set(_Budget(STEP_LIMIT, WORK_LIMIT_CHARS, OPERATION_LIMIT))
     try:
         yield
@@ -60,7 +63,10 @@ def limit_rendering() -> Iterator[None]:
 
 
 def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
-    """Spend from the budget of the present rendering; raises LimitError when it is used up."""
+    """Take `steps`, `chars` and `operations` from the budget of the present rendering; outside of one, do nothing.
+
+    Raises LimitError if the budget is used up.
+    """
     budget = _BUDGET.get()
     if budget is None:
         return
@@ -78,7 +84,11 @@ def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
 
 
 def pay(value: object) -> None:
-    """Pay for reading a value: half its length for a text, all items for a list or mapping, every value for a view."""
+    """Pay for reading `value`.
+
+    A text costs half its length in characters. A list or a mapping costs its size (`tree_size`). A range and a view of a
+    mapping cost operations.
+    """
     if isinstance(value, str):
         spend(chars=len(value) // 2)
     elif isinstance(value, list | tuple | Mapping):
@@ -91,7 +101,10 @@ def pay(value: object) -> None:
 
 
 def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
-    """Yield items, each after paying for it; with `deep` also for everything in it, because items are compared."""
+    """Yield the items, and pay for each before it is yielded.
+
+    With `deep`, also pay for everything inside an item; this is needed if the items are compared.
+    """
     for item in items:
         spend(operations=_cost(item, deep=deep))
         yield item
@@ -104,14 +117,17 @@ def _cost(item: object, *, deep: bool) -> int:
 
 
 def pay_arguments(args: Iterable[object]) -> None:
-    """Pay for passing values to a function of the language: once for each value, and once for each item in it."""
+    """Pay for passing `args` to a function of the language: one operation for each value, and one for each item in a value."""
     for value in args:
         sized = isinstance(value, str | list | tuple | range | Mapping | KeysView | ValuesView | ItemsView)
         spend(operations=1 + (len(value) if sized else 0))  # type: ignore[arg-type]
 
 
 def pay_for_value(value: T) -> T:
-    """Return a value that a template made, after paying for its size; raises LimitError if it is too large."""
+    """Pay for the size of a value that a template made, and return the value.
+
+    Raises LimitError if the value is too large.
+    """
     if isinstance(value, str):
         check_size(len(value))
         spend(chars=len(value))
@@ -121,10 +137,10 @@ def pay_for_value(value: T) -> T:
 
 
 def tree_size(value: object) -> int:
-    """Return the size of a tree in written form: NODE_CHARS for each value plus its characters.
+    """Return the size of a tree as text: NODE_CHARS for each value, plus the characters of each text.
 
-    A list that contains another one many times is small in memory and long in writing, so shared parts count each time. Raises
-    LimitError if the size is too large.
+    A part that occurs several times counts each time, because a list that contains another list many times is small in memory
+    and long as text. Raises LimitError if the size is too large.
     """
     size = 0
     stack = [value]
@@ -150,39 +166,46 @@ def tree_size(value: object) -> int:
 
 
 def check_size(size: int) -> None:
-    """Raise LimitError for a text or list of more than OUTPUT_LIMIT_CHARS characters or items, before it is created."""
+    """Raise LimitError if `size` exceeds OUTPUT_LIMIT_CHARS.
+
+    `size` is the number of characters or items of a value that is about to be created.
+    """
     if size > OUTPUT_LIMIT_CHARS:
         raise LimitError(f"a value of the template grows past {OUTPUT_LIMIT_CHARS:,} characters or items")
 
 
 def check_power(left: object, right: object) -> None:
-    """Raise LimitError for a power whose result could be very long."""
+    """Raise LimitError if `left ** right` could be a very long number."""
     if isinstance(left, int | float) and isinstance(right, int | float) and abs(left) > 1 and right > 60:
         raise LimitError("a power in the template is too high")
 
 
 def check_number(value: object) -> None:
-    """Raise LimitError for a whole number beyond NUMBER_LIMIT."""
+    """Raise LimitError if `value` is a whole number above NUMBER_LIMIT or below -NUMBER_LIMIT."""
     if isinstance(value, int) and abs(value) > NUMBER_LIMIT:
         raise LimitError("a number in the template grows past 10^18")
 
 
 def check_digits(precision: object) -> None:
-    """Raise LimitError for rounding to more digits than a number has."""
+    """Raise LimitError if `precision`, the number of digits to round to, is above DIGIT_LIMIT."""
     if isinstance(precision, int) and abs(precision) > DIGIT_LIMIT:
         raise LimitError(f"`round` rounds to at most {DIGIT_LIMIT} digits")
 
 
 def check_stripped(chars: object) -> None:
-    """Raise LimitError for more than STRIPPED_LIMIT_CHARS characters to strip, because each character is compared with all of
-    them.
+    """Raise LimitError if `chars`, the characters to strip from a text, are more than STRIPPED_LIMIT_CHARS.
+
+    Each character of the text is compared with all of `chars`, so many of them would take long.
     """
     if isinstance(chars, str) and len(chars) > STRIPPED_LIMIT_CHARS:
         raise LimitError(f"at most {STRIPPED_LIMIT_CHARS:,} characters can be named to be stripped from a text")
 
 
 def bounded_range(*args: int) -> range:
-    """Return a range of at most RANGE_LIMIT numbers; raises LimitError for a longer one."""
+    """Return `range(*args)`.
+
+    Raises LimitError if the range has more than RANGE_LIMIT numbers.
+    """
     numbers = range(*args)
     if len(numbers) > RANGE_LIMIT:
         raise LimitError(f"a range has at most {RANGE_LIMIT:,} numbers")

@@ -1,7 +1,7 @@
-"""Reads and checks the manifest of a template, `template.yaml`. Pure: the files were read before.
+"""Reads and checks the manifest of a template (`template.yaml`), which lists the blocks of a prompt. Pure.
 
-A manifest lists blocks. Every template except `chat` inherits the blocks of the one it `extends` (`chat` by default), changes
-them by id, adds its own and removes those named under `without`.
+Every template except `chat` inherits the blocks of the template that it `extends` (by default `chat`). Its manifest changes
+inherited blocks by their id, adds blocks, and removes the blocks named under `without`. The files were read before.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Lines = Mapping[tuple[str | int, ...], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockSpec:
-    """One block of a template."""
+    """One block of a template, as the manifest describes it."""
 
     block_id: str
     name: str
-    """Name of the template file."""
+    """Name of the file that renders the block."""
     type: BlockType
     slot: str
     priority: Priority
@@ -42,14 +42,14 @@ class BlockSpec:
     volatile: bool
     order: int
     each: str | None
-    """List whose items the block is rendered for, once each."""
+    """Name of a list: the block is rendered once for each of its items (None: the block is rendered once)."""
     titles: Mapping[str, str]
 
 
 def block_specs(files: Files, template_id: str) -> tuple[BlockSpec, ...]:
-    """Return the blocks of a template, by `order`.
+    """Return the blocks of the template `template_id`, sorted by `order`.
 
-    Raises TemplateError for an unknown template and for a fault in its manifest.
+    Raises TemplateError if the template is unknown, or if its manifest or an inherited manifest has a fault.
     """
     known = template_ids(files)
     if template_id not in known:

@@ -1,8 +1,8 @@
-"""Escapes everything that a template's `{{ }}` prints, exactly once. It must not import jinja2.
+"""Escapes everything that `{{ }}` prints in a template, exactly once. It must not import jinja2.
 
-Text becomes a one-line YAML scalar; mappings and lists are refused unless a filter turns them into text. Safe text is marked
-with markupsafe's `Markup`. The mark is never given to code outside of this module, and text made from a marked one loses the
-mark and is escaped again.
+A text is printed as a one-line YAML scalar. A mapping or a list is refused unless a filter turns it into text. Text that is
+escaped already has the type `Markup` of markupsafe; the functions here call this type the mark of safety. Filters and tests of
+the engine never get marked text. A text that they make from a marked text has no mark and is escaped again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _LAST_LIMITS: ContextVar[tuple[object, str] | None] = ContextVar("last_limits", 
 
 
 class PrintError(Exception):
-    """A value cannot be printed like this; the message states how it can."""
+    """A value cannot be printed in this way; the message states how to print it."""
 
 
 def finalize_prompt(value: Any) -> Markup:
-    """Return the printed form of a value in a prompt: a marked text unchanged, a leaf as an escaped YAML scalar.
+    """Return `value` as it is printed in a prompt.
 
-    Raises PrintError for a mapping, a list, or a value that has no text form.
+    A marked text is printed unchanged. A text, a number or a boolean becomes an escaped YAML scalar, and None becomes ''.
+    Raises PrintError if the value is a mapping or a list, or has no text form.
     """
     if isinstance(value, Markup):
         shown = value
@@ -53,9 +54,10 @@ def finalize_prompt(value: Any) -> Markup:
 
 
 def finalize_reply(value: Any) -> str:
-    """Return the printed form of a value in a reply to a person: plain text; of a value with a description only the value.
+    """Return `value` as it is printed in a reply to a person: as plain text, not escaped.
 
-    Raises PrintError for a mapping, a list, or a value that has no text form.
+    Of a value with a description (`[value, "text"]`) only the value is printed. Raises PrintError if the value is a mapping or
+    a list, or has no text form.
     """
     shown = to_plain_text(value)
     spend(chars=len(shown))
@@ -63,7 +65,7 @@ def finalize_reply(value: Any) -> str:
 
 
 def to_plain_text(value: Any) -> str:
-    """Return a leaf, or the value of a VWD pair, as text; '' for None."""
+    """Return a text, a number or a boolean as text; '' for None. Of a value with a description the value is used."""
     plain = strip_mark(read_plain_value(value))
     _check_leaf(plain)
     if plain is None:
@@ -72,14 +74,14 @@ def to_plain_text(value: Any) -> str:
 
 
 def strip_mark(value: Any) -> Any:
-    """Return a text without the mark of safety; any other value unchanged."""
+    """Return a text without the mark of safety, so that it is escaped when it is printed; any other value unchanged."""
     return str.__str__(value) if isinstance(value, Markup) else value
 
 
 def wrap_function(function: Callable[..., Any], *, compares: bool = False) -> Callable[..., Any]:
-    """Wrap a filter or test so that it gets and returns only unmarked texts, and pays for the values it reads and makes.
+    """Return a filter or test that gets and returns only unmarked texts, and pays for the values that it reads and makes.
 
-    `compares`: it compares the items of its arguments.
+    `compares` states that `function` compares the items of its argument.
     """
     own = (
         1 if hasattr(function, "jinja_pass_arg") else 0
@@ -102,7 +104,10 @@ def wrap_function(function: Callable[..., Any], *, compares: bool = False) -> Ca
 
 
 def sum_numbers(values: Iterable[Any]) -> Any:
-    """Filter `sum`: add up numbers; raises PrintError for anything else."""
+    """Filter `sum`: add up numbers.
+
+    Raises PrintError if an item is not a number.
+    """
     total: int | float = 0
     for value in pay_for_items(values):
         if not isinstance(value, int | float):
@@ -113,9 +118,9 @@ def sum_numbers(values: Iterable[Any]) -> Any:
 
 
 def show_yaml(value: Any, indent: int = 0) -> Markup:
-    """Filter `yaml`: show a value as block YAML, with descriptions; every line is indented by `indent` spaces.
+    """Filter `yaml`: show a value with its descriptions as block YAML. Every line is indented by `indent` spaces.
 
-    Raises LimitError for an indent beyond MAX_INDENT.
+    Raises LimitError if `indent` is negative or above MAX_INDENT.
     """
     if not 0 <= indent <= MAX_INDENT:
         raise LimitError(f"`yaml` indents by 0 to {MAX_INDENT} blanks")
@@ -126,9 +131,9 @@ def show_yaml(value: Any, indent: int = 0) -> Markup:
 
 
 def show_limits(value: Any) -> Markup:
-    """Filter `limits`: show the ranges, choices and units of a state; fields with the same share a line.
+    """Filter `limits`: show the ranges, choices and units of a state's fields. Fields with the same limits share a line.
 
-    Raises PrintError for anything but a mapping.
+    Raises PrintError if `value` is not a mapping.
     """
     if not isinstance(value, Mapping):
         raise PrintError("`limits` shows the rules of a mapping, such as `status`")
@@ -146,17 +151,23 @@ def _limits_text(value: Mapping[str, Any]) -> str:
 
 
 def show_text(value: Any, boundary: Any = "") -> Markup:
-    """Filter `text`: show text as prose of one or more lines, with a `boundary` exactly as written (`filament.show_text`)."""
+    """Filter `text`: show text as prose of one or more lines. With a `boundary` the text is shown exactly as written; see
+    `filament.show_text`.
+    """
     return Markup(pay_for_value(show_between_tags(to_plain_text(value), to_plain_text(boundary))))
 
 
 def show_attribute(value: Any) -> Markup:
-    """Filter `attr`: show text as the inside of a quoted attribute."""
+    """Filter `attr`: show text as the value of an attribute, for use between quotes."""
     return Markup(pay_for_value(escape_attribute(to_plain_text(value))))
 
 
 def join_texts(values: Iterable[Any], separator: str = "") -> str:
-    """Filter `join`, and `~`: the result is marked if any part is; the other parts are then escaped first."""
+    """Filter `join` and operator `~`: join texts with `separator` between them.
+
+    If any text has the mark of safety, the others are escaped before joining, and the result has the mark. Otherwise the result
+    is plain text.
+    """
     items = list(pay_for_items(values))
     if any(isinstance(each, Markup) for each in items):
         glue = strip_mark(separator) if isinstance(separator, Markup) else escape_text(separator)

@@ -1,7 +1,7 @@
-"""Reads profiles: `templates/profiles/<id>.yaml` describes a kind of agent.
+"""Reads profiles: the file `profiles/<id>.yaml` below a template root describes a kind of agent.
 
-A profile is data: the template and layout of its turns, the form of the conversation, and how replies are read. The engine has
-no words for a kind of agent except those in the templates that a profile names.
+A profile states the template and the layout of the prompts, the form of the conversation in them, and how replies are read. All
+words that depend on the kind of agent are in the templates, so that the code of the engine has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "profiles"
 BOUNDARY_CHARS = 12
 AUTO = "auto"
 PROFILE = "profile"
-"""Key in the metadata of a session's document for the profile with which the session was started."""
+"""Key in the metadata of a session's document. Its value is the id of the profile with which the session was started."""
 STORY_ID, ASSISTANT_ID = "story", "assistant"
 _MOST_PARENTS = 8
 _TEXTS = ("layout", "template")
@@ -31,21 +31,24 @@ _KEYS = ("id", "title", "extends", "layout", "template", "messages", "reply", "s
 
 
 class MessageForm(StrEnum):
-    """Form of messages in a prompt: as text of the markup, or exactly as written."""
+    """Form of messages in a prompt. ESCAPED: as escaped text in the markup. AS_WRITTEN: exactly as written."""
 
     ESCAPED = "escaped"
     AS_WRITTEN = "as_written"
 
 
 class ReplyForm(StrEnum):
-    """Form of a reply: elements that can change the state, or text that is stored unchanged."""
+    """Form of a reply. ELEMENTS: markup whose elements can change the state. TEXT: text that is stored unchanged."""
 
     ELEMENTS = "elements"
     TEXT = "text"
 
 
 class SpeakerNames(StrEnum):
-    """Rule for naming speakers before their messages: all but the world's two parties, or only if several speak."""
+    """Rule for showing the name of a speaker before a message.
+
+    NAMED: every speaker except the two parties of the world is named. SEVERAL: speakers are named only if there are several.
+    """
 
     NAMED = "named"
     SEVERAL = "several"
@@ -66,7 +69,7 @@ class Profile:
     speakers: SpeakerNames = SpeakerNames.NAMED
 
     def boundary_of(self, session_id: str) -> str:
-        """Return the boundary around a session's texts that are shown exactly as written; '' if texts are escaped instead."""
+        """Return the boundary (a mark around texts shown exactly as written) of a session; '' if texts are escaped instead."""
         return session_boundary(session_id) if self.messages is MessageForm.AS_WRITTEN else ""
 
 
@@ -74,18 +77,19 @@ STORY = Profile()
 
 
 def session_boundary(session_id: str) -> str:
-    """Return the boundary of a session, the same in all of its turns.
+    """Return the boundary of a session: the mark around texts that a prompt shows exactly as written.
 
-    It is not a secret: a text that contains it gets another one (`filament.choose_boundary`), so no text can end its own
-    element.
+    The boundary is the same in all turns of the session. It is not a secret: around a text that contains the boundary, another
+    mark is used (`filament.choose_boundary`), so that no text can end its own element.
     """
     return hashlib.sha256(b"boundary\0" + session_id.encode("utf-8", "surrogatepass")).hexdigest()[:BOUNDARY_CHARS]
 
 
 def find_profile_id(setting: str, world: WorldPack) -> str:
-    """Return the id of the profile that a setting means.
+    """Return the id of the profile that the value `setting` of the configuration means.
 
-    `auto` means the profile of the world's pack, `story` if the pack names none, and `assistant` for a world without a pack.
+    `auto` means the profile that the world's pack names, and `story` if the pack names none. In a world without a pack, `auto`
+    means `assistant`. Any other value is the id of a profile and is returned unchanged.
     """
     if setting != AUTO:
         return setting
@@ -93,9 +97,10 @@ def find_profile_id(setting: str, world: WorldPack) -> str:
 
 
 def load_profile(profile_id: str, roots: Sequence[TemplateRoot]) -> Profile:
-    """Return a profile from the first root that has it. Reads files: call it off the event loop.
+    """Return the profile `profile_id` from the first root that has its file. Reads files: call it off the event loop.
 
-    Raises ConfigError if no root has it, or with the file if that is not valid.
+    Raises ConfigError if no root has the file, if the file is not valid, or if the profiles that it extends are missing or
+    extend each other.
     """
     text = _find_text(profile_id, roots)
     if text is None:
@@ -114,7 +119,7 @@ def load_profile(profile_id: str, roots: Sequence[TemplateRoot]) -> Profile:
 
 
 def with_profile(world: WorldPack, profile: Profile) -> WorldPack:
-    """Return a world whose turns have the profile's template, unless its pack has rules of its own."""
+    """Return `world` with the profile's template as default template. A world whose pack chooses templates is unchanged."""
     rules = world.planner
     usual = PlannerRules()
     if (

@@ -1,14 +1,19 @@
-"""Jinja2 sandbox; besides `counting` the only module that imports jinja2.
+"""Renders Jinja2 templates in a sandbox.
 
-A template sees plain values. It cannot write, cannot reach anything else and cannot run forever. Everything that `{{ }}` prints
-is safe: text becomes a one-line YAML scalar and is XML-escaped; the filters `yaml`, `text` and `attr` print a block, prose or
-an attribute. Only text that this module escaped itself is printed unchanged. Templates come from the roots that were read at
-the start; no name leads out of them. It must not import a stream, a planner or a store.
+A template reads only the plain values that it is given. It cannot change them, reach anything else, or run forever. Everything
+that `{{ }}` prints is escaped: a text becomes a one-line YAML scalar without XML markup. The filters `yaml`, `text` and `attr`
+print a YAML block, prose or an attribute instead. Only text that this package has escaped is printed unchanged. A template can
+include only files that were read from the template roots.
 
-Filters and tests have limits and give the same result on every machine; `language` names those adopted from Jinja2. Its other
-filters are not offered, because they format or repeat text without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`,
-`slice`), print values without a text form (`pprint`, `tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random
-(`random`).
+Filters and tests have limits and give the same result on every machine; `language` lists those that are taken from Jinja2. The
+other filters of Jinja2 are not offered, for one of these reasons:
+
+- They format or repeat text without a bound: `center`, `format`, `indent`, `wordwrap`, `batch`, `slice`.
+- They print values that have no text form: `pprint`, `tojson`, `xmlattr`.
+- They bypass the escaping: `safe`, `escape`.
+- They are random: `random`.
+
+Only this module and `counting` import jinja2. This module must not import a stream, a planner or a store.
 """
 
 from __future__ import annotations
@@ -81,7 +86,7 @@ Function = Callable[..., Any]
 
 
 def build_filters(engine: Mapping[str, Function]) -> dict[str, Function]:
-    """Return the filters of every template by name; `engine` are the filters of the template engine."""
+    """Return the filters that every template can use, by name. `engine` contains all filters of the template engine by name."""
     own: dict[str, Function] = {
         "brief": drop_usual_values,
         "join": join_texts,
@@ -93,7 +98,7 @@ def build_filters(engine: Mapping[str, Function]) -> dict[str, Function]:
 
 
 def build_tests(engine: Mapping[str, Function]) -> dict[str, Function]:
-    """Return the tests of every template by name (after `is`); `engine` are the tests of the template engine."""
+    """Return the tests that every template can use after `is`, by name. `engine` contains the tests of the template engine."""
     tests = {name: wrap_function(test) for name, test in engine.items()}
     tests |= {name: wrap_function(_require_text(engine[name])) for name in ("lower", "upper")}
     return {**tests, "sameas": wrap_function(_is_same)}
@@ -342,22 +347,26 @@ class _FileLoader(BaseLoader):
 
 
 class SandboxRenderer:
-    """Renders the templates of one set of files (the Renderer of a TemplateSet)."""
+    """Renders the templates of one set of files; it is the `Renderer` of a `TemplateSet`."""
 
     def __init__(self, files: Mapping[str, TemplateFile]) -> None:
         self._files = files
         self._environment = _Sandbox(_FileLoader(files), safe_output=True)
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of one template with these variables."""
+        """Return the text of the template `name`, rendered with `variables`."""
         return _render(self._environment, name, variables, self._source_of)
 
     def compile(self, name: str) -> None:
-        """Compile one template."""
+        """Compile the template `name`."""
         _compile(self._environment, name, self._source_of)
 
     def find_read_variables(self, name: str) -> tuple[str, ...] | None:
-        """Return the names of the variables that a template, and those that it extends, includes or imports, may read."""
+        """Return the names of the variables that the template `name` may read, sorted.
+
+        The templates that it extends, includes or imports are searched too. Return None if a template has a fault, is missing,
+        or is named only at run time.
+        """
         found: set[str] = set()
         waiting, seen = [name], set[str]()
         while waiting:
@@ -384,7 +393,10 @@ class SandboxRenderer:
 
 
 def read_syntax(file: TemplateFile) -> Syntax:
-    """Return the syntax of a template without compiling it; raises TemplateError if it cannot be read."""
+    """Return the syntax tree and the tokens of a template without compiling the template.
+
+    Raises TemplateError if the template cannot be parsed.
+    """
     try:
         tree = _READER._parse(file.text, file.name, file.shown)
         tokens = tuple(_READER.lex(file.text, file.name, file.shown))
@@ -419,17 +431,20 @@ def _reply_environment(name: str, source: str) -> tuple[_Sandbox, TemplateFile]:
 
 
 def render_reply(source: str, variables: Mapping[str, Any], *, name: str) -> str:
-    """Return a reply to a person: the template `source` rendered with `variables` in the same sandbox, without escaping.
+    """Return a reply to a person: the text of the template `source`, rendered with `variables` and not escaped.
 
-    Of a value with a description only the value is shown. Values are data: nothing in them is ever read as a template. `name`
-    is the owner of the template in errors. Raises TemplateError for a fault in the template and for an exceeded limit.
+    Of a value with a description only the value is shown. Nothing in a value is ever read as a template. `name` is the name of
+    the template in error messages. Raises TemplateError if the template has a fault or exceeds a limit.
     """
     environment, file = _reply_environment(name, source)
     return _render(environment, file.name, variables, lambda _: file)
 
 
 def check_reply(source: str, *, name: str) -> None:
-    """Compile the template of a reply; raises TemplateError if it has a fault."""
+    """Compile the template `source` of a reply. `name` is the name of the template in error messages.
+
+    Raises TemplateError if the template has a fault.
+    """
     environment, file = _reply_environment(name, source)
     _compile(environment, file.name, lambda _: file)
 

@@ -1,7 +1,8 @@
-"""Sets of templates: cached in memory, read again after a file changed, and checked together.
+"""Keeps sets of templates in memory, renders them with a cache of texts, and checks them for faults.
 
-Rendered texts are cached by the hash of the variables each template reads, because most sections of a prompt are the same as in
-the previous turn. This module needs no template engine and must not import jinja2; the renderer is passed in.
+A set is read again after one of its files changed. A rendered text is cached under the hash of the variables that its template
+reads, because most parts of a prompt are the same as in the previous turn. The renderer is passed in, so this module must not
+import jinja2.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ Key = tuple[str, bytes]
 
 
 class VariableHashes:
-    """Hashes of a template's variables, each computed when it is first needed."""
+    """Hashes of the variables of templates. Each hash is computed when it is first needed."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self.variables = variables
         self._made: dict[str, bytes] = {}
 
     def with_item(self, item: Any) -> VariableHashes:
-        """Return the hashes of these variables with another `item`."""
+        """Return the hashes of the same variables with `item` as the variable `item`."""
         other = VariableHashes({**self.variables, "item": item})
         other._made = {name: made for name, made in self._made.items() if name != "item"}
         return other
 
     def of(self, names: Iterable[str]) -> bytes | None:
-        """Return one hash of the variables of these names, in their order; None if one is not made of plain values."""
+        """Return one hash of the variables `names`, in this order; None if one of them is not made of plain values."""
         try:
             return _hash(b"".join(map(self._of, names)))
         except ValueError:
@@ -75,7 +76,7 @@ def _hash(data: bytes) -> bytes:
 
 
 class RenderedTexts:
-    """The most recently rendered texts, up to `most_chars`; thread-safe."""
+    """Cache of the most recently rendered texts, of `most_chars` characters together at most. It is thread-safe."""
 
     def __init__(self, most_chars: int = MOST_CHARS) -> None:
         self._most_chars, self._chars = most_chars, 0
@@ -83,7 +84,7 @@ class RenderedTexts:
         self._lock = threading.Lock()
 
     def find(self, key: Key) -> str | None:
-        """Return the text of a template (its name and the hash of its variables), or None."""
+        """Return the cached text of `key` (name of the template, hash of its variables), or None."""
         with self._lock:
             text = self._held.get(key)
             if text is not None:
@@ -91,7 +92,7 @@ class RenderedTexts:
             return text
 
     def keep(self, key: Key, text: str) -> None:
-        """Store a text."""
+        """Store the text of `key`, and discard the oldest texts if the cache is full."""
         with self._lock:
             self._chars += len(text) - len(self._held.pop(key, ""))
             self._held[key] = text
@@ -100,29 +101,35 @@ class RenderedTexts:
 
 
 class Renderer(Protocol):
-    """Renders the templates of one set of files, by name; every fault is a TemplateError."""
+    """Renders the templates of one set of files, by name. Every fault is a TemplateError."""
 
     def compile(self, name: str) -> None:
-        """Compile one template; raises TemplateError if it has a fault."""
+        """Compile the template `name`.
+
+        Raises TemplateError if the template has a fault.
+        """
         ...
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of one template rendered with its variables.
+        """Return the text of the template `name`, rendered with `variables`.
 
-        Raises TemplateError for a fault, an undefined value, or an exceeded limit.
+        Raises TemplateError if the template has a fault, uses an undefined value, or exceeds a limit.
         """
         ...
 
     def find_read_variables(self, name: str) -> tuple[str, ...] | None:
-        """Return the names of all variables that a template and those that it uses may read, sorted; None if unknown."""
+        """Return the names of all variables that the template `name` and the templates used by it may read, sorted.
+
+        Return None if the names cannot be known.
+        """
         ...
 
 
 class TemplateSet:
-    """Templates of a pack and the shipped ones, in memory, each compiled when it is first used.
+    """Templates of a pack and the shipped templates, in memory. Each template is compiled when it is first used.
 
-    Rendering is pure: the same name and variables give the same text. `files` contains every file by name, manifests too;
-    `digests` has a short hash of each text, by which a replay detects a changed template.
+    Rendering is pure: the same name and variables give the same text. `files` contains every file by name, also the manifests.
+    `digests` contains a short hash of each template file; by it a replay of a turn detects a changed template.
     """
 
     def __init__(self, files: Files, renderer: Renderer) -> None:
@@ -135,21 +142,24 @@ class TemplateSet:
 
     @property
     def template_ids(self) -> tuple[str, ...]:
-        """Ids that a plan may choose, sorted."""
+        """Ids of the templates in this set, sorted."""
         return template_ids(self.files)
 
     def blocks(self, template_id: str) -> tuple[BlockSpec, ...]:
-        """Return the blocks of a template, in order; raises TemplateError for an unknown template or a fault in its manifest."""
+        """Return the blocks of the template `template_id`, in order.
+
+        Raises TemplateError if the template is unknown or its manifest has a fault.
+        """
         if template_id not in self._blocks:
             self._blocks[template_id] = block_specs(self.files, template_id)
         return self._blocks[template_id]
 
     def render(self, name: str, variables: Mapping[str, Any] | VariableHashes) -> str:
-        """Return the rendered text, from the cache if the values are the same.
+        """Return the text of the template `name`, from the cache if the variables that it reads have the same values as before.
 
-        Variables are plain values (as in JSON); nothing in them is ever read as a template. `VariableHashes` save time if
-        several templates are rendered with the same variables. Raises TemplateError with file, line and source line for a
-        fault, an undefined value, or an exceeded limit.
+        Variables are plain values (as in JSON); nothing in them is ever read as a template. Pass `VariableHashes` to save time
+        if several templates are rendered with the same variables. Raises TemplateError, with file, line and source line, if the
+        template has a fault, uses an undefined value, or exceeds a limit.
         """
         hashes = variables if isinstance(variables, VariableHashes) else VariableHashes(variables)
         kept, made_of = self._rendered, self._hash_what_is_read(name, hashes)
@@ -167,11 +177,14 @@ class TemplateSet:
         return None if names is None else hashes.of(names)
 
     def forget_texts(self) -> None:
-        """Empty the cache of texts; a text that is being rendered is not stored."""
+        """Empty the cache of rendered texts. A text that is being rendered now is not stored in the new cache."""
         self._rendered = RenderedTexts()
 
     def compile(self, name: str) -> None:
-        """Compile one template; raises TemplateError if it has a fault."""
+        """Compile the template `name`.
+
+        Raises TemplateError if the template has a fault.
+        """
         self._renderer.compile(name)
 
 
@@ -191,11 +204,14 @@ def _counts(name: str, files: Files) -> bool:
 
 _OPENED: dict[tuple[TemplateRoot, ...], tuple[Fingerprint, TemplateSet]] = {}
 _MOST_OPEN = 64
-"""Maximum number of cached sets, most recently used; sets of older pack versions are discarded."""
+"""Maximum number of cached sets. The least recently used sets are discarded, such as those of older versions of a pack."""
 
 
 def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
-    """Return the set of templates below `roots`, read again only when a file was added, changed or removed."""
+    """Return the set of templates below `roots`. The files are read again only if one was added, changed or removed.
+
+    `make` returns the renderer of a set from its files.
+    """
     key = tuple(roots)
     now = fingerprint(key)
     known = _OPENED.get(key)
@@ -210,13 +226,16 @@ def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -
 
 
 def forget_rendered_texts() -> None:
-    """Empty the text caches of all open sets, for an erasure."""
+    """Empty the text caches of all open sets, so that an erased text is in none of them."""
     for _, templates in list(_OPENED.values()):
         templates.forget_texts()
 
 
 def find_template_faults(root: TemplateRoot, make: Callable[[Files], Renderer]) -> tuple[TemplateError, ...]:
-    """Return the faults of every template and manifest below `root`, templates first, by name."""
+    """Return the faults of all templates and manifests below `root`, templates first, in the order of their names.
+
+    `make` returns the renderer of a set from its files.
+    """
     place = root if isinstance(root, Path) else Path(root.shown)
     try:
         shipped = find_shipped_templates()

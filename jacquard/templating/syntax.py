@@ -1,7 +1,6 @@
-"""Syntax of a template as plain values, for tools that read templates without rendering them.
+"""Defines the syntax of a template as plain values, so that tools read templates without the template engine.
 
-So no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of this
-product.
+Kinds and fields of nodes have the names that the engine (jinja2) gives them. This module imports nothing of this product.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Token:
-    """Piece of source text; `line` and `column` count from 1, `offset` is the 0-based place in the file's text."""
+    """Piece of source text. `line` and `column` are counted from 1; `offset` is counted from 0, from the start of the file."""
 
     kind: str
     value: str
@@ -24,7 +23,7 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Node:
-    """Node of the syntax tree; `fields` contain nodes, tuples of nodes, texts and other constants, in source order."""
+    """Node of the syntax tree. A value in `fields` is a node, a tuple of nodes, a text or another constant, in source order."""
 
     kind: str
     line: int
@@ -35,18 +34,21 @@ class Node:
         return self.fields.get(name)
 
     def text(self, name: str) -> str:
-        """Return a field that contains a text."""
+        """Return the field `name` as text."""
         return str(self.fields[name])
 
     def node(self, name: str) -> Node:
-        """Return a field that contains one node; raises TypeError if it contains anything else."""
+        """Return the field `name`, which must contain one node.
+
+        Raises TypeError if the field contains anything else.
+        """
         found = self.fields[name]
         if not isinstance(found, Node):
             raise TypeError(f"{self.kind}.{name} is not a node")
         return found
 
     def nodes(self, name: str) -> tuple[Node, ...]:
-        """Return a field that contains nodes; an empty tuple if the field is empty or missing."""
+        """Return the nodes in the field `name`; an empty tuple if the field has none or is missing."""
         found = self.fields.get(name)
         return tuple(each for each in found if isinstance(each, Node)) if isinstance(found, tuple) else ()
 
@@ -59,7 +61,7 @@ class Node:
                 yield from (each for each in value if isinstance(each, Node))
 
     def find(self, *kinds: str) -> Iterator[Node]:
-        """Yield this node and all nodes below it that are of these kinds, each before the nodes below it."""
+        """Yield this node and the nodes below it, at any depth, whose kind is one of `kinds`. A node precedes those below it."""
         if self.kind in kinds:
             yield self
         for child in self.children():
@@ -75,7 +77,10 @@ class Syntax:
 
 
 def locate_tokens(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
-    """Yield the tokens `(line, kind, value)` with their places; white space that the engine strips belongs to none of them."""
+    """Yield each of `tokens`, given as `(line, kind, value)`, with its column and offset in `source`.
+
+    White space that the engine strips belongs to no token.
+    """
     at = 0
     for line, kind, value in tokens:
         at = max(at, source.find(value, at))
