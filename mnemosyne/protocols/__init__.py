@@ -1,7 +1,21 @@
-"""The protocols of mnemosyne. An implementation follows the numbered rules; the shipped contract suites test each by
-its number.
+"""Protocols of mnemosyne: the contracts between its parts and the parts that a host or a plugin supplies.
 
-Import them from here; the modules of this folder only group them.
+An implementation follows the numbered rules of its protocol. The contract test suites that we ship test each rule by
+its number. Import the protocols from this package; its modules only group them.
+
+Terms of the protocols:
+
+- A session is one conversation. It is a tree of turns, and its branches are paths through the tree; the head of a
+  branch is its newest committed turn.
+- A turn is one user message with its reply. It is pending once its prompt is prepared, and committed once its reply
+  is stored. A numerical turn changes the state without a model.
+- A scope is one session or one world (`session:ID`, `world:ID`). Each scope has its own memory entries and its own
+  index.
+- A chain is one kind of entries in a scope: lore, narrative, event or history (messages).
+- A sequence is the running number of a written entry. A watermark is the highest sequence that an index has seen.
+- Evidence is a stored text with its source. A block is a piece of prompt text, and a ref is its pointer to a text.
+- A lineage is the list of branch parts that lead to a head. The receipt of a turn states why each block is in its
+  prompt.
 """
 
 from __future__ import annotations

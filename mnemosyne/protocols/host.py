@@ -1,6 +1,7 @@
-"""Protocols of parts that a host provides: clock, ids, hashes, event bus, session locks, token estimator.
+"""Protocols of the parts that a host provides: clock, ids, hashes, event bus, session locks, token estimator.
 
-Nothing in mnemosyne reads the machine's clock or other state by itself. It must not import another module of protocols.
+No part of mnemosyne reads the machine's clock or other state by itself. This module must not import another module of
+protocols.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mnemosyne.schema.event import Event
 
 
 class Clock(Protocol):
-    """The only source of time."""
+    """Tells the time. It is the only source of time."""
 
     def now(self) -> datetime:
         """Return the current time as an aware datetime."""
@@ -40,26 +41,28 @@ class Hasher(Protocol):
 class EventBus(Protocol):
     """Delivers events to handlers.
 
-    1. A handler of one kind receives only events of that kind, a handler of all receives every event, each once, in the
-       order of `on`.
+    1. A handler that `on` registered for one kind receives only events of this kind. A handler that `on_all`
+       registered receives every event. Each handler receives an event once, in the order of registration.
     2. A handler that fails affects neither the sender nor another handler.
-    3. When `emit` returns, every handler has run; async ones have ended.
+    3. When `emit` returns, every handler has run to its end, async handlers included.
     """
 
     async def emit(self, event: Event) -> None:
-        """Deliver an event to its handlers; never raises for a handler."""
+        """Deliver an event to its handlers. An exception of a handler is never raised here."""
         ...
 
     def has_handler(self, event_type: str) -> bool:
-        """Return whether any handler receives events of this kind; those that nobody receives are not made."""
+        """Return whether any handler receives events of the kind `event_type`. A sender need not make an event
+        without a handler.
+        """
         ...
 
     def on(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
-        """Deliver events of this kind to `handler`."""
+        """Deliver events of the kind `event_type` to `handler`."""
         ...
 
     def off(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
-        """Stop delivering events of this kind to `handler`."""
+        """Stop delivering events of the kind `event_type` to `handler`."""
         ...
 
     def on_all(self, handler: Callable[[Event], Awaitable[None] | None]) -> None:
@@ -70,15 +73,18 @@ class EventBus(Protocol):
 class SessionLocks(Protocol):
     """Lets one caller at a time work on a session, across all processes that use one store.
 
-    1. While a caller holds a session, no other does; different sessions never wait for each other.
+    1. While a caller holds a session, no other caller does. Different sessions never wait for each other.
     2. A holder that dies, in any way, releases its locks.
     3. Waiting does not block the event loop.
     4. A caller that has waited too long gets StoreBusyError and holds no lock.
     """
 
     def hold(self, session_id: str) -> AbstractAsyncContextManager[None]:
-        """Hold a session until the block ends; StoreBusyError after waiting too long, StoreUnavailableError when locks
-        cannot be used.
+        """Hold a session until the block ends.
+
+        Raises:
+            StoreBusyError: if the lock was not free within the time limit.
+            StoreUnavailableError: if locks cannot be used.
         """
         ...
 
@@ -98,16 +104,16 @@ class TokenEstimator(Protocol):
 
 
 class MessageEstimator(TokenEstimator, Protocol):
-    """A `TokenEstimator` that also counts messages, for the model that a hint names.
+    """A `TokenEstimator` that also counts messages. A `model_hint` names the model to count for.
 
-    1. A message costs at least its text.
-    2. A hint that it does not know changes nothing.
+    1. A message costs at least as many tokens as its text.
+    2. A `model_hint` that the estimator does not know changes nothing.
 
-    `MessageTokenEstimator` makes one of an estimator that has only `estimate`.
+    `MessageTokenEstimator` makes a `MessageEstimator` of an estimator that has only `estimate`.
     """
 
     def estimate_text(self, text: str, model_hint: str | None = None) -> int:
-        """Return the number of tokens of `text` for a model (None: for any)."""
+        """Return the number of tokens of `text` for the model `model_hint` (None: for any model)."""
         ...
 
     def estimate_message(self, role: str, content: str, model_hint: str | None = None) -> int:
@@ -115,5 +121,7 @@ class MessageEstimator(TokenEstimator, Protocol):
         ...
 
     def estimate_messages(self, messages: Iterable[Any], model_hint: str | None = None) -> int:
-        """Return the number of tokens of messages: values with `role` and `content`, or mappings with these keys."""
+        """Return the number of tokens of `messages`. A message is an object with the fields `role` and `content`, or
+        a mapping with these keys.
+        """
         ...

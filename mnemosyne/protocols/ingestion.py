@@ -1,7 +1,8 @@
-"""Protocols for text from outside: redaction, the vault for originals, ingestion as evidence, importers of
+"""Protocols for text from outside: redactors, the vault for originals, ingestion as evidence, importers of
 conversations.
 
-A redactor, a detector or an importer needs no store. It must not import another module of protocols.
+Evidence is a stored text with its source. An original is the text of an evidence item before redaction. A redactor, a
+detector or an importer needs no store. This module must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 
 
 class Redactor(Protocol):
-    """Removes data that must not be stored from a text.
+    """Removes from a text the data that must not be stored.
 
-    1. Everything that its rules find is removed from the result.
+    1. Everything that the rules find is removed from the result.
     2. Redacting a result again changes nothing.
     3. A text in which nothing is found is returned unchanged.
     4. A search that cannot be finished raises RedactionError; a partly searched text is never returned.
@@ -29,59 +30,64 @@ class Redactor(Protocol):
     """
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Return the text without the finds of the rules (None: the redactor's own); RedactionError if the search
-        cannot be finished.
+        """Return the text without the places that `rules` find (None: the redactor's own rules). Raises
+        RedactionError if the search cannot be finished.
         """
         ...
 
 
 class PiiDetector(Protocol):
-    """Finds personal data that patterns cannot find; runs its work off the event loop.
+    """Finds personal data that patterns cannot find. It runs its work off the event loop.
 
-    1. Spans lie inside the text and are not empty; their `rule` begins with `pii_` (lower-case letters and
-       underscores).
-    2. The same text has the same spans, and a placeholder `[redacted:…]` has none.
+    1. Spans lie inside the text and are not empty. Their `rule` begins with `pii_` and has only lower-case letters
+       and underscores.
+    2. The same text always has the same spans. A placeholder `[redacted:…]` has none.
     """
 
     name: str
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
-        """Return the spans of personal data, in any order; they may overlap. Any exception means that the search
-        failed.
-        """
+        """Return the spans of personal data, in any order; they may overlap. Any exception means that the search failed."""
         ...
 
 
 class OriginalVault(Protocol):
-    """Stores originals separately from their redacted form. Nothing reads them for a prompt.
-    Every method raises OSError when the vault cannot be used.
+    """Stores originals, the texts of evidence items before redaction, separately from the redacted texts.
+
+    Nothing reads originals for a prompt. Every method raises OSError if the vault cannot be used.
     """
 
     async def put(self, session_id: str, evidence_id: str, original: str) -> None:
-        """Store an original, replacing an older one of this evidence item."""
+        """Store the original of an evidence item, in place of an older one."""
         ...
 
     async def get(self, session_id: str, evidence_id: str) -> str | None:
-        """Return an original, or None."""
+        """Return the original of an evidence item, or None if the vault has none."""
         ...
 
     async def drop(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Delete the originals of sessions (only of `evidence_ids`, if given), and all that contain one of `texts`;
-        return how many.
+        """Delete originals and return how many were deleted.
+
+        Args:
+            session_ids: Originals of these sessions are deleted; only those of `evidence_ids`, if these are given.
+            texts: Originals of any session that contain one of these texts are deleted too.
         """
         ...
 
     async def count(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Return how many originals `drop` would delete."""
+        """Return how many originals `drop` would delete with the same arguments."""
         ...
 
     async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
-        """Cut these texts out of the originals of sessions, by the rule of `mnemosyne.privacy.runs`, and `names` as
-        whole words; return how many originals were changed. Nothing of their former content is left.
+        """Cut `texts` and `names` out of the originals of the sessions `session_ids`, and return how many originals
+        changed.
+
+        `texts` are found by the rule of `mnemosyne.privacy.runs`, and `names` as whole words. The former content of a
+        changed original is not left on disk.
         """
         ...
 
@@ -92,7 +98,8 @@ class OriginalVault(Protocol):
         sessions: Collection[str] | None = None,
         without: Collection[str] = (),
     ) -> None:
-        """Call `visit` with every original (place `originals/session/evidence`), until it returns False.
+        """Call `visit` with every original, until `visit` returns False. The place of an original is
+        `originals/session/evidence`.
 
         Args:
             visit: Called in another thread.
@@ -103,10 +110,11 @@ class OriginalVault(Protocol):
 
 
 class EvidenceIngestor(Protocol):
-    """Ingests text as evidence.
+    """Ingests text as evidence: redacts a text and stores it with its source.
 
-    1. Finds of the redactor are never stored; if it fails, the text is withheld, unless the call allows it to pass.
-    2. The same text of the same source is one evidence item; the second call returns the first one's.
+    1. Places that the redactor finds are never stored. If the redactor fails, the text is withheld, unless the call
+       allows the text to pass.
+    2. The same text of the same source is one evidence item. The second call returns the item of the first.
     3. Text that the prompt had shown never becomes new evidence.
     4. Expired evidence is not used, not even as a duplicate.
     5. With `dry_run` nothing is stored; the result is a preview.
@@ -123,27 +131,32 @@ class EvidenceIngestor(Protocol):
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Store a text as evidence and return the evidence item, or the existing one with the same text and source.
+        """Store a text as evidence and return the evidence item, or the existing item with the same text and source.
 
-        SessionNotFoundError; EvidenceNotFoundError for an unknown id in `derived_from`; ValueError for a confidence
-        outside 0..1 or a time to live that is not positive; RedactionError for a user's own words that cannot be searched.
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            EvidenceNotFoundError: for an unknown id in `derived_from`.
+            ValueError: for a confidence outside 0..1, or a time to live that is not positive.
+            RedactionError: if a user's own words cannot be searched.
         """
         ...
 
 
 class Importer(Protocol):
-    """Reads conversations, books or cards of another format. It only reads; the caller writes the result to a store.
+    """Reads conversations, books or cards of another format. An importer only reads; the caller writes the result to
+    a store.
 
-    1. The same file gives the same sessions, with the same ids of turns and entries: importing it again adds nothing.
+    1. The same file gives the same sessions, with the same ids of turns and entries. So importing the file again adds
+       nothing.
     2. Contents of the file that a session cannot store are listed in `notes`.
-    3. A file that cannot be read raises CorpusError, which names the file and the place in it; a partly read file is
+    3. A file that cannot be read raises CorpusError, which names the file and the place in it. A partly read file is
        never returned.
 
-    It is called in a worker thread.
+    `read` is called in a worker thread.
     """
 
     def read(self, path: Path, request: ImportRequest) -> ImportedConversations | ImportedFile:
-        """Return the sessions of a file or folder, in its order, or its other content; CorpusError if it cannot be
-        read.
+        """Return the sessions of a file or folder, in the order of the file, or its other content (`ImportedFile`).
+        Raises CorpusError if `path` cannot be read.
         """
         ...

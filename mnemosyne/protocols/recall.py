@@ -1,6 +1,8 @@
-"""Protocols of memory search: embedders, entry sources, indexes and retrievers, and the data that hosts share.
+"""Protocols of memory search: embedders, entry sources, indexes and retrievers, and index data that hosts share.
 
-Recall reads a store only through `EntrySource`. It must not import another module of protocols.
+A scope is one session or one world. A chain is one kind of entries in a scope (lore, narrative, event, history). A
+sequence is the running number of a written entry. Recall reads a store only through `EntrySource`. This module must
+not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -33,17 +35,17 @@ class EmbeddedText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexBase:
-    """The end of a chain of segments."""
+    """The end of a stored list of segments: the last segment that its reader has seen."""
 
     owner: int
-    """Number of the session that has the chain (0: a world)."""
+    """Number of the session that has the list of segments (0: a world)."""
     token: str
     """Name of the last segment (empty: there is none)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSegments:
-    """A chain of segments, oldest first, and its end."""
+    """The segments of a scope, oldest first, and the end of their list."""
 
     base: IndexBase
     bodies: tuple[bytes, ...]
@@ -51,22 +53,22 @@ class StoredSegments:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegmentRows:
-    """A segment to add."""
+    """A segment to add: index rows of a scope."""
 
     base: IndexBase
-    """Segment on which its rows build."""
+    """Segment on which the rows build."""
     marks: Mapping[str, int]
     """Highest sequence of each chain when the rows were read."""
     body: bytes
     """All rows that changed since `base`."""
     is_whole: bool = False
-    """Whether it has the rows of the whole chain and replaces it."""
+    """Whether the body has all rows of the scope. Such a segment replaces the segments before it."""
 
 
 class Embedder(Protocol):
     """Converts text to unit vectors. Implementations run their work off the event loop.
 
-    1. `embed` returns one row per text, float32, of length 1, in order.
+    1. `embed` returns one row per text, float32, of length 1, in the order of the texts.
     2. The same text gives the same vector.
     3. A model that is not available raises EmbedderUnavailableError from `warm` or `embed`, never at construction.
     """
@@ -74,27 +76,27 @@ class Embedder(Protocol):
     name: str
 
     async def warm(self) -> None:
-        """Load the slow parts; EmbedderUnavailableError if the model is not available."""
+        """Load the parts that are slow to load. Raises EmbedderUnavailableError if the model is not available."""
         ...
 
     async def fitness(self, text: str) -> float:
-        """Return the share of `text` that the model knows, 0..1; below 0.5 its vectors are noise."""
+        """Return the share of `text` that the model knows, 0..1. Below 0.5 the vector of the text is noise."""
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return a float32 array of shape (len(texts), dimensions); EmbedderUnavailableError when the model is not
-        available.
+        """Return a float32 array of shape (len(texts), dimensions). Raises EmbedderUnavailableError if the model is
+        not available.
         """
         ...
 
 
 @runtime_checkable
 class ParallelEmbedder(Embedder, Protocol):
-    """An `Embedder` that answers several calls of `embed` at a time."""
+    """An `Embedder` that can answer several calls of `embed` at the same time."""
 
     @property
     def lanes(self) -> int:
-        """Return how many calls of `embed` are worth making at a time."""
+        """Return how many calls of `embed` are worth making at the same time."""
         ...
 
 
@@ -104,43 +106,48 @@ class LoadingEmbedder(Embedder, Protocol):
 
     @property
     def is_cold(self) -> bool:
-        """Return whether loading the model was not tried yet, so that the first call waits for it."""
+        """Return whether the model has not been loaded yet and loading was not tried, so that the next call waits for it."""
         ...
 
 
 class EntrySource(Protocol):
-    """The part of a Store that recall reads: entries in the order of writing, and entries by id."""
+    """Gives recall the entries of a store: in the order of writing, or by id."""
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return complete entries in the order of `entry_ids`; unknown ids are left out."""
         ...
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return at most `limit` entries written after `sequence`, in the order of writing, deleted ones marked."""
+        """Return at most `limit` entries of a chain with a sequence above `sequence`, in the order of writing.
+        Deleted entries are among them, marked as deleted.
+        """
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the given (scope, chain) pairs in which something was written after their sequence."""
+        """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
         ...
 
 
 class Index(Protocol):
     """Finds entries by words and by vectors, one scope per search.
 
-    An implementation inherits from it: the methods from `search_texts` on have bodies that serve an index which holds each scope
-    whole, in this process, with vectors of one embedder.
+    An implementation inherits from this class. The methods from `search_texts` on have bodies. Their bodies fit an
+    index that holds each scope whole, in this process, with vectors of one embedder.
 
     1. Entries given to `add` are found by the next search.
-    2. A search returns only entries that its filter admits, best first, at most `limit`; ties are ordered by entry id.
-    3. Adding an entry id again replaces it.
+    2. A search returns only entries that its filter admits, best first, at most `limit`. Ties are ordered by entry
+       id.
+    3. Adding an entry id again replaces the entry.
     4. Chinese and English words are both found.
     5. Vectors of two models are never compared.
     6. A folder that cannot be read or written is named by `faults`; searching continues with the rest.
-    7. After `drop` a scope is gone, damaged files and what is staged for it included, and can be added again; its faults are
-       cleared.
-    8. A scope has one embedder: that of the entries with vectors that were added last.
-    9. After `adopt` the scope has what the staged scope had, and the staged scope is gone.
-    10. A damaged row is found by no search, its id is not among `newest_ids`, and `faults` names it until `remove_lost`.
+    7. `drop` removes a scope with its damaged files and its staged scope, and clears its faults. The scope can be
+       added again.
+    8. A scope has one embedder: the one that made the vectors that were added last.
+    9. `adopt` gives the scope the rows of the staged scope and removes the staged scope. (A staged scope is a second
+       copy with the vectors of another embedder.)
+    10. A damaged row is found by no search, and its id is not among `newest_ids`. `faults` names the row until
+        `remove_lost`.
     """
 
     async def add(
@@ -152,17 +159,17 @@ class Index(Protocol):
         keys: Sequence[str] | None = None,
         model: str = "",
     ) -> None:
-        """Add, replace or remove (deleted) entries.
+        """Add, replace or remove entries. An entry marked as deleted is removed.
 
         Args:
-            vectors: One row per entry (a row of NaN: no vector for this one), or None.
-            keys: One text per entry by which it is found, in place of its own.
+            vectors: One row per entry (a row of NaN: this entry has no vector), or None for no vectors at all.
+            keys: One text per entry, under which the entry is found in place of its own text.
             model: Name of the embedder that has processed the entries (empty: none).
         """
         ...
 
     async def watermark(self, scope: str, chain: Chain) -> int:
-        """Return the highest sequence that `add` has seen for this chain of the scope (0: none)."""
+        """Return the highest sequence that `add` has seen for `chain` of the scope (0: none)."""
         ...
 
     async def count(self, scope: str) -> int:
@@ -170,31 +177,31 @@ class Index(Protocol):
         ...
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of this chain that were written last, oldest first."""
+        """Return the ids of the `limit` entries of `chain` that were written last, oldest first."""
         ...
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
+        """Return at most `limit` ids of entries that the embedder `model` has not processed, in the order of writing."""
         ...
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
-        """Return the best entries by BM25 (>= 0); `text` may also be terms with their weights."""
+        """Return the best entries by BM25 score (>= 0). `text` is a text, or a mapping from terms to their weights."""
         ...
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best entries by cosine (-1..1) among the vectors of `model`; `vector` has shape (dimensions,)."""
+        """Return the best entries by cosine (-1..1) among the vectors of `model`. `vector` has shape (dimensions,)."""
         ...
 
     def faults(self) -> tuple[str, ...]:
-        """Return the faults so far, one sentence each: the fault, its place and a remedy."""
+        """Return the faults so far. Each is one sentence with the fault, its place and a remedy."""
         ...
 
     async def drop(self, scope: str) -> None:
-        """Remove everything of a scope, if it exists; IndexUnavailableError if files cannot be removed."""
+        """Remove everything of a scope, if the scope exists. Raises IndexUnavailableError if files cannot be removed."""
         ...
 
     async def maintain(self) -> None:
-        """Write pending rows and compact files when it is due. Takes long; never called inside a turn."""
+        """Write pending rows, and compact files when this is due. It takes long and is never called inside a turn."""
         ...
 
     async def close(self) -> None:
@@ -202,8 +209,10 @@ class Index(Protocol):
         ...
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
-        """Return the hits of `search_text` for each search, in their order, from one switch of threads where the index can. Scopes
-        that are searched in place count together with the others of their group (`TextSearch.beside`).
+        """Return the hits of `search_text` for each search, in the order of `searches`.
+
+        An index may do all searches in one worker thread. For a scope that is searched in memory, the statistics of
+        words count over the scope and the scopes in `TextSearch.beside` together.
         """
         return [await self.search_text(*each[:3]) for each in searches]
 
@@ -212,130 +221,150 @@ class Index(Protocol):
         return ()
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty if it has none, or the index does not know it: then
-        nothing is staged for the scope.
+        """Return the name of the embedder that made the vectors of a scope.
+
+        The name is empty if the scope has no vectors or the index does not know their embedder. Then no staged scope
+        is made for this scope.
         """
         return ""
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Replace a scope by its staged scope, which has at least the same entries; the caller keeps others from
-        writing to both.
+        """Replace a scope by its staged scope `staged`, which has at least the same entries. The caller keeps others
+        from writing to both.
 
         Raises:
-            IndexUnavailableError: the scope may then have entries of both; another call finishes the change.
+            IndexUnavailableError: if files cannot be written. The scope may then have entries of both; another call
+                finishes the change.
         """
         await self.drop(staged)
 
     def snapshot_of(self, scope: str) -> str:
-        """Return the id of the published snapshot in which a scope is searched, whose vectors it then has; empty if it is in none.
-        A snapshot is not changed: what is added stays in memory.
+        """Return the id of the published snapshot in which a scope is searched; empty if the scope is in none.
+
+        The scope then has the vectors of the snapshot. A snapshot is never changed: entries that are added stay in
+        memory.
         """
         return ""
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
-        the sequences of this store, or None, with nothing written, if the index has no files of it. Takes long.
-        IndexUnavailableError.
+        """Write all rows of a scope, with its graph, as one table into the empty folder `target`, for a snapshot. It
+        takes long.
+
+        Return whether the rows have the sequences of this store. Return None, and write nothing, if the index has no
+        files of the scope. Raises IndexUnavailableError if the rows cannot be read or written.
         """
         return None
 
     async def has_lost(self, scope: str) -> bool:
-        """Return whether rows of a scope were damaged and left out when it was read."""
+        """Return whether damaged rows of a scope were left out when the scope was read."""
         return False
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows of a scope for good, after their entries were added again; return False if another process has
-        written to the scope meanwhile, which is read again then.
+        """Delete the damaged rows of a scope for good. Call it after their entries were added again.
+
+        Return False if another process has written to the scope meanwhile. Then the scope is read again at its next
+        use.
         """
         return True
 
     async def refresh(self, scope: str) -> bool:
-        """Forget everything held of a scope if another host has dropped it since, as an erasure does; return whether it was
-        forgotten. Never raises.
+        """Forget everything held of a scope if another host has dropped the scope since, as an erasure does. Return
+        whether the scope was forgotten. Never raises.
         """
         return False
 
     async def evict(self) -> int:
-        """Write what is due, and take the scopes that were used longest ago out of memory, beyond the limits of the index; they are
-        read again at their next use. Return the number of scopes beyond the limits; costs next to nothing if there are none.
+        """Write what is due, and take the scopes that were used longest ago out of memory until the limits of the
+        index are kept.
+
+        An evicted scope is read again at its next use. Return the number of scopes beyond the limits. The call costs
+        next to nothing if there are none.
         """
         return 0
 
 
 class VectorStore(Protocol):
-    """Keeps the vector of each embedded text for all hosts, so that it is embedded once.
+    """Keeps the vector of each embedded text for all hosts, so that each text is embedded once.
 
     1. `get` returns the last vector given to `put` for this scope, encoder and entry, rounded to float16, if the hash
        of the text is the same.
-    2. A text without a vector (its model does not know it) is stored as such: None.
-    3. A damaged row is not returned and is named by `faults`; the next `put` of its entry replaces it.
+    2. For a text that its model does not know, None is stored in place of a vector.
+    3. A damaged row is not returned and is named by `faults`. The next `put` of its entry replaces the row.
     4. `put` stores nothing for an entry that the store no longer has with this text.
-    5. If the store cannot be reached, `get` returns nothing, `put` stores nothing and returns False; neither raises,
-       and `faults` reports it until it can be reached again.
+    5. If the store cannot be reached, `get` returns nothing, and `put` stores nothing and returns False. Neither
+       raises, and `faults` reports the store until it can be reached again.
     """
 
     async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
-        """Return by entry id the known vectors, float32 of shape (dimensions,); `wanted` has the hash of each entry's text."""
+        """Return the known vectors by entry id, float32 of shape (dimensions,). `wanted` maps each entry id to the
+        hash of the entry's text.
+        """
         ...
 
     async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> bool:
-        """Store vectors of length 1, or None, in place of earlier ones of the same entries; return whether the store
+        """Store vectors of length 1, or None, in place of earlier ones of the same entries. Return whether the store
         was reached.
         """
         ...
 
     def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
-        """Let one host at a time embed texts of a scope, until the block ends; never raises, and waits no longer than a minute."""
+        """Let one host at a time embed texts of a scope, until the block ends. Never raises, and waits at most a minute."""
         ...
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
-        """Remove the vectors of every encoder, of some entries of a scope or of all (None). StoreError."""
+        """Remove the vectors that any encoder made for the entries `entry_ids` of a scope (None: for all entries).
+        Raises StoreError if the store cannot be used.
+        """
         ...
 
     def faults(self) -> tuple[str, ...]:
-        """Return the present faults, one sentence each: the fault, its place and a remedy."""
+        """Return the present faults. Each is one sentence with the fault, its place and a remedy."""
         ...
 
 
 class SegmentStore(Protocol):
-    """Keeps the rows of scopes' indexes for all hosts, as a chain of segments; the last segment with an entry counts.
+    """Keeps the index rows of scopes for all hosts. Each scope has a list of segments; if several have an entry, the
+    last counts.
 
-    1. A segment is added after its `base`. If others were added since, it is added if its marks are not below theirs;
-       if theirs are not below its own, the chain already has its rows.
-    2. Rows that were read before an erasure or `drop` are not added after it.
+    1. A segment is added after its `base`. If other segments were added since, it is added only if its marks are not
+       below theirs. If their marks are not below its own, the list already has its rows.
+    2. Rows that were read before an erasure or a `drop` are not added after it.
     """
 
     async def load(self, scope: str) -> StoredSegments:
-        """Return the chain of a scope, oldest segment first; it may be empty. StoreError."""
+        """Return the segments of a scope, oldest first; there may be none. Raises StoreError if the store cannot be used."""
         ...
 
     async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
-        """Add a segment and return the chain's end. StoreError.
+        """Add a segment and return the new end of the list. Raises StoreError if the store cannot be used.
 
-        `rows.base`: nothing can be added for now. None: the caller's rows are useless and the scope has to be read
-        again.
+        If the result is `rows.base`, nothing can be added for now. If it is None, the rows are useless and the caller
+        must read the scope again.
         """
         ...
 
     async def is_current(self, scope: str, base: IndexBase) -> bool:
-        """Return whether the chain still has the segment that it ended with when `base` was returned. StoreError."""
+        """Return whether the scope still has the segment that was its last when `base` was returned. Raises
+        StoreError if the store cannot be used.
+        """
         ...
 
     async def drop(self, scope: str) -> None:
-        """Remove the chain of a scope. StoreError."""
+        """Remove all segments of a scope. Raises StoreError if the store cannot be used."""
         ...
 
 
 class Retriever(Protocol):
-    """Recalls candidates for a turn.
+    """Recalls candidates for a turn: the memory entries that fit the input, with scores.
 
     1. Candidates are best first, at most `query.limit`, each id once.
-    2. Nothing in `query.exclude` and nothing outside the path to the head is ever returned.
-    3. Work that cannot be done (no model, no index) is left out and named in `degradations`; it is never raised.
+    2. No entry in `query.exclude` and no entry outside the path to the head is ever returned.
+    3. Work that cannot be done (no model, no index) is left out and named in `degradations`. No exception is raised
+       for it.
     """
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of one query, best first; never raises for a missing model or index."""
+        """Return the candidates of one query, best first. Never raises for a missing model or index."""
         ...
 
 
@@ -346,8 +375,8 @@ class OverlaidRetriever(Retriever, Protocol):
     def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AbstractAsyncContextManager[Retriever]:
-        """Open a retriever that recalls like this one, but has the scopes that `own_scopes` returns from `source`;
-        nothing of them is left at the end.
+        """Open a retriever that recalls like this one, but reads the scopes that `own_scopes` returns from `source`.
+        At the end of the block nothing of these scopes is left.
         """
         ...
 
@@ -355,5 +384,5 @@ class OverlaidRetriever(Retriever, Protocol):
 def overlay_of(
     retriever: Retriever, source: EntrySource, own_scopes: Callable[[], Collection[str]]
 ) -> AbstractAsyncContextManager[Retriever]:
-    """Return the overlay of a retriever, or the retriever itself if it has none."""
+    """Return the overlay of a retriever, or the retriever itself if it cannot have one."""
     return retriever.overlay(source, own_scopes) if isinstance(retriever, OverlaidRetriever) else nullcontext(retriever)

@@ -1,6 +1,8 @@
-"""Protocols that make prompt text from evidence: selectors, resolution of refs, derivation and rendering of blocks.
+"""Protocols of the parts that make prompt text from evidence.
 
-It must not import another module of protocols.
+A ref points at a text (evidence, a message, a remote address), and a selector at a part of the text. A block is a
+piece of the prompt. The parts parse selectors, resolve refs, and derive and render blocks. This module must not
+import another module of protocols.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ ResolveRef = Callable[[Ref], Awaitable[ResolvedRef]]
 
 
 class TextSelector(Protocol):
-    """Parses selectors and applies them. Pure.
+    """Parses selectors and applies them to texts. It does no input or output.
 
     1. The same text and selector give the same extract.
     2. A selector that cannot be parsed or selects nothing raises SelectorResolveError; no other error is raised.
@@ -29,11 +31,13 @@ class TextSelector(Protocol):
     """
 
     def parse(self, selector: str) -> Sequence[Any]:
-        """Return the parts of a selector, in order; SelectorResolveError for a malformed one."""
+        """Return the parts of a selector, in order. Raises SelectorResolveError if the selector is malformed."""
         ...
 
     def extract(self, content: str, selector: str) -> str:
-        """Return the text that a selector points at; SelectorResolveError."""
+        """Return the part of `content` that a selector points at. Raises SelectorResolveError if the selector is
+        malformed or selects nothing.
+        """
         ...
 
 
@@ -42,18 +46,18 @@ class EvidenceResolver(Protocol):
 
     1. Evidence that has expired gives no text.
     2. A text that changed since the ref was made is returned with the fault SOURCE_CHANGED.
-    3. For a ref it raises only StoreError; `detail` states why there is no text.
+    3. The only error that `resolve` raises for a ref is StoreError. If there is no text, `detail` states why.
     """
 
     async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
-        """Return the text of a ref of a session, or the reason why there is none. `evidence`: the item, if it is loaded
-        already.
+        """Return the text of a ref of a session, or the reason why there is none. `evidence` is the evidence item of
+        the ref, if the caller has loaded it already.
         """
         ...
 
 
 class BlockDeriver(Protocol):
-    """Derives context blocks from a session and its evidence.
+    """Derives context blocks, pieces of the prompt, from a session and its evidence.
 
     1. It writes nothing.
     2. Ids are unique among the blocks of a call, and the same arguments give the same ids.
@@ -73,16 +77,16 @@ class BlockDeriver(Protocol):
 
 
 class Renderer(Protocol):
-    """Renders a block: its refs become text.
+    """Renders a block: turns its refs into text.
 
-    1. A block without a text is rendered as the empty text, and is then left out.
-    2. It may be called for several blocks at once.
+    1. A block without a text is rendered as the empty text and then left out of the prompt.
+    2. `render_block` may be called for several blocks at the same time.
     """
 
     async def render_block(
         self, block: ContextBlock, resolver: ResolveRef, hints: RenderHints | None = None
     ) -> RenderedBlock:
-        """Return the block with its text, which is plain: the engine escapes it. `resolver` resolves a ref of the
-        block.
+        """Return the block with its text. The text is plain, because the engine escapes it. `resolver` resolves a ref
+        of the block.
         """
         ...

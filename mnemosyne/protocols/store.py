@@ -1,6 +1,10 @@
-"""Protocol that every store of sessions implements.
+"""Protocol that every store of sessions implements: turns, branches, memory entries, evidence, worlds and erasure.
 
-It is long because a store is one contract. It must not import another module of protocols.
+A session is a tree of turns. A branch is a path through the tree, and its head is the newest committed turn on the
+path. A turn is pending once its prompt is prepared, and committed once its reply is stored. A window is the part of a
+branch that a turn reads. A scope is one session or one world, and a chain is one kind of memory entries in a scope.
+
+The protocol is long because a store is one contract. This module must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -42,34 +46,40 @@ class Store(Protocol):
 
     1. Data that a method has written when it returns survives a kill of the process.
     2. A method that raises has changed nothing.
-    3. A write with a stale `expected_version` raises VersionConflictError.
+    3. A write whose `expected_version` is not the session's version raises VersionConflictError.
     4. The same turn id written twice is written once; the second call returns the result of the first.
     5. The cost of a window does not grow with the length of the session.
-    6. Only committed turns on the path to the head are ever in a window or a listing of a branch.
+    6. A window, or a list of the turns of a branch, contains only committed turns on the path to the head.
     7. Several processes may use one store at once: writes to a session happen one after the other, and none is lost.
     8. Tenants never see each other.
     9. A session document and the turn tree are two views of the same data: a write to one shows in the other.
-    10. Lore and pack of a world belong to one version: `replace_world` writes both or neither.
+    10. The lore and the pack of a world belong to one version: `replace_world` writes both or neither.
 
-    Every method that names a session raises SessionNotFoundError for an unknown one, unless its docstring states
-    otherwise; every method may raise StoreUnavailableError (the store cannot be used or is closed), StoreBusyError
-    (another process holds a lock too long) and DamagedRecordError (a stored record cannot be read). A damaged record
-    affects only itself: a read of many records skips it and notes it in `damage_log`; a damaged part of a turn's record
-    is a `LostTree`.
+    Every method that names a session raises SessionNotFoundError for an unknown session, unless its docstring states
+    otherwise. Every method may raise these errors:
 
-    Methods with a body read or write by the other methods; a store may do it faster in one transaction.
+    - StoreUnavailableError: the store cannot be used or is closed.
+    - StoreBusyError: another process holds a lock too long.
+    - DamagedRecordError: a stored record cannot be read.
+
+    A damaged record affects only itself: a read of many records skips the record and notes it in `damage_log`. A
+    damaged part of a turn's record is returned as a `LostTree`.
+
+    Methods with a body here call other methods of the protocol. A store may override them to do the same faster, in
+    one transaction.
     """
 
     @property
     def damage_log(self) -> DamageLog:
-        """Return the notes on damaged records that the reads of this instance have skipped; a store without a log has
+        """Return the notes on damaged records that the reads of this instance have skipped. A store without a log has
         no notes.
         """
         return DamageLog()
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return sentences on faults of the store's own files and indexes, beyond its records; empty if it has no such
-        check. It may read everything.
+        """Return one sentence for each fault of the store's own files and indexes, apart from its records.
+
+        The result is empty if the store has no such check. The check may read everything.
         """
         return ()
 
@@ -78,7 +88,7 @@ class Store(Protocol):
         ...
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with all its initial data; SessionExistsError if there is one with this id."""
+        """Create a session with all its initial data. Raises SessionExistsError if there is already a session with this id."""
         ...
 
     async def adopt_world(
@@ -90,13 +100,14 @@ class Store(Protocol):
         *,
         instead_of: Collection[str] = ("",),
     ) -> SessionHead:
-        """Move a session from one of the worlds `instead_of` (`""`: from none) to another, as if it had begun there.
+        """Move a session to the world `world_id`, as if the session had begun there. The session must be in one of
+        the worlds `instead_of` (`""`: in none).
 
-        Its state becomes `state` on every branch, before the first turn and since. A session of `world_id` is not
-        changed.
+        The state of the session becomes `state` on every branch, before the first turn and since. A session that is
+        already in `world_id` is not changed.
 
         Raises:
-            WorldNotAdoptedError: if it is in any other world, or if a turn has changed its state.
+            WorldNotAdoptedError: if the session is in any other world, or if a turn has changed its state.
         """
         ...
 
@@ -108,21 +119,24 @@ class Store(Protocol):
         *,
         branch_id: str | None = None,
     ) -> SessionHead:
-        """Commit finished turns after the head of the active branch, or of `branch_id` (for imports), and return that head;
-        turns whose ids exist already are skipped. BranchNotFoundError.
+        """Commit finished turns after the head of the active branch, or of `branch_id`, and return the new head. For
+        imports.
 
-        A pending turn that is not among them is committed before them, without a reply. The active branch stays.
+        Turns whose ids exist already are skipped. A pending turn that is not among `turns` is committed before them,
+        without a reply. The active branch stays active. Raises BranchNotFoundError if there is no branch `branch_id`.
         """
         ...
 
     async def add_branches(self, session_id: str, branches: Sequence[ImportedBranch]) -> int:
-        """Open branches with finished turns, all at once, and return how many were new; the active branch stays.
+        """Open branches with finished turns, all at once, and return how many branches were new. The active branch
+        stays active.
 
-        An existing branch is skipped, and so are turns whose ids exist. A branch may follow a turn of one before it.
+        A branch that exists already is skipped, and so are turns whose ids exist. A branch may follow a turn of an
+        earlier branch in `branches`.
 
         Raises:
-            TurnNotFoundError: if the turn to follow is not committed.
-            ValueError: for an empty name.
+            TurnNotFoundError: if the turn that a branch follows is not committed.
+            ValueError: for an empty branch name.
         """
         known = await self.branches(session_id)
         names, active, new = {head.branch_id for head in known}, known[0].branch_id, 0
@@ -137,7 +151,7 @@ class Store(Protocol):
         return new
 
     async def committed_turns(self, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
-        """Return the ids among these that belong to committed turns, on any branch."""
+        """Return those of `turn_ids` that belong to committed turns, on any branch."""
         found: set[str] = set()
         for turn_id in turn_ids:
             with suppress(TurnNotFoundError):
@@ -150,21 +164,30 @@ class Store(Protocol):
         ...
 
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
-        """Return each of these digests (`mnemosyne.chains.messages.exchanges`) with the sessions that have it on any
-        branch; if many have it, some of them.
+        """Return (digest, session id) pairs: which sessions contain an exchange with one of `digests`, on any branch.
 
-        Archived sessions have none, and sessions after an erasure only newer ones. A store without such an index finds
-        none.
+        An exchange is a message and its reply; `mnemosyne.chains.messages.exchanges` computes its digest. If many
+        sessions have a digest, only some are returned. Archived sessions are not found. Of a session after an
+        erasure, only newer exchanges are found. A store without an index of exchanges returns nothing.
         """
         return frozenset()
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
-        """Return the head of the active branch, or of `branch_id`; SessionNotFoundError, BranchNotFoundError."""
+        """Return the head of the active branch, or of `branch_id`.
+
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            BranchNotFoundError: if there is no branch `branch_id`.
+        """
         ...
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
-        """Return the data for a turn: head, newest messages (at most `message_limit`, oldest first), state, the
-        previous and the pending turn. SessionNotFoundError, BranchNotFoundError.
+        """Return the part of a branch that a turn reads: the head, the newest messages, the state, the previous turn
+        and the pending turn. There are at most `message_limit` messages, oldest first.
+
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            BranchNotFoundError: if there is no branch `branch_id`.
         """
         ...
 
@@ -177,11 +200,15 @@ class Store(Protocol):
         evidences: Sequence[EvidenceFilter] = (),
         blocks: BlockFilter | None = None,
     ) -> TurnInputs:
-        """Return everything that a turn reads when it begins: the window as `window` returns it, the evidence items
-        that pass each filter, the context blocks that pass, and the entries with viewers or conditions of the session
-        and its world.
+        """Return everything that a turn reads when it begins.
 
-        SessionNotFoundError, BranchNotFoundError.
+        These are the window as `window` returns it, the evidence items that pass each filter of `evidences`, the
+        context blocks that pass `blocks`, and the entries of the session and its world that have viewers or
+        conditions.
+
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            BranchNotFoundError: if there is no branch `branch_id`.
         """
         window = await self.window(session_id, message_limit=message_limit, branch_id=branch_id)
         return TurnInputs(
@@ -201,10 +228,10 @@ class Store(Protocol):
         evidence_ids: Collection[str] = (),
         turn_ids: Sequence[str] = (),
     ) -> ChosenInputs:
-        """Return the data of the memories that a turn chose: their entries by scope, the evidence items with some ids,
-        and the states after some turns.
+        """Return the data of the memories that a turn chose: entries by scope, evidence items by id, and the states
+        after `turn_ids`.
 
-        Missing records are left out; so is a state that cannot be read, which is noted in `damage_log`.
+        Missing records are left out. A state that cannot be read is left out too, and noted in `damage_log`.
         """
         states: dict[str, Mapping[str, Any]] = {}
         for turn_id in turn_ids:
@@ -230,15 +257,17 @@ class Store(Protocol):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write a prepared turn (user message, plan, receipt, prompt) at once; it becomes the pending turn of its head.
+        """Write a prepared turn (user message, plan, receipt, prompt) at once. The turn becomes the pending turn of
+        its head.
 
-        A turn that follows the pending turn of the head (its `parent_id`) commits that one first, without a reply and
-        with its messages marked as unanswered (`mnemosyne.chains.unanswered_inputs`). A turn that follows the head
-        itself takes the place of an older pending turn, which is marked abandoned, unless it is the same turn, which is
-        replaced.
+        A turn may follow the pending turn of the head (its `parent_id`). Then the pending turn is committed first,
+        without a reply, and its messages are marked as unanswered (`mnemosyne.chains.unanswered_inputs`). A turn that
+        follows the head itself takes the place of an older pending turn. The older turn is marked abandoned, or
+        replaced if it has the same id.
 
         Args:
-            evidences: Parts of the turn's prompt, like `blocks`; written or replaced by id in the same transaction.
+            evidences: Parts of the turn's prompt, like `blocks`. Both are written, or replaced by id, in the same
+                transaction.
             usages: The model calls that made the prompt.
 
         Raises:
@@ -248,13 +277,14 @@ class Store(Protocol):
         ...
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
-        """Commit a prepared turn: reply, ops, state and entries at once. The head moves to it.
+        """Commit a prepared turn: write its reply, ops (changes of the state), state and entries at once. The head
+        moves to the turn.
 
-        A turn that is committed already returns its head.
+        For a turn that is committed already, its head is returned.
 
         Raises:
             TurnNotFoundError: if there is no such turn.
-            TurnNotPendingError: if it was abandoned or committed without a reply.
+            TurnNotPendingError: if the turn was abandoned or committed without a reply.
             VersionConflictError: if the session has another version.
         """
         ...
@@ -269,30 +299,38 @@ class Store(Protocol):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write and commit a numerical turn in one step; a pending turn is treated as by `save_prepared`.
-        VersionConflictError; ValueError when the turn follows neither the head nor its pending turn.
+        """Write and commit a numerical turn, which changes the state without a model, in one step. A pending turn is
+        treated as by `save_prepared`.
+
+        Raises:
+            VersionConflictError: if the session has another version.
+            ValueError: if the turn follows neither the head nor its pending turn.
         """
         ...
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
-        """Return one turn with all its stored data; TurnNotFoundError."""
+        """Return one turn with all its stored data. Raises TurnNotFoundError if there is no such turn."""
         ...
 
     async def turns(
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Return at most `limit` of the newest committed turns on the path to the head (before `before_depth`, if
-        given), oldest first, without prompt, receipt and report. BranchNotFoundError.
+        """Return at most `limit` of the newest committed turns on the path to the head, oldest first.
+
+        With `before_depth`, only turns of a smaller depth are returned. The turns come without prompt, receipt and
+        report. Raises BranchNotFoundError if there is no branch `branch_id`.
         """
         ...
 
     async def depths_with_system_messages(
         self, session_id: str, *, branch_id: str | None = None, after_depth: int = 0
     ) -> tuple[int, ...]:
-        """Return the depths of the committed turns on a branch's path, below `after_depth`, that have a system message;
-        ascending.
+        """Return the depths of the committed turns on a branch's path that have a system message, ascending. Only
+        depths greater than `after_depth` are returned.
 
-        SessionNotFoundError, BranchNotFoundError.
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            BranchNotFoundError: if there is no branch `branch_id`.
         """
         head, found, before = await self.head(session_id, branch_id), list[int](), None
         while page := await self.turns(session_id, limit=_PAGE, branch_id=head.branch_id, before_depth=before):
@@ -303,109 +341,126 @@ class Store(Protocol):
         return tuple(sorted(depth for depth in found if depth > after_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Return the head of every branch, the active one first, the others in the order in which they were opened."""
+        """Return the head of every branch: the active branch first, the others in the order in which they were opened."""
         ...
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
-        """Open a branch whose head is `turn_id` (None: before the first turn) and make it the active one.
+        """Open a branch whose head is `turn_id` (None: before the first turn) and make it the active branch.
 
-        BranchExistsError; TurnNotFoundError, also for a turn that is not committed; ValueError for an empty name.
+        Raises:
+            BranchExistsError: if there is already a branch `branch_id`.
+            TurnNotFoundError: if there is no such turn, or it is not committed.
+            ValueError: for an empty branch name.
         """
         ...
 
     async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """Make another branch the active one; BranchNotFoundError."""
+        """Make another branch the active one. Raises BranchNotFoundError if there is no such branch."""
         ...
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
-        """Return the state after a committed turn (None: before the first); TurnNotFoundError."""
+        """Return the state after a committed turn (None: before the first turn). Raises TurnNotFoundError if there is
+        no such committed turn.
+        """
         ...
 
     async def add_chunk(self, session_id: str, chunk: ReplyChunk, limits: ChunkLimits) -> AddedChunk:
-        """Add a chunk to an unfinished reply. The version of the session does not change; nothing is added for an outcome other
-        than ADDED.
+        """Add a chunk to a reply that is not complete yet. Chunks may come in any order.
 
-        Chunks may come in any order. NoPendingTurnError, TurnNotFoundError.
+        The version of the session does not change. If the outcome is not ADDED, nothing was added.
+
+        Raises:
+            NoPendingTurnError: if the chunk names no turn and none is pending.
+            TurnNotFoundError: if there is no such turn.
         """
         ...
 
     async def unfinished_reply(self, session_id: str, turn_id: str | None, message_id: str) -> UnfinishedReply | None:
-        """Return a reply that is not complete yet, or None.
+        """Return a reply that is not complete yet, or None if there is none.
 
-        `turn_id` None is the only turn with chunks for this message, else the pending turn of the active branch.
+        If `turn_id` is None, the turn is the only one that has chunks for `message_id`, or else the pending turn of
+        the active branch.
         """
         ...
 
     async def drop_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> int:
-        """Delete the chunks of a reply; return their number. `turn_id` as for `unfinished_reply`."""
+        """Delete the chunks of a reply and return their number. A `turn_id` of None means the same as in `unfinished_reply`."""
         ...
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Store a late result for the next turn of its branch (one per branch); None deletes those of the session."""
+        """Store a late result of recall for the next turn of its branch, one per branch. None deletes all those of
+        the session.
+        """
         ...
 
     async def replace_world(
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
-        """Make a version of a world the current one, lore and pack at once; return how many lore entries were added,
-        changed or removed.
+        """Make a version of a world the current one, its lore and pack at once, and return how many lore entries were
+        added, changed or removed.
 
-        `pack` is a JSON value that is stored under its digest; the previous version is deleted. The same digest with
-        the same pack, or without one, changes nothing (0). Another digest without a pack leaves the world without one.
-        ValueError for an entry that occurs twice or has another scope.
+        `pack`, the JSON value from which the world is built, is stored under `digest`, and the previous version is
+        deleted. A call with the current digest and the same pack, or without a pack, changes nothing and returns 0. A
+        new digest without a pack leaves the world without a pack.
+
+        Raises ValueError for an entry that occurs twice or has another scope.
         """
         ...
 
     async def worlds(self) -> Mapping[str, str]:
-        """Return the digest of the current version of every world, by world id, sorted."""
+        """Return the digest of the current version of every world, by world id, in the order of the ids."""
         ...
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the current version of a world: '' if its pack is known to be missing, None if there is
-        no such world.
+        """Return the digest of the current version of a world. It is '' if the world's pack is known to be missing,
+        and None if there is no such world.
         """
         ...
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the stored pack of this version of a world, or None."""
+        """Return the stored pack of the version `digest` of a world, or None if there is none."""
         ...
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return complete entries in the order of `entry_ids`; unknown ids are left out. History entries are messages."""
+        """Return complete entries in the order of `entry_ids`; unknown ids are left out. Entries of the history chain
+        are messages.
+        """
         ...
 
     async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return the entries of these scopes that have viewers or conditions, ordered by id."""
+        """Return the entries of `scopes` that have viewers or conditions, ordered by id."""
         ...
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return at most `limit` entries of committed turns (or lore) written after `sequence`, in the order of
-        writing.
+        """Return at most `limit` entries with a sequence above `sequence`, in the order of writing. They are lore, or
+        entries of committed turns.
         """
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the given (scope, chain) pairs in which something was written after their sequence."""
+        """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
         ...
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-        """Add entries that were made after their turn was committed (summaries, events of consolidation); return how
+        """Add entries that were made after their turn was committed (summaries, events of consolidation). Return how
         many were new.
 
-        Each names a committed turn by `turn_id`, whose branch and depth it takes. Existing entries are skipped; an
-        entry with an empty text is removed. A passage of a document (kind `document`) that names no turn belongs to the
-        session from its beginning, on all branches; written again with another content it replaces the former. The
-        version does not change.
+        Each entry names a committed turn by `turn_id` and takes the branch and depth of this turn. Existing entries
+        are skipped; an entry with an empty text is removed. A passage of a document (kind `document`) may name no
+        turn. Then it belongs to the session from its beginning, on all branches, and written again with another
+        content it replaces the former passage. The version does not change.
 
         Raises:
             TurnNotFoundError: for an unknown turn.
-            ValueError: for any other entry without a turn, or one of another scope.
+            ValueError: for any other entry without a turn, or an entry of another scope.
         """
         ...
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Store a rolling summary of a committed turn's path (one per turn, the last counts). The version does not
-        change. TurnNotFoundError.
+        """Store a rolling summary of the path to a committed turn. Each turn has one; a new summary replaces it. The
+        version does not change.
+
+        Raises TurnNotFoundError if there is no such committed turn.
         """
         ...
 
@@ -416,36 +471,39 @@ class Store(Protocol):
     async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
         """Write the hidden records of a session that was copied from another store. The version does not change.
 
-        Turns whose id exists already are skipped; a summary replaces the one of its turn. BranchNotFoundError,
-        TurnNotFoundError.
+        Turns whose ids exist already are skipped; a summary replaces the stored summary of its turn.
+
+        Raises:
+            BranchNotFoundError: if the session lacks the branch of a record.
+            TurnNotFoundError: if the session lacks the turn of a record.
         """
         ...
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
-        """Return the whole session as a document with its version, or None if there is no session. BranchNotFoundError.
+        """Return the whole session as a document with its version, or None if there is no such session.
 
-        Its messages are those on the path to the head and of its pending turn; so are evidence found by turns, tool
-        calls, and blocks that refer to such evidence.
+        The messages are those on the path to the head and those of its pending turn. Evidence found by turns, tool
+        calls, and blocks that refer to such evidence are limited to the same turns. Raises BranchNotFoundError if
+        there is no branch `branch_id`.
         """
         ...
 
     async def put_session(
         self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
-        """Write a whole document; a session that does not exist is created (without a world; `expected_version` 0 or
-        None).
+        """Write a whole document. A session that does not exist is created, without a world; then `expected_version`
+        must be 0 or None.
 
-        Messages that continue the head's are appended as one turn. If an older message differs, or newer ones are left
-        out, the document becomes a new branch after the last complete turn that both share: no message is lost.
-        Everything else is replaced by the document's, except evidence that only turns of other branches found. A
-        pending turn of the head stays if the document's messages are those of `get_session`, and is abandoned
-        otherwise.
+        Messages that continue the head's are appended as one turn. If an older message differs, or newer ones are
+        left out, the document becomes a new branch after the last complete turn that both share: no message is lost.
+        Everything else is replaced by the document's data, except evidence that only turns of other branches found. A
+        pending turn of the head stays if the document's messages are those of `get_session`; otherwise it is
+        abandoned.
 
         Raises:
             VersionConflictError: if the session has another version.
-            SchemaValidationError: for another `session_id`, a duplicate id, or a ref that is not remote and leads to no
-                evidence of the
-            document.
+            SchemaValidationError: for another `session_id`, a duplicate id, or a ref to evidence that the document
+                does not have, unless the ref is remote.
             CodecError: for a time without a zone.
         """
         ...
@@ -458,68 +516,81 @@ class Store(Protocol):
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used before writes nothing. A pending turn
-        is committed before them, without a reply.
+        """Commit messages as one turn after the active head. A pending turn is committed before them, without a
+        reply.
 
-        Without a key each call is a new turn.
+        A call with an `idempotency_key` that was used before writes nothing. Without a key each call is a new turn.
 
         Raises:
             SessionNotFoundError: if there is no such session.
             VersionConflictError: if the session has another version.
-            SchemaValidationError: for a ref to evidence that the session does not have, unless it is remote.
+            SchemaValidationError: for a ref to evidence that the session does not have, unless the ref is remote.
         """
         ...
 
     async def patch_session(
         self, session_id: str, patch: Mapping[str, Any], *, expected_version: int | None = None
     ) -> PutResult:
-        """Apply a JSON merge patch (RFC 7386) to the document, by its JSON names; the result is checked before anything
-        is written.
+        """Apply a JSON merge patch (RFC 7386) to the session document, with its JSON field names. The result is
+        checked before anything is written.
 
-        SchemaValidationError if the result is not a document of this session; VersionConflictError.
+        Raises:
+            SchemaValidationError: if the result is not a document of this session.
+            VersionConflictError: if the session has another version.
         """
         ...
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Write or replace an evidence item and return its id; the same item again changes nothing. CodecError for a
-        time without a zone.
+        """Write or replace an evidence item and return its id. Writing the same item again changes nothing. Raises
+        CodecError for a time without a zone.
         """
         ...
 
     async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
-        """Return an evidence item, or None."""
+        """Return an evidence item, or None if there is none with this id."""
         ...
 
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
-        """Return the oldest evidence item with this source uri and content hash, or None (for deduplication)."""
+        """Return the oldest evidence item with the source address `uri` and the hash `content_hash`, or None. It
+        serves to avoid duplicates.
+        """
         ...
 
     async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return evidence items in the order of first writing; BranchNotFoundError."""
+        """Return the evidence items that pass `where` (None: all), in the order of first writing. Raises
+        BranchNotFoundError for an unknown branch in `where`.
+        """
         ...
 
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace blocks by id; VersionConflictError; SchemaValidationError for a ref to evidence that the
-        session does not have, unless it is remote.
+        """Write or replace blocks by id.
+
+        Raises:
+            VersionConflictError: if the session has another version.
+            SchemaValidationError: for a ref to evidence that the session does not have, unless the ref is remote.
         """
         ...
 
     async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
-        """Return blocks in the order of first writing."""
+        """Return the blocks that pass `where` (None: all), in the order of first writing."""
         ...
 
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append tool calls; one with an existing id replaces the old one in its place (a call that has ended).
-        VersionConflictError.
+        """Append tool calls. A call with an existing id replaces the old call in its place, for example when it has
+        ended.
+
+        Raises VersionConflictError if the session has another version.
         """
         ...
 
     async def tool_call(self, session_id: str, tool_call_id: str) -> ToolCall | None:
-        """Return a tool call, or None."""
+        """Return a tool call, or None if the session has none with this id. Raises SessionNotFoundError if there is
+        no such session.
+        """
         document = await self.get_session(session_id)
         if document is None:
             raise SessionNotFoundError(session_id)
@@ -529,20 +600,25 @@ class Store(Protocol):
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append model calls; one with an existing id replaces the old one in its place. VersionConflictError."""
+        """Append records of model calls. A record with an existing id replaces the old record in its place. Raises
+        VersionConflictError if the session has another version.
+        """
         ...
 
     async def upsert_tasks(
         self, session_id: str, tasks: Sequence[Task], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace tasks by id, new ones at the end; VersionConflictError."""
+        """Write or replace tasks by id; new tasks go to the end. Raises VersionConflictError if the session has
+        another version.
+        """
         ...
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Erase in one transaction, everywhere in the store, and leave an audit record; an unknown subject is allowed.
-        ValueError unless the erasure names exactly one subject.
+        """Erase one subject everywhere in the store, in one transaction, and leave an audit record. The subject may
+        be unknown to the store.
 
-        Copies of an erased memory in other sessions (`copied_from`) are erased too, with their text.
+        Copies of an erased memory in other sessions (`copied_from`) are erased too, with their text. Raises
+        ValueError unless `erasure` names exactly one subject.
         """
         ...
 
@@ -551,7 +627,7 @@ class Store(Protocol):
         ...
 
     async def preview_erasure(self, erasure: Erasure) -> ErasurePreview:
-        """Return what `erase` would remove; nothing is changed. ValueError unless the erasure names exactly one subject."""
+        """Return what `erase` would remove, without any change. Raises ValueError unless `erasure` names exactly one subject."""
         ...
 
     async def walk_rows(
@@ -562,19 +638,22 @@ class Store(Protocol):
         without: Collection[str] = (),
         likely: Callable[[bytes], bool] | None = None,
     ) -> None:
-        """Call `visit` with every row, until it returns False.
+        """Call `visit` with every row, until `visit` returns False.
 
         Args:
             visit: Called in another thread, on one state of the store; it must not write.
             sessions: Only rows of these sessions (None: everything).
             without: No rows of these sessions.
-            likely: Returns whether raw bytes may contain the wanted text; a store may skip rows that do not.
+            likely: Returns whether raw bytes may contain the wanted text; a store may skip rows for which it returns
+                False.
         """
         ...
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by the
-        rule of `mnemosyne.privacy.runs`, after a search through everything that is stored.
+        """Return the places that contain any of `texts`, sorted, after a search through everything that is stored.
+
+        A place is `table/key`, or `packs/…` in the pack of a world. Texts are compared by the rule of
+        `mnemosyne.privacy.runs`.
         """
         ...
 
@@ -583,9 +662,10 @@ _COMBINED = ("turn_inputs", "chosen_inputs", "depths_with_system_messages")
 
 
 def combined_reads(store: Store) -> type[Store]:
-    """Return the class whose `turn_inputs`, `chosen_inputs` and `depths_with_system_messages` fit a store.
+    """Return the class from which to call `turn_inputs`, `chosen_inputs` and `depths_with_system_messages` for a
+    store.
 
-    It is the store's own class, if it defines or inherits them, else `Store`, whose methods call the store's single
-    methods: so the overrides of a wrapper that passes all other calls on count.
+    It is the store's own class if this class has all three methods. Otherwise it is `Store`, whose methods call the
+    store's simple methods. So the overrides of a wrapper that passes all other calls on are used.
     """
     return type(store) if all(hasattr(type(store), name) for name in _COMBINED) else Store

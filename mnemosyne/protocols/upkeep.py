@@ -1,6 +1,8 @@
-"""Protocols for the maintenance of a store: archived sessions, leases, and usage figures.
+"""Protocols for the maintenance of a store: archived sessions, leases, usage figures, and index data that hosts
+share.
 
-A store without it (of a plugin) is maintained by its owner. Of the protocols it imports those of recall only.
+A lease is the right of one process to do one kind of work for a whole store. A store of a plugin that lacks these
+protocols is maintained by its owner. Of the other protocols this module imports only those of recall.
 """
 
 from __future__ import annotations
@@ -17,24 +19,24 @@ from mnemosyne.schema.memory import EMPTY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """The right to do one kind of work for a whole store, until `until` (by the clock of the store) or its renewal."""
+    """The right to do one kind of work for a whole store, until `until` by the clock of the store. A renewal moves `until`."""
 
     name: str
     holder: str
     token: int
-    """Grows with every holder, so a write with an old one is refused when another process has taken over."""
+    """Grows with every new holder. A write with an older token is refused, because another process has taken over."""
     until: datetime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdleSession:
-    """A session and its last turn."""
+    """A session and the time of its last turn."""
 
     session_id: str
     active_at: datetime
-    """Time when that turn was prepared (aware)."""
+    """Time when the last turn was prepared (aware)."""
     version: int
-    """The session's version at that moment."""
+    """The session's version when it was looked at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,13 +47,13 @@ class IdlePage:
     seen: int
     """Number of sessions that were looked at."""
     next: str | None
-    """Id after which to continue (None: there are no more)."""
+    """Id after which to continue (None: there are no more sessions)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArchivedSession:
-    """An archived session: when it was archived and last active (both aware), its rows, and their bytes before and
-    after.
+    """An archived session: when it was archived and last active (both aware), the number of its rows, and their bytes
+    before and after packing.
     """
 
     session_id: str
@@ -64,7 +66,9 @@ class ArchivedSession:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreUsage:
-    """Usage of a tenant: sessions (archived ones included), entries of memory and lore, bytes of all bodies."""
+    """Usage of a tenant: number of sessions (archived ones included), number of memory and lore entries, and bytes of
+    all stored bodies.
+    """
 
     sessions: int
     archived: int
@@ -74,26 +78,26 @@ class StoreUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedScope:
-    """Shared index data of a scope."""
+    """Figures of the index data that hosts share for one scope: vectors, and segments with index rows."""
 
     scope: str
     vectors: Mapping[str, int] = field(default_factory=lambda: EMPTY)
-    """Number of vectors by encoder."""
+    """Number of vectors by name of the embedder."""
     missing: int = 0
-    """Number of entries without a vector of the requested encoder."""
+    """Number of entries without a vector of the embedder that the caller named."""
     orphaned_vectors: int = 0
     """Number of vectors of texts that no entry has."""
     segments: int = 0
     """Number of segments with index rows."""
     orphaned_segments: int = 0
-    """All of them if a row belongs to an entry that is gone or was erased since, else 0."""
+    """The number of all segments if a row belongs to an entry that is gone or was erased since, else 0."""
     is_damaged: bool = False
     """Whether a segment cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimit:
-    """Maximum number of sessions of a tenant, and a function that makes the error for one more."""
+    """Maximum number of sessions of a tenant. `refuse` makes the error that is raised for one more."""
 
     most: int
     refuse: Callable[[], Exception]
@@ -101,20 +105,23 @@ class SessionLimit:
 
 @runtime_checkable
 class StoreUpkeep(Protocol):
-    """A Store that one worker can maintain for all its hosts.
+    """A `Store` that one worker can maintain for all its hosts.
 
-    1. An archived session is opened by every call that needs its rows, and is then byte for byte the same. `head`,
-       `branches`, `sessions` and searches leave it archived; reads of entries by scope, which feed an index, show
-       nothing of it.
-    2. Archiving, opening and deleting are one transaction each: a kill leaves a session either open or archived.
-    3. At most one holder has a lease at a time; with `lease`, a write of a holder that has lost it raises
+    An archived session is packed: its rows are stored together and compressed, until a call needs them.
+
+    1. Every call that needs the rows of an archived session opens it first. The opened session is byte for byte the
+       same as before. `head`, `branches`, `sessions` and searches leave a session archived. Reads of entries by
+       scope, which feed an index, show nothing of an archived session.
+    2. Archiving, opening and deleting are one transaction each. If the process is killed, a session is either open or
+       archived.
+    3. At most one holder has a lease at a time. With `lease`, a write of a holder that has lost the lease raises
        LeaseLostError and changes nothing.
 
-    Methods raise the same errors as those of `Store`.
+    Methods raise the same errors as the methods of `Store`.
     """
 
     async def acquire_lease(self, name: str, holder: str, seconds: float) -> Lease | None:
-        """Return the lease, renewed if this holder has it already; None if another has it."""
+        """Return the lease `name` for `seconds`, renewed if `holder` has it already. Return None if another holder has it."""
         ...
 
     async def release_lease(self, lease: Lease) -> None:
@@ -122,7 +129,7 @@ class StoreUpkeep(Protocol):
         ...
 
     async def leases(self) -> tuple[Lease, ...]:
-        """Return all leases, also expired ones, by name."""
+        """Return all leases, ordered by name, expired ones included."""
         ...
 
     async def tenants(self) -> tuple[str, ...]:
@@ -133,28 +140,41 @@ class StoreUpkeep(Protocol):
         """Look at the next `limit` open sessions after the id `after`, and return those whose last turn is older than
         `before`.
 
-        It never returns a session without any date, or a user's profile.
+        A session without any date, or a user's profile, is never returned.
         """
         ...
 
     async def archive(
         self, session_id: str, *, at: datetime, expected_version: int | None = None, lease: Lease | None = None
     ) -> ArchivedSession | None:
-        """Pack the rows of a session into its archive; None if it is archived already, or has evidence that will
-        expire.
+        """Pack the rows of a session into its archive. Return None if the session is archived already, or has
+        evidence that will expire.
 
-        SessionNotFoundError; VersionConflictError if it was changed meanwhile; LeaseLostError.
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            VersionConflictError: if the session has another version than `expected_version`.
+            LeaseLostError: if the holder has lost `lease`.
         """
         ...
 
     async def open_archived(self, session_id: str) -> bool:
-        """Put the rows of an archived session back; return whether it was archived. SessionNotFoundError; DamagedRecordError."""
+        """Put the rows of an archived session back. Return whether the session was archived.
+
+        Raises:
+            SessionNotFoundError: if there is no such session.
+            DamagedRecordError: if the archive cannot be read.
+        """
         ...
 
     async def archived_sessions(
         self, *, before: datetime | None = None, after: str = "", limit: int = 100, session_id: str | None = None
     ) -> tuple[ArchivedSession, ...]:
-        """Return archived sessions (archived before a time, if given) by id, after the id `after`; or one by its id."""
+        """Return at most `limit` archived sessions, ordered by id, after the id `after`.
+
+        Args:
+            before: Only sessions that were archived before this time.
+            session_id: Only this session.
+        """
         ...
 
     async def archived_ids(self) -> frozenset[str]:
@@ -164,50 +184,57 @@ class StoreUpkeep(Protocol):
     async def erase_archived(
         self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
     ) -> ErasureOutcome | None:
-        """Erase one whole session as `Store.erase` does, if it is archived and was archived before a time; None
-        otherwise.
+        """Erase one whole session as `Store.erase` does, if it was archived before `archived_before` and still is.
+        Return None otherwise.
 
-        So a session that was opened meanwhile stays. ValueError unless the erasure names a session; LeaseLostError.
+        So a session that was opened meanwhile stays.
+
+        Raises:
+            ValueError: if `erasure` does not name a session.
+            LeaseLostError: if the holder has lost `lease`.
         """
         ...
 
     async def check_archive(self, session_id: str) -> None:
-        """Read an archive without opening it; DamagedRecordError if it cannot be opened."""
+        """Read the archive of a session without opening the session. Raises DamagedRecordError if the archive cannot be read."""
         ...
 
     async def usage(self) -> StoreUsage:
-        """Return figures of the tenant; it reads the sizes of all its rows."""
+        """Return the usage figures of the tenant. The call reads the sizes of all its rows."""
         ...
 
     def limit_sessions(self, limit: SessionLimit | None) -> None:
-        """Refuse from now on, in the transaction that would create it, a session beyond a limit; None lifts the limit.
+        """Refuse from now on to create a session beyond `limit`; None lifts the limit. The check is part of the
+        transaction that would create the session.
 
         Several hosts that create sessions at the same time keep the limit together if each has set it.
         """
         ...
 
     async def count_entries(self, most: int) -> int:
-        """Return the number of entries of the tenant, counted up to `most` and no further."""
+        """Count the entries of the tenant, and stop at `most`."""
         ...
 
     async def drop_abandoned(self, before: datetime, *, limit: int = 1000, lease: Lease | None = None) -> int:
-        """Delete at most `limit` abandoned turns that were prepared before a time, with their records; return how many.
+        """Delete at most `limit` abandoned turns that were prepared before `before`, with their records. Return how
+        many were deleted.
 
-        An abandoned turn is on no path: its user asked again instead. LeaseLostError.
+        An abandoned turn is a turn whose user asked again instead; it is on no path. Raises LeaseLostError if the
+        holder has lost `lease`.
         """
         ...
 
 
 @runtime_checkable
 class SharedIndexStore(Protocol):
-    """A store for several hosts, which share vectors and index rows in it; one worker maintains these for all hosts.
+    """A store in which several hosts share vectors and index rows. One worker maintains these for all hosts.
 
-    1. Owned data stays: a vector while an entry has its text, a chain of segments while all its rows are of entries. A
-       scope that is neither a session's nor a world's is not touched.
-    2. A scope that is being written is left for the next look.
-    3. With `lease`, the work of a holder that has lost it raises LeaseLostError and changes nothing.
+    1. Data that still has an owner stays. A vector has an owner while an entry has its text. The segments of a scope
+       have one while all their rows belong to entries. A scope that is neither a session nor a world is not touched.
+    2. A scope that is being written is left until the next call.
+    3. With `lease`, the work of a holder that has lost the lease raises LeaseLostError and changes nothing.
 
-    Methods raise the same errors as those of `Store`.
+    Methods raise the same errors as the methods of `Store`.
     """
 
     @property
@@ -221,15 +248,19 @@ class SharedIndexStore(Protocol):
         ...
 
     async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        """Return the next `limit` scopes, after `after`, that have vectors or index rows, sorted."""
+        """Return the next `limit` scopes after the scope `after` that have vectors or index rows, sorted."""
         ...
 
     async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
-        """Return the shared index data of a scope. It reads all of its entries, but no vectors."""
+        """Return figures of the shared index data of a scope; `missing` counts the entries without a vector of
+        `encoder`. The call reads all entries of the scope, but no vectors.
+        """
         ...
 
     async def tidy_shared(self, scope: str, *, lease: Lease | None = None) -> SharedScope:
-        """Remove the ownerless index data of a scope, in one transaction, and return its former state.
-        LeaseLostError.
+        """Remove the shared index data of a scope that no entry owns, in one transaction. Return the figures from
+        before.
+
+        Raises LeaseLostError if the holder has lost `lease`.
         """
         ...

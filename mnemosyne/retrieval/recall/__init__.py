@@ -1,1 +1,1 @@
-"""Recall: the arms of search, their fusion, reranking, and keeping the index up to date."""
+"""Recall: searches memory by words and by vectors, fuses and reranks the results, and keeps the index up to date."""

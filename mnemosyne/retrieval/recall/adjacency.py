@@ -1,6 +1,7 @@
-"""Finds the neighbours of each message and of each passage of a document, and joins their vectors. Calculation only.
+"""Finds the neighbours of each message, and of each passage of a document, and mixes their vectors into its own.
 
-A conversation is followed along its branch as it is written, a document from its beginning.
+The neighbours of a message are the messages around it on its branch. The neighbours of a passage are the passages
+around it in its document. Calculation only.
 """
 
 from __future__ import annotations
@@ -22,36 +23,38 @@ _SAME_TALK = timedelta(hours=6)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkedEntry:
-    """An entry to index, with the messages around it; None for entries without neighbours."""
+    """An entry to index, with the messages or passages around it."""
 
     item: SequencedEntry
     neighbours: tuple[MemoryEntry, ...] | None = None
+    """None for an entry of a kind that has no neighbours."""
 
     @property
     def entries(self) -> tuple[MemoryEntry, ...]:
-        """Return the entry and its neighbours, of whose vectors its own is made; empty for a deleted one."""
+        """Return the entry and its neighbours, whose vectors are mixed into the entry's vector. Empty for a deleted entry."""
         return () if self.item.deleted else (self.item.entry, *(self.neighbours or ()))
 
 
 class ConversationTail:
-    """The last messages on every branch, or the last passages of the documents that may continue.
+    """Keeps the last messages of every branch, or the last passages of the documents that may continue, to find
+    neighbours of new ones.
 
-    Neighbours are on one branch, so that no branch adds words to another, and close in time: messages more than six
-    hours apart are not neighbours. Passages are neighbours only within their document.
+    Neighbours are on the same branch, so that no branch adds words to another. They are close in time: messages more
+    than six hours apart are not neighbours. Passages are neighbours only within their document.
     """
 
     def __init__(self) -> None:
         self._ends: dict[str | None, list[SequencedEntry]] = {}
 
     def open_ids(self) -> frozenset[str]:
-        """Return the ids of the messages at the ends of the branches, which the next message may become a neighbour of."""
+        """Return the ids of the messages at the ends of the branches. The next message may become a neighbour of these."""
         return frozenset(item.entry.entry_id for ends in self._ends.values() for item in ends[-REACH:])
 
     def follow(self, page: Sequence[SequencedEntry]) -> list[LinkedEntry]:
-        """Add the entries written next; return them with their neighbours, preceded by older messages that gained a
-        neighbour.
+        """Add the entries that were written next. Return them with their neighbours, preceded by older messages that
+        gained a neighbour.
 
-        Of several entries with one id the last counts; a removed message is not a neighbour of later ones.
+        If several entries have one id, the last counts. A removed message is not a neighbour of later ones.
         """
         last = {item.entry.entry_id: item for item in page}
         removed = [item for item in last.values() if item.deleted]
@@ -84,10 +87,11 @@ class ConversationTail:
 
 
 def join_neighbours(linked: Sequence[LinkedEntry], find: Callable[[MemoryEntry], Vectors | None]) -> Vectors | None:
-    """Return one row per entry, NaN where `find` has no vector for it; None when it has none for any.
+    """Return one vector per entry as the rows of an array, or None if `find` has no vector for any entry. A row is
+    NaN if `find` has no vector for its entry.
 
-    A message's row is two parts its own vector and one part each neighbour's (on LoCoMo dev this raises the vector
-    arm's recall@5 from 37 to 45 percent, on qmsum from 26 to 34).
+    A message's row is the normalised sum of two parts its own vector and one part the vector of each neighbour. (On
+    LoCoMo dev this raises the vector arm's recall@5 from 37 to 45 percent, on qmsum from 26 to 34.)
     """
     found = [[find(entry) for entry in each.entries] for each in linked]
     width = next((len(vector) for vectors in found for vector in vectors if vector is not None), 0)
@@ -113,7 +117,9 @@ def _neighbours_of(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEn
 
 
 def has_neighbours(entry: MemoryEntry) -> bool:
-    """Return whether an entry is one of a row: a message, or a passage of a document (and no note about one)."""
+    """Return whether entries of this kind have neighbours: messages, and passages of a document, but not notes about
+    a document.
+    """
     if entry.chain is Chain.HISTORY:
         return True
     return entry.chain is Chain.LORE and document_of(entry) is not None and TAKES_FROM_RECALL not in entry.metadata

@@ -1,6 +1,8 @@
-"""Table of the arms of recall: every difference between them, apart from their search, is a column here.
+"""Lists the arms of recall in a table. Every difference between arms, apart from their search, is a column of the
+table.
 
-An arm is one way of searching every chain. `hybrid` has the search of each; `fusion` joins their results.
+An arm is one way of searching every chain: by words or by vectors. `hybrid` does the searches; `fusion` joins their
+results.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ BM25 = "bm25"
 VECTOR = "vector"
 
 Weigh = Callable[[QueryFeatures, Chain, float, FusionWeights], float]
-"""Returns the weight of an arm's best hit for a query in a chain; the third argument is the share of the query that the
-model knows.
+"""Returns the weight of an arm's best hit for a query in a chain. The third argument is the share of the query that
+the model knows.
 """
 
 
@@ -30,8 +32,10 @@ def _weigh_words(features: QueryFeatures, chain: Chain, fitness: float, weights:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmTraits:
-    """Traits of an arm: the field of `Signals` that keeps its score, whether every entry has one (`Arm.dense`), its
-    weight.
+    """Traits of an arm.
+
+    `signal` is the field of `Signals` that keeps the arm's score. `is_dense` states whether the arm gives every entry
+    a score (`Arm.dense`). `weigh` returns the arm's weight.
     """
 
     signal: str
@@ -58,8 +62,10 @@ def build_arm(
     weights: FusionWeights = WEIGHTS,
     is_alone: bool = False,
 ) -> Arm:
-    """Return the hits of an arm in a chain, weighed for the query; an arm that ranks without others counts 1. KeyError
-    for an unknown arm.
+    """Return the hits of the arm `name` in a chain, weighted for the query. With `is_alone`, the arm ranks without
+    others and weighs 1.
+
+    `fitness` is the share of the query that the model knows. Raises KeyError for an unknown arm.
     """
     traits = ARMS[name]
     weight = 1.0 if is_alone else traits.weigh(features, chain, fitness, weights)

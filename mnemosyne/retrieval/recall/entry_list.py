@@ -1,4 +1,7 @@
-"""Entries without a store: a list from which recall can read, for corpora, tools and tests. Must not import an engine."""
+"""Holds entries without a store: a list in memory from which recall can read, for corpora, tools and tests.
+
+This module must not import an engine.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from mnemosyne.schema.record import SequencedEntry
 
 
 class EntryList:
-    """An `EntrySource` in memory. Entries are numbered from 1 in the order of `append`; of several with one id in a
-    scope the last counts.
+    """An `EntrySource` in memory. Entries are numbered from 1 in the order of `append` and `remove`. If several
+    entries of a scope have one id, the last counts.
     """
 
     def __init__(self, entries: Iterable[MemoryEntry] = ()) -> None:
@@ -27,7 +30,7 @@ class EntryList:
             self._by_id[entry.scope, entry.entry_id] = entry
 
     def remove(self, entries: Iterable[MemoryEntry]) -> None:
-        """Record that entries are deleted."""
+        """Record that `entries` are deleted."""
         for entry in entries:
             self._write(entry, deleted=True)
             self._by_id.pop((entry.scope, entry.entry_id), None)
@@ -38,13 +41,13 @@ class EntryList:
         return tuple([entry for entry in found if entry is not None])
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return at most `limit` entries written after `sequence`, in the order of writing."""
+        """Return at most `limit` entries with a sequence above `sequence`, in the order of writing."""
         written = self._written.get((scope, chain), [])
         first = bisect_right(written, sequence, key=lambda item: item.sequence)
         return tuple(written[first : first + limit])
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the given (scope, chain) pairs in which something was written after their sequence."""
+        """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
         return frozenset(
             place
             for place, sequence in after.items()

@@ -1,10 +1,10 @@
-"""Fuses the arms of recall into one order: scores are added, each arm weighted by its worth for this query and chain.
-Calculation only.
+"""Fuses the results of several searches into one order: adds their scores, weighted for the query and the chain.
 
-Plain reciprocal rank fusion weights every arm equally and loses to the better arm if the other is poor. Here word
-scores are the unit, and vector scores are added with a weight that depends on the language (the words known to the
-model), on the chain and on the question; then the neighbours of good hits are raised. The numbers are `FusionWeights`;
-docs/decisions/0006 explains their origin.
+An arm is one way of searching (by words or by vectors). Plain reciprocal rank fusion weights every arm equally, and
+loses to the better arm if the other one is poor. Here word scores are the unit. Vector scores are added with a weight
+that depends on the language (the share of words that the model knows), on the chain and on the question. Then the
+neighbours of good hits are raised. The numbers are in `FusionWeights`; docs/decisions/0006 explains their origin.
+Calculation only.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ _MOST = 0.8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FusionWeights:
-    """The numbers of fusion and of reranking; all but `vector_power` and the last eight are exponents of e.
+    """The numbers of fusion and of reranking.
 
-    Vectors weigh `exp(vector + ...)`, words 1: more in questions and if a statement refers to the
-    conversation, less in the history chain; `vector_terms` is added for each e-fold of the query's words. `vector_power`
-    is the exponent of their scaled scores (`Arm.power`). Neighbours pass on a share of their scores (`beside`): more in long
-    queries, by chain. The last eight are what reranking adds for each feature (0..1) of an entry; `character_talk` and
-    `longer_talk` multiply the share of the recent conversation in the query.
+    The first twelve fields, except `vector_power`, are summands of an exponent of e. Words weigh 1. The sum of the
+    `vector` fields that apply gives the weight of vectors: more in questions and if a statement refers to the
+    conversation, less in the history chain. `vector_terms` is added for each e-fold of the query's words.
+    `vector_power` is the exponent of the scaled vector scores (`Arm.power`). The sum of the `beside` fields that
+    apply gives the share of its score that a hit passes on to its neighbours: more in long queries, and different by
+    chain.
+
+    The last eight fields are added by reranking for each feature (0..1) of an entry. `character_talk` and
+    `longer_talk` are multiplied by the share of the recent conversation in the query.
     """
 
     vector: float = -0.7
@@ -81,17 +85,18 @@ _FITTED: Mapping[str, FusionWeights] = MappingProxyType(
 
 
 def find_weights(model: str) -> FusionWeights:
-    """Return the weights that were fitted to an embedding model (`Embedder.name`), else `WEIGHTS`."""
+    """Return the weights that were fitted to the embedding model `model` (`Embedder.name`), or `WEIGHTS` if there are none."""
     name = model.lower().replace("_", "-")
     return next((weights for part, weights in _FITTED.items() if part in name), WEIGHTS)
 
 
 class Arm(Struct, frozen=True, kw_only=True):
-    """One arm's hits, best first. `weight` is the score of its best hit after fusion; `dense`: every entry has a score.
+    """The hits of one arm (one way of searching), best first, with the numbers that fusion needs.
 
-    A dense arm's last hit counts as 0, and so does everything that it did not return, because no cosine means "nothing
-    in common". An entry that a sparse arm did not return has nothing in common with the query. `power` is the exponent of
-    the scaled scores (0..1): above 1 the best hits stand out more.
+    `weight` is the score of the best hit after fusion. `dense` states that the arm gives every entry a score. A dense
+    arm's last hit counts as 0, and so does every entry that the arm did not return, because no cosine means "nothing
+    in common". An entry that a sparse arm did not return has nothing in common with the query. `power` is the
+    exponent of the scaled scores (0..1): above 1 the best hits stand out more.
     """
 
     hits: Hits
@@ -107,18 +112,20 @@ class Arm(Struct, frozen=True, kw_only=True):
 
 
 class FoundColumns(Struct, frozen=True, kw_only=True):
-    """Entries that some searches found, each once, as columns."""
+    """Columns of the entries that some searches found. Each entry occurs once."""
 
     entry_ids: list[str]
     depths: Numbers
-    """Depth of each one's turn; 0 for an entry without a turn."""
+    """Depth of each entry's turn; 0 for an entry without a turn."""
     sequences: Numbers
     places: Mapping[str, Numbers]
-    """Place in the columns of each hit of a search, by the name of the search."""
+    """By the name of a search, the place in the columns of each of its hits."""
 
     @classmethod
     def collect(cls, found: Mapping[str, Hits]) -> FoundColumns:
-        """Return the entries of several searches, in the order in which they appear."""
+        """Return the entries of several searches, in the order in which they first appear. `found` has the hits by
+        the name of the search.
+        """
         numbers: dict[str, int] = {}
         places = {}
         for name, hits in found.items():
@@ -130,8 +137,8 @@ class FoundColumns(Struct, frozen=True, kw_only=True):
 
 
 def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
-    """Return the weight of the vector arm's best hit, relative to the word arm's best. `fitness` is the share (0..1) of
-    the query that the model knows.
+    """Return the weight of the vector arm's best hit, relative to the best hit of the word arm. `fitness` is the
+    share (0..1) of the query that the model knows.
     """
     power = weights.vector + weights.vector_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if chain is Chain.HISTORY:
@@ -144,7 +151,7 @@ def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights
 
 
 def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
-    """Return the share of its score that an entry passes on to the one next to it, at most 0.8."""
+    """Return the share of its score that an entry passes on to the entry next to it, at most 0.8."""
     by_chain = {
         Chain.HISTORY: weights.beside_history,
         Chain.EVENT: weights.beside_event,
@@ -158,11 +165,11 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
 
 
 def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, float] | None = None) -> Scores:
-    """Return the fused score of each entry in `columns`, NaN if no arm with a weight returned it; rescaling a sparse arm does not
-    change it.
+    """Return the fused score of each entry in `columns`, NaN if no arm with a weight returned it. Multiplying all
+    scores of a sparse arm by a number does not change the result.
 
-    `tops` are the scores that count as 1, if several chains share a scale; by default each arm's own best, so that each
-    arm's part is 0..1 times its weight.
+    `tops` are the scores that count as 1 in each arm, if several chains share a scale. By default the best score of
+    each arm counts as 1, so that each arm's part is 0..1 times its weight.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
     whole = sum([arm.weight for arm in heard.values()])
@@ -183,17 +190,19 @@ def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, floa
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
-    """Return the score of a chain's best word hit after fusion: the unit for features that are added later."""
+    """Return the score that a chain's best word hit has after fusion. It is the unit for features that are added later."""
     heard = {name: arm for name, arm in arms.items() if arm.top > 0.0}
     scale = max([arm.top / tops[name] for name, arm in heard.items()], default=0.0)
     return scale / max(sum([arm.weight for arm in heard.values()]), 1.0)
 
 
 def boost_neighbours(own: Scores, depths: Numbers, written: Numbers, share: float) -> Scores:
-    """Return the scores with the additions for neighbours: `share` times 0.7 for each step to them, up to four steps.
+    """Return the scores in `own` with additions for neighbours. Each hit adds `share` times 0.7 to the power of the
+    steps between them, times its score, up to four steps.
 
-    Neighbours are entries of the turns just before and after; the distance of entries of one turn, and of those without
-    a turn, is that of their writing. A hit among hits is worth more than an isolated one. NaN stays NaN and counts as no entry.
+    Neighbours are entries of the turns just before and after. For entries of one turn, and for entries without a
+    turn, the distance is that of their sequences. So a hit among hits is worth more than an isolated one. An entry
+    with NaN stays NaN and is not counted as an entry between others.
     """
     heard = np.flatnonzero(~np.isnan(own))
     order = heard[np.lexsort((written[heard], depths[heard]))]
@@ -212,10 +221,11 @@ def boost_neighbours(own: Scores, depths: Numbers, written: Numbers, share: floa
 
 
 def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
-    """Return, for each chain, the scores that count as 1 when the chains are ranked together.
+    """Return, for each chain, the score that counts as 1 in each arm when the chains are ranked together.
 
-    The geometric mean of the chain's own best and the best of all: a chain whose best is poor ranks lower, but not as
-    low as by its raw scores, because those also depend on the number of entries in a chain.
+    It is the geometric mean of the chain's own best score and the best of all chains. So a chain whose best hit is
+    poor ranks lower, but not as low as by its raw scores, because those also depend on the number of entries in a
+    chain.
     """
     bests: dict[str, float] = {}
     for arms in chains:

@@ -1,6 +1,7 @@
-"""Nearness on the world's graph: how close an entry is to the focused quest and to the entities of the input.
+"""Computes nearness on the world's graph: how close an entry is to the focused quest and to the entities of the
+input.
 
-Calculation only. Distances on the quest graph come from the caller (`chains.event` walks it).
+Distances on the quest graph come from the caller (`chains.event` computes them). Calculation only.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _HALF_LIFE_TURNS = 30.0
 def find_nearness(
     entries: Sequence[MemoryEntry], quest_distances: Mapping[str, int], entities: Collection[str]
 ) -> list[float]:
-    """Return 0..1 for each entry: 1 for the focused quest, 1 / (1 + steps) for quests around it, half the share of entities in
-    common.
+    """Return the nearness (0..1) of each entry.
 
-    The greater of the two counts.
+    It is the greater of two numbers. By quest: 1 for the focused quest, 1 / (1 + steps) for quests around it. By
+    entities: half the share of `entities` that the entry has.
     """
     near = [0.0] * len(entries)
     if not quest_distances and not entities:
@@ -41,7 +42,7 @@ def find_nearness(
 
 
 def facet_terms(query: RetrievalQuery) -> dict[str, float]:
-    """Return the terms under which entries near the focus are indexed, nearer ones with more weight."""
+    """Return the index terms of the quests and entities near the focus, with weights: the nearer, the greater."""
     near = sorted((steps, quest_id) for quest_id, steps in query.quest_distances.items() if 0 <= steps <= QUEST_REACH)
     terms = {quest_facet(quest_id): 1.0 / (1.0 + steps) for steps, quest_id in near}
     terms.update({entity_facet(entity): _ENTITY_SHARE for entity in query.entities})
@@ -49,7 +50,9 @@ def facet_terms(query: RetrievalQuery) -> dict[str, float]:
 
 
 def find_recency(entries: Sequence[MemoryEntry], now: int) -> list[float | None]:
-    """Return 1 for each entry of the current turn, halved every 30 turns back; None for entries without a place in time."""
+    """Return the recency of each entry: 1 in the turn of depth `now`, halved every 30 turns back, None for an entry
+    without a depth.
+    """
     return [None if entry.depth is None else 0.5 ** (max(now - entry.depth, 0) / _HALF_LIFE_TURNS) for entry in entries]
 
 
@@ -60,10 +63,10 @@ def weigh_by_context(
     recent: Sequence[float | None],
     temporal: str,
 ) -> Scores:
-    """Return fused scores changed by recency and nearness.
+    """Return the fused scores, changed by recency and nearness.
 
-    Narrative entries get up to a tenth more for recency, unless the input is about the past. Nearness matters most
-    among events (a walk from the focused quest) and little elsewhere.
+    Narrative entries get up to a tenth more for recency, unless the input is about the past (`temporal`). Nearness
+    adds most to events, and little to other entries.
     """
     factors = [
         1.0 + 0.1 * at if at is not None and entry.chain is Chain.NARRATIVE and temporal != "past" else 1.0

@@ -1,7 +1,9 @@
-"""The retriever: recalls candidates from a world's lore and a session's memory.
+"""Recalls memory for a turn: the retriever that searches a world's lore and a session's entries by words and by
+vectors.
 
-Words and vectors are searched concurrently in each chain, fused by `fuse`, and weighted by the plan, by recency and by
-nearness on the quest graph. It knows indexes, embedders and stores by protocol and must not import a concrete one.
+Words and vectors are searched concurrently in each chain and fused by `fuse`. The results are weighted by the plan,
+by recency and by nearness on the quest graph. The retriever knows indexes, embedders and stores by protocol; this
+module must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -53,29 +55,38 @@ _CHARS_A_HIT = 12
 
 
 class HybridRetriever:
-    """A `Retriever` over any entry source, index and embedder. ValueError for an unknown arm or none.
+    """A `Retriever` over any entry source, index and embedder. Raises ValueError if `arms` is empty or has an unknown
+    arm.
 
-    If a scope has the vectors of another embedder, `open_former` opens that one by its name, and it serves while `feed`
-    makes the new vectors (`Encoders`).
+    If a scope has the vectors of another embedder, `open_former` opens this former embedder by its name. The former
+    embedder serves the scope until `feed` has made the new vectors (`Encoders`).
 
     Args:
-        arms: With one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
-        inline_vectors: Number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 if the
-            host calls `feed` after its turns.
+        arms: With one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons. With all arms it ranks
+            by everything.
+        inline_vectors: Number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 if
+            the host calls `feed` after its turns.
         inline_entries: Number of new entries that a recall adds to the index.
-        weights: Numbers of fusion and reranking; by default those fitted to the serving embedder, and to words if a
-            recall has no vector of its query.
-        vector_patience_seconds: Maximum wait of a recall for the query's vector before it continues by words.
+        weights: Numbers of fusion and reranking. By default those fitted to the embedder that serves; if a recall has
+            no vector of its query, those for words.
+        vector_patience_seconds: Maximum time that a recall waits for the query's vector before it continues only with
+            words.
         vectors: Keeps vectors for all hosts of a store, so that each text is embedded once.
 
     Degradations:
 
-    - `no_embedder`, `embedder_unavailable`, `embedder_loading` (a query with
-      `patience_seconds` does not wait until a model is loaded);
-    - `vectors_unfit` (the model does not know the language of the query), `vectors_late`, `no_vectors` (nothing embedded yet);
-    - `vectors_behind` (some entries are not embedded yet), `vectors_unshared` (the shared vectors cannot be used, or are damaged);
-    - `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available);
-    - `index_behind` (some entries are not in the index yet), `index_damaged`.
+    - `no_embedder`: no embedder is configured.
+    - `embedder_unavailable`: the model cannot be used.
+    - `embedder_loading`: a query with `patience_seconds` does not wait until a model is loaded.
+    - `vectors_unfit`: the model does not know the language of the query.
+    - `vectors_late`: the query's vector was not ready in time.
+    - `no_vectors`: no vector was found, for example because nothing is embedded yet.
+    - `vectors_behind`: some entries are not embedded yet.
+    - `vectors_unshared`: the shared vectors cannot be used, or are damaged.
+    - `encoder_changed`: the vectors of a former embedder serve.
+    - `encoder_missing`: the embedder that made the vectors is not available.
+    - `index_behind`: some entries are not in the index yet.
+    - `index_damaged`: the index has faults.
     """
 
     def __init__(
@@ -120,8 +131,9 @@ class HybridRetriever:
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[HybridRetriever]:
-        """Open a retriever that recalls like this one, but has the scopes that `own_scopes` returns from `source`: they
-        are indexed in addition to the others, in memory, and forgotten at the end.
+        """Open a retriever that recalls like this one, but reads the scopes that `own_scopes` returns from `source`.
+
+        These scopes are indexed in memory, in addition to the others, and forgotten at the end of the block.
         """
         token, used = uuid4().hex, set[str]()
 
@@ -152,21 +164,21 @@ class HybridRetriever:
                     await index.drop(scope)
 
     async def warm(self) -> None:
-        """Load the embedding models that serve; recall works without one that is not available."""
+        """Load the embedding models that serve. A model that is not available is skipped, because recall works without it."""
         for embedder in self._encoders.embedders():
             with suppress(EmbedderUnavailableError):
                 await embedder.warm()
 
     async def sync(self, scope: str, progress: Progress | None = None, *, change_encoder: bool = True) -> int:
-        """Index everything written to a scope since the last call, with vectors, and maintain the index; return the
-        number of new entries.
+        """Index everything that was written to a scope since the last call, with vectors, and maintain the index.
+        Return the number of new entries.
 
         Not for use inside a turn: embedding takes long. An overlay indexes only its own scopes.
 
         Args:
             progress: Called with (entries done, entries known so far).
-            change_encoder: Whether to make the vectors of the configured embedder if those of another one serve; else
-                that is left to `feed`.
+            change_encoder: Whether to make vectors of the configured embedder if the vectors of another one serve. If
+                False, this is left to `feed`.
         """
         if self._own_scopes is not None and scope not in self._own_scopes():
             return 0
@@ -187,10 +199,11 @@ class HybridRetriever:
         return entries
 
     async def feed(self, scopes: Sequence[str]) -> None:
-        """Index the new entries of those scopes that this retriever has searched before: first words, then vectors,
-        then those of the configured embedder if another one serves.
+        """Index the new entries of those `scopes` that this retriever has searched before: first words, then vectors.
 
-        A recall meanwhile finds them by words. May be cancelled; the next call continues. IndexUnavailableError.
+        If another embedder than the configured one serves a scope, vectors of the configured one are made last. A
+        recall that runs meanwhile finds the entries by words. The call may be cancelled; the next call continues.
+        Raises IndexUnavailableError if the index cannot be written.
         """
         with anyio.CancelScope() as running:
             self._feeds.add(running)
@@ -204,7 +217,9 @@ class HybridRetriever:
 
     @contextmanager
     def hold_feed(self) -> Iterator[None]:
-        """Stop a running `feed`, and let it do nothing during the block; the next call after it continues."""
+        """Stop a running `feed`, and make calls of `feed` inside the block do nothing. The next call after the block
+        continues.
+        """
         self._held += 1
         for running in self._feeds:
             running.cancel()
@@ -214,8 +229,8 @@ class HybridRetriever:
             self._held -= 1
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make the index of a scope match the store, whatever its state, with the vectors of the configured embedder;
-        see `Indexer.rebuild`.
+        """Make the index of a scope match the store, whatever its state, with vectors of the configured embedder; see
+        `Indexer.rebuild`.
         """
         self._preview.cache_clear()
         if force:
@@ -229,14 +244,15 @@ class HybridRetriever:
         return replace(result, fault=fault, former_encoder=former)
 
     async def index_into(self, scope: str, index: Index) -> None:
-        """Index a scope into another index; see `Encoders.index_into`."""
+        """Index a scope into another index, `index`; see `Encoders.index_into`."""
         await self._encoders.index_into(scope, index)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises
-        for a missing model or index.
+        """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never
+        raises for a missing model or index.
 
-        Independent questions are recalled one by one (`split_query`), and for an overview entries are listed (`query.rate`).
+        Independent questions are recalled one by one (`split_query`). For an overview (`query.rate` is given),
+        entries are listed and not searched.
         """
         if query.rate is not None:
             return await self._list(query, query.rate)

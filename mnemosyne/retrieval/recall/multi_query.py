@@ -1,7 +1,7 @@
-"""Inputs with several questions: each is recalled by itself, and an entry gets the score of the question that it
-answers best (`merge_rankings`).
+"""Splits an input with several questions, so that each question is recalled by itself.
 
-A single vector of two questions would lie between them and be near neither. Calculation only.
+An entry then gets the score of the question that it answers best (`merge_rankings`). A single vector of two questions
+would lie between them and be near neither. Calculation only.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _ENOUGH_TERMS = 2
 
 
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
-    """Return the questions of a query, in order, or only the query.
+    """Return the questions of a query, in order, or only the query itself if it is not split.
 
-    A query is split only if it consists of two or three self-contained questions (each names its subject before it
-    refers to anything) with at least two content words each: a question that refers to the one before belongs to it.
+    A query is split if it consists of two or three self-contained questions with at least two content words each. A
+    self-contained question names its subject before it refers to anything; other questions belong to the question
+    before. A query that also has other sentences is returned with its questions as a second query.
     """
     text = query.text.strip()
     ends = [mark.end() for mark in _END.finditer(text)]

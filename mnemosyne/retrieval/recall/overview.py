@@ -1,7 +1,7 @@
-"""Lists the memories of an overview: nothing is searched, and the entries that the query's `rate` values are spread
-over time.
+"""Lists the memories of an overview, without a search, and spreads the most valuable ones over time.
 
-A long chain is read in pages at even distances, so that its time has a limit. It must not import an engine.
+The query's `rate` gives each entry a value. A long chain is read in pages at even distances, so that the time for it
+is limited. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _LEAST_SHARE = 0.5
 async def list_entries(
     source: EntrySource, query: RetrievalQuery, marks: Mapping[tuple[str, Chain], int]
 ) -> tuple[MemoryEntry, ...]:
-    """Return the entries for an overview: those of the session, the lore of its world, and the query's own.
+    """Return the entries for an overview: the entries of the session, the lore of its world, and the query's own
+    entries (`extra`).
 
-    `marks` are the sequences up to which chains were written.
+    `marks` has the highest sequence that was written to each (scope, chain).
     """
     places = [(world_scope(query.world_id), Chain.LORE)] if query.world_id else []
     if query.session_id is not None:
@@ -63,11 +64,10 @@ def _is_on_path(entry: MemoryEntry, query: RetrievalQuery) -> bool:
 
 
 def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry]:
-    """Return at most `limit` entries, the most valuable first: each stretch of time gives its best, then its second
-    best, and so on.
+    """Return at most `limit` entries, the most valuable first, taken evenly from all stretches of time.
 
-    An entry without a place in time is a stretch of its own. Entries worth far less than most of their kind are left
-    out.
+    Each stretch gives its best entry, then its second best, and so on. An entry without a depth is a stretch of its
+    own. Entries with a depth that are worth less than half the median are left out.
     """
     worths = [each.worth for each in rated if each.worth > 0.0 and each.entry.depth is not None]
     least = _LEAST_SHARE * median(worths) if worths else 0.0

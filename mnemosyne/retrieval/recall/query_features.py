@@ -1,4 +1,4 @@
-"""Analyses a query: the words to search for, the texts to embed, and the kind of question.
+"""Analyses a query: which words to search for, which texts to embed, and what kind of question it is.
 
 Calculation only.
 """
@@ -25,13 +25,16 @@ _PAST: Mapping[Chain, float] = {Chain.NARRATIVE: 1.4, Chain.EVENT: 1.2, Chain.HI
 
 
 def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
-    """Return the terms to search for with their weights: 1 for each occurrence in the text, 1 more for keywords, less
-    for recent messages.
+    """Return the terms to search for, with their weights.
 
-    The newest message counts 0.6 and each one before it 0.1 less, but all together at most 0.7 of the text: long
-    messages would drown a short question. (Labelled data, words only, recall@5: dialogues that depend on their context
-    gain from it, kdconv 14 to 26 percent; LoCoMo questions amid unrelated conversation stay at 66, but unlimited
-    context would reduce them to 32.)
+    A term weighs 1 for each occurrence in the query's text and 1 more for each keyword that contains it. Terms of
+    recent messages weigh less: 0.6 in the newest message, and nine tenths of the weight in each message before. All
+    recent terms together weigh at most 0.7 times as much as the others, because long messages would drown a short
+    question.
+
+    (Labelled data, words only, recall@5: dialogues that depend on their context gain from recent messages, kdconv
+    from 14 to 26 percent. LoCoMo questions amid unrelated conversation stay at 66 percent, but unlimited context
+    would reduce them to 32.)
     """
     terms = term_weights(query.text)
     for keyword in query.keywords:
@@ -44,7 +47,9 @@ def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
 def add_recent_terms(
     terms: dict[str, float], recent: Sequence[str], read: Callable[[str], Mapping[str, float]]
 ) -> None:
-    """Add to `terms` what `read` finds in the recent messages, newest first, with the weights of `lexical_terms`."""
+    """Add the terms of the recent messages to `terms`, with the weights of `lexical_terms`. `read` returns the terms
+    of a message with their counts.
+    """
     recent_terms: dict[str, float] = {}
     weight = RECENT_WEIGHT
     for message in reversed(recent[-RECENT_MESSAGES:]):
@@ -58,20 +63,20 @@ def add_recent_terms(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryFeatures:
-    """Features of a query, found without searching."""
+    """Features of a query that are found without searching."""
 
     terms: int
-    """Number of distinct words of the text itself."""
+    """Number of distinct words in the query's own text."""
     recent_share: float = 0.0
-    """Share (0..1) of recent messages in the weight of all terms."""
+    """Share (0..1) of the recent messages in the total weight of all terms."""
     question: bool = False
-    """Whether it is a question."""
+    """Whether the query is a question."""
     time: bool = False
-    """Whether it asks for a time."""
+    """Whether the query asks for a time."""
 
 
 def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> QueryFeatures:
-    """Return the features of a query whose `lexical_terms` are known."""
+    """Return the features of a query. `terms` are its `lexical_terms`."""
     own = term_weights(query.text)
     whole = sum(terms.values())
     asked = sum(own.values()) + KEYWORD_WEIGHT * sum(len(term_weights(keyword)) for keyword in query.keywords)
@@ -85,12 +90,13 @@ def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> Qu
 
 
 def vector_texts(query: RetrievalQuery) -> dict[str, float]:
-    """Return the texts whose vectors are added up, with their weights.
+    """Return the texts to embed for a query, with the weights with which their vectors are added up.
 
-    The weight is 1 for the text, and, unless it is self-contained, less for the recent messages (`recent_text`), least
-    for a question. The sum finds more than only the text (recall@5 on the dialogues of madial_en: 60 against 54
-    percent), but less for a question amid unrelated conversation (LoCoMo: 73.5 against 75.1). The recent messages are
-    embedded without the text, so that their vector can be computed before the text exists.
+    The query's text weighs 1. Unless the text is self-contained, the recent messages (`recent_text`) are added, with
+    a weight of 0.8, or 0.5 if the text is a question. The sum finds more than the text without them (recall@5 on the
+    dialogues of madial_en: 60 against 54 percent), but less for a question amid unrelated conversation (LoCoMo: 73.5
+    against 75.1). The recent messages are embedded separately, so that their vector can be computed before the text
+    exists.
     """
     text = query.text.strip()
     if not text:
@@ -102,7 +108,9 @@ def vector_texts(query: RetrievalQuery) -> dict[str, float]:
 
 
 def recent_text(recent: Sequence[str]) -> str:
-    """Return the recent messages (oldest first) as the one text that is embedded: the last RECENT_CHARS characters."""
+    """Join the last `RECENT_MESSAGES` of `recent` (oldest first) to one text for embedding, and return its last
+    `RECENT_CHARS` characters.
+    """
     said = [message.strip() for message in recent[-RECENT_MESSAGES:]]
     return "\n".join(message for message in said if message)[-RECENT_CHARS:]
 
@@ -120,15 +128,17 @@ def is_self_contained(query: RetrievalQuery) -> bool:
 
 
 def is_question(text: str) -> bool:
-    """Return whether a text asks something, by its end or its words."""
+    """Return whether a text asks something, judged by its end or its words."""
     return text.endswith(("?", "？", "吗", "呢")) or _QUESTION.search(text) is not None
 
 
 def chain_weights(query: RetrievalQuery) -> dict[Chain, float]:
-    """Return the weight of each chain by the plan's domain weights: 1 for the heaviest, 0 for chains that are left out.
+    """Return the weight of each chain that recall reads, from the domain weights of the plan: 1 for the heaviest
+    chain, 0 for chains that are left out.
 
-    The square root softens the plan's weights, which are based on a few words. Chains without a weight get a medium
-    one. When the input is about the past, history and event entries weigh a fifth more, narratives two fifths.
+    The square root softens the plan's weights, which are based on a few words. A chain without a weight in the plan
+    gets a medium one. If the input is about the past, history and event entries weigh a fifth more and narratives two
+    fifths more.
     """
     given = {chain: max(query.weights.get(chain, _EVEN_WEIGHT), 0.0) for chain in RECALLED}
     heaviest = max(given.values())

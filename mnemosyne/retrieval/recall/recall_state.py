@@ -1,6 +1,7 @@
-"""State of one recall: the hits of each chain's arms, fused, weighted and cut to the limit.
+"""Keeps the state of one recall: the hits of all searches in each chain, fused, weighted and cut to the limit.
 
-Calculation only; `hybrid` queries indexes, embedder and source and passes the results to it. Must not import an engine.
+An arm is one way of searching (by words or by vectors). `hybrid` queries indexes, embedder and source and passes the
+results to this state. Calculation only. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -55,17 +56,18 @@ class Pool:
 
 
 class FoundEntries(Struct, frozen=True, kw_only=True):
-    """Found entries of a recall after fusion, best first, as columns."""
+    """Entries that a recall found, after fusion, best first, as columns."""
 
     places: list[tuple[str, str]]
-    """Scope and id of each."""
+    """Scope and id of each entry."""
     fused: Scores
     """NaN if no arm returned the entry."""
     weights: Scores
+    """Weight of each entry's chain."""
     units: Scores
-    """Unit of the features that are added later; 0 for an entry that no arm returned."""
+    """Unit of the features that are added later to each entry; 0 for an entry that no arm returned."""
     by_arm: dict[str, Scores]
-    """Scores of each arm; NaN if it did not return the entry."""
+    """Scores of each arm; NaN for entries that the arm did not return."""
 
 
 _NONE: Scores = np.zeros(0)
@@ -73,7 +75,7 @@ _NOTHING_FOUND = FoundEntries(places=[], fused=_NONE, weights=_NONE, units=_NONE
 
 
 class RankedEntries(Struct, frozen=True, kw_only=True):
-    """Entries that may be candidates, best first, with the parts of their scores, as columns."""
+    """Entries that may become candidates, best first, with the parts of their scores, as columns."""
 
     entries: list[MemoryEntry]
     scores: list[float]
@@ -83,7 +85,7 @@ class RankedEntries(Struct, frozen=True, kw_only=True):
     by_arm: dict[str, list[float]]
 
     def signals(self, place: int) -> Signals:
-        """Return the score parts of an entry."""
+        """Return the score parts of the entry at `place`."""
         arms = {ARMS[name].signal: _known(scores[place]) for name, scores in self.by_arm.items()}
         near = self.near[place]
         return Signals(
@@ -95,7 +97,7 @@ class RankedEntries(Struct, frozen=True, kw_only=True):
 
 
 class RecallState:
-    """The state of one recall. `whole`: all arms and all signals count; otherwise only one arm ranks."""
+    """The state of one recall. With `whole`, all arms and all signals count; otherwise one arm ranks and nothing else."""
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole
@@ -111,15 +113,15 @@ class RecallState:
         self.timings_ms: dict[str, float] = {}
 
     def add_degradation(self, code: str) -> None:
-        """Record a degradation (`code` or `code: detail`), once."""
+        """Record a degradation, `code` or `code: detail`. Each code is recorded once."""
         self.degradations.setdefault(code.partition(": ")[0], code)
 
     def record_ms(self, step: str, started: float) -> None:
-        """Record the duration of a step that began at `started` (`perf_counter`), in ms."""
+        """Record how long a step took, in ms. `started` is the `perf_counter` value at its begin."""
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
     def add_hits(self, name: str, pool: Pool, hits: Hits, weights: FusionWeights) -> None:
-        """Note the hits of an arm in a pool, weighed for this query."""
+        """Add the hits of the arm `name` to a pool, weighted for this query."""
         pool.arms[name] = build_arm(
             name,
             hits,
@@ -131,13 +133,15 @@ class RecallState:
         )
 
     def beside(self, pool: Pool) -> tuple[IndexFilter, ...]:
-        """Return the filters for a pool's chain in other scopes: the lore of a world counts with a few documents of its
-        session.
+        """Return the filters of the same chain in the other scopes. With them, the lore of a world and a few
+        documents of its session share their word statistics.
         """
         return tuple(each.where for each in self.pools if each.chain is pool.chain and each is not pool)
 
     def likely_places(self) -> list[tuple[str, str]]:
-        """Return scope and id of the best word hits in all chains of each scope, as many as the query's limit."""
+        """Return (scope, entry id) of the best word hits in each scope, over all its chains, at most the query's
+        limit per scope.
+        """
         hits: dict[str, list[tuple[float, str]]] = {}
         for pool in self.pools:
             if BM25 in pool.arms:
@@ -150,11 +154,11 @@ class RecallState:
         ]
 
     def count_hits(self) -> int:
-        """Return how many hits all arms have."""
+        """Return the number of hits of all arms together."""
         return sum([len(arm.hits) for pool in self.pools for arm in pool.arms.values()])
 
     def rank_finds(self, weights: FusionWeights) -> FoundEntries:
-        """Return the best of all pools by fused score, and everything near on the graph, best first."""
+        """Return the best entries of all pools by fused score, best first, and all entries near the focus on the graph."""
         ids: list[str] = []
         owners: list[int] = []
         parts: list[Scores] = []
@@ -194,8 +198,8 @@ class RecallState:
         )
 
     def rank_entries(self, admitted: Mapping[tuple[str, str], MemoryEntry], weights: FusionWeights) -> RankedEntries:
-        """Return the found entries that are admitted, reranked, and weighted by chain, recency and nearness, best first, at most
-        the query's limit.
+        """Return the found entries that are in `admitted`, best first, at most the query's limit. They are reranked
+        and weighted by chain, recency and nearness.
         """
         query, found = self.query, self.found
         rows = [row for row, place in enumerate(found.places) if place in admitted]
@@ -316,8 +320,11 @@ def _allot_places(
 
 
 def merge_rankings(rankings: Sequence[RankedEntries], limit: int) -> list[tuple[float, RankedEntries, int]]:
-    """Return the rankings of several questions as one: score, ranking and place in it of each entry, best first. Scores are
-    relative to each question's best; of an entry in several, the greatest counts.
+    """Merge the rankings of several questions. Return (score, ranking, place in the ranking) for each entry, best
+    first, at most `limit`.
+
+    The scores of a question are relative to its best score. An entry in several rankings gets the greatest of its
+    scores. A single ranking is returned with its own scores.
     """
     if len(rankings) == 1:
         return [(score, rankings[0], place) for place, score in enumerate(rankings[0].scores)]

@@ -1,8 +1,9 @@
-"""Features for reranking the few entries that recall has fetched: properties of the text that no index stores.
+"""Computes features for reranking the few entries that recall has fetched: properties of the text that no index
+stores.
 
-They are the speaker, whether the entry gives a time when the query asks for one, whether the entry is only a question,
-and the word pairs and runs of characters that query and text share. The cost does not depend on the number of entries.
-Calculation only.
+The features are the speaker, a time in the entry if the query asks for one, whether the entry is only a question, and
+the word pairs and runs of CJK characters that query and entry share. The cost does not depend on the number of
+entries in the index. Calculation only.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ Runs = Counter[str]
 def add_rerank_features(
     query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> Scores:
-    """Return the addition of each entry's features to its fused score, in order (the best fused scores are 1 and
-    more).
+    """Return what the features add to the fused score of each entry, in the order of `entries`. (The best fused
+    scores are 1 and more.)
     """
     if not entries:
         return np.zeros(0)
@@ -88,9 +89,11 @@ def add_rerank_features(
 class TextFeatures(NamedTuple):
     """The features of an entry's text that do not depend on the query.
 
-    `plain`: its words in lower case, separated by blanks, without stop words; `han`: its runs of CJK characters,
-    separated by blanks; `times`: the number of time expressions, at most 3; `length`: the logarithm of its number of
-    words; `asks`: the share of its sentences that are questions.
+    - `plain`: the words of the text in lower case, separated by blanks, without stop words.
+    - `han`: the runs of CJK characters in the text, separated by blanks.
+    - `times`: the number of time expressions, at most 3.
+    - `length`: the logarithm of the number of words, divided by 5.
+    - `asks`: the share of the sentences that are questions.
     """
 
     plain: str
@@ -102,7 +105,7 @@ class TextFeatures(NamedTuple):
 
 @lru_cache(maxsize=1 << 13)
 def text_features(text: str) -> TextFeatures:
-    """Return the features of a text, cached, because recall returns the same texts turn after turn."""
+    """Return the features of a text. The result is cached, because recall returns the same texts turn after turn."""
     is_ascii = text.isascii()
     words = _words(text)
     runs = [] if is_ascii else CJK_RUN.findall(normal_form("NFKC", text))
@@ -173,7 +176,12 @@ def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
 
 
 def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
-    """Return the BM25 of each document (runs of characters, a blank between) among them all, the best of them 1."""
+    """Return a BM25 score for each document, scaled so that the best is 1. The documents themselves are the
+    collection.
+
+    A document consists of runs of CJK characters, separated by blanks. The terms are the runs of `size` characters in
+    `query_runs`, with their weights.
+    """
     if not query_runs:
         return np.zeros(len(documents), dtype=np.float32)
     keys, owners = _keys(documents, size)

@@ -1,1 +1,1 @@
-"""Fills indexes: new entries with their vectors, rebuilding, and the change of the embedder."""
+"""Fills indexes: adds new entries with their vectors, rebuilds indexes, and changes the embedder of a scope."""

@@ -1,8 +1,9 @@
-"""Chooses the embedder that serves each scope of an index, and changes one for another.
+"""Chooses the embedder that serves each scope of an index, and replaces one embedder by another.
 
-A scope is served by the embedder that made its vectors, whichever is configured, as long as that embedder can be
-opened. The configured one makes vectors of the same entries in a second scope (`staged_scope`), and then takes over at
-once. It knows indexes and embedders by protocol and must not import a concrete one.
+A scope is one session or one world. It is served by the embedder that made its vectors as long as this embedder can
+be opened, even if another one is configured. Meanwhile the configured embedder makes vectors of the same entries in a
+second scope (`staged_scope`), which then replaces the first at once. Indexes and embedders are known by protocol;
+this module must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log = open_log(__name__)
 _MOST_SETTLED = 10_000
 
 OpenEncoder = Callable[[str], Embedder | None]
-"""Returns the embedder that an index names, without loading its model; None if it is not available. It may read files."""
+"""Returns the embedder that an index names, without loading its model, or None if it is not available. It may read files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,10 +39,10 @@ class Encoder:
 
 
 class Encoders:
-    """The configured embedder, and those of earlier indexes that still serve.
+    """The configured embedder, and the former embedders whose vectors still serve.
 
-    `open_former` opens an embedder by the name that an index has stored. An index that names none is served by the configured
-    embedder only. `vectors`: shared by hosts.
+    `open_former` opens an embedder by the name that an index has stored. An index that names no embedder is served
+    only by the configured one. `vectors` keeps vectors that hosts share.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class Encoders:
         self._own_scopes: Callable[[], Collection[str]] = frozenset
 
     def overlay(self, source: EntrySource, index: Index, own_scopes: Callable[[], Collection[str]]) -> Encoders:
-        """Return encoders that index the scopes that `own_scopes` returns from `source` into `index`, by the configured embedder;
-        all other scopes are served as here.
+        """Return encoders for an overlay. They index the scopes that `own_scopes` returns from `source` into `index`,
+        with the configured embedder. All other scopes are served by this object.
         """
         made = Encoders(source, index, self._embedder, least_fitness=self._least_fitness, open_former=lambda name: None)
         made._below, made._own_scopes = self, own_scopes
@@ -82,7 +83,9 @@ class Encoders:
         return encoder is not self.configured and (self._below is None or self._below.is_former(encoder))
 
     async def find_serving(self, scope: str) -> Encoder:
-        """Return the encoder that serves a scope: the embedder of its vectors, else the configured one."""
+        """Return the encoder that serves a scope: the one with the embedder of the scope's vectors, or else the
+        configured one.
+        """
         if (owner := self._find_owner(scope)) is not self:
             return await owner.find_serving(scope)
         if self._embedder is None or scope in self._settled:
@@ -96,7 +99,9 @@ class Encoders:
         return await self._open(name) or self.configured
 
     async def group_scopes(self, scopes: Iterable[str]) -> list[tuple[Encoder, list[str]]]:
-        """Return the scopes by their serving encoder, in the order of the first scope of each."""
+        """Return (encoder, scopes) pairs: the scopes grouped by the encoder that serves them, in the order of first
+        appearance.
+        """
         found: dict[int, tuple[Encoder, list[str]]] = {}
         for scope in scopes:
             encoder = await self.find_serving(scope)
@@ -104,12 +109,12 @@ class Encoders:
         return list(found.values())
 
     def embedders(self) -> tuple[Embedder, ...]:
-        """Return the configured embedder, and the former ones that serve scopes of this process."""
+        """Return the configured embedder and the former ones that serve scopes in this process."""
         known = (self.configured, *self._former.values())
         return tuple(each.embedder for each in known if each is not None and each.embedder is not None)
 
     async def lacks_encoder(self, scope: str) -> bool:
-        """Return whether the vectors of a scope are those of an embedder that is not available."""
+        """Return whether the vectors of a scope were made by an embedder that is not available."""
         if (owner := self._find_owner(scope)) is not self:
             return await owner.lacks_encoder(scope)
         if self._embedder is None or scope in self._settled:
@@ -118,7 +123,9 @@ class Encoders:
         return name not in ("", self._embedder.name) and await self._open(name) is None
 
     async def feed(self, scope: str) -> None:
-        """Bring a scope that was searched here before up to date, then change its embedder; see `HybridRetriever.feed`."""
+        """Index the new entries of a scope that was searched here before, then change its embedder if needed; see
+        `HybridRetriever.feed`.
+        """
         indexers = [each.indexer for each in (self.configured, *self._former.values()) if each is not None]
         if not any(indexer.is_used(scope) for indexer in indexers):
             return
@@ -128,7 +135,7 @@ class Encoders:
             await self.change(scope)
 
     def give_up(self, encoder: Encoder) -> None:
-        """Serve no longer by a former embedder, because its model cannot be loaded."""
+        """Stop serving with a former embedder, because its model cannot be loaded. The configured embedder is never given up."""
         if encoder is self.configured or encoder.embedder is None:
             return
         if self._below is not None:
@@ -137,10 +144,10 @@ class Encoders:
             self._former[encoder.embedder.name] = None
 
     async def change(self, scope: str, progress: Progress | None = None) -> str:
-        """Make the vectors of the configured embedder while the present ones serve, and let them take over.
+        """Make the vectors of the configured embedder while the present ones serve, then replace the present ones.
 
-        Return the reason if that could not be finished (empty: it was, or there was nothing to do). May be cancelled;
-        the next call continues. IndexUnavailableError.
+        Return the reason if this could not be finished (empty: it was finished, or there was nothing to do). The call
+        may be cancelled; the next call continues. Raises IndexUnavailableError if the index cannot be written.
         """
         async with self._building[scope]:
             serving = await self.find_serving(scope)
@@ -171,15 +178,18 @@ class Encoders:
             return ""
 
     async def index_into(self, scope: str, index: Index) -> None:
-        """Index a scope from the source into another index, by the configured embedder. EmbedderUnavailableError;
-        IndexUnavailableError from the index.
+        """Index a scope from the source into another index, with the configured embedder.
+
+        Raises:
+            EmbedderUnavailableError: if the model is not available.
+            IndexUnavailableError: if `index` cannot be written.
         """
         result = await self._make(self._embedder, index).indexer.index_new(scope)
         if result.fault:
             raise EmbedderUnavailableError(result.fault)
 
     def forget(self, scope: str) -> None:
-        """Drop the caches of a scope, which was dropped from the index or is about to be."""
+        """Drop the caches of a scope that was dropped from the index or is about to be."""
         self._settled.discard(scope)
         for encoder in (self.configured, *filter(None, self._former.values())):
             encoder.indexer.forget(scope)

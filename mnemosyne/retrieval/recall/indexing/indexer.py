@@ -1,8 +1,7 @@
-"""Keeps an index up to date with the store: adds new entries, removes deleted ones, and adds vectors for texts that the
-model knows.
+"""Keeps an index up to date with the store: adds new entries, removes deleted ones, and adds vectors.
 
-The text by which an entry is found depends on its neighbours, which neither store nor index knows. It must not import a
-concrete store, index or embedder.
+The text under which an entry is found contains its neighbours (the messages around it), which neither store nor index
+knows. This module must not import a concrete store, index or embedder.
 """
 
 from __future__ import annotations
@@ -45,16 +44,17 @@ class IndexResult:
     fault: str = ""
     """Reason why vectors are missing (empty: they are not)."""
     behind: bool = False
-    """Whether there are more entries to index, left for another time."""
+    """Whether there are more entries to index, which were left for another call."""
 
 
 class Indexer:
-    """Updates scopes of one index from one source.
+    """Updates the scopes of one index from one source.
 
-    Words are indexed at once; texts are embedded while no lock is held, so that a recall never waits for a model.
-    Entries indexed only by words are remembered, and `embed_waiting` adds their vectors. `least_fitness`: a text of
-    which the embedder knows a smaller share (`Embedder.fitness`) gets no vector. `vectors` keeps vectors for other
-    hosts, and is asked before a text is embedded; all vectors are rounded in the same way.
+    Words are indexed at once. Texts are embedded while no lock is held, so that a recall never waits for a model.
+    Entries that were indexed only by words are remembered, and `embed_waiting` adds their vectors.
+
+    `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector. `vectors`
+    keeps vectors for other hosts and is asked before a text is embedded; all vectors are rounded in the same way.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Indexer:
     async def find_unindexed(
         self, scopes: Iterable[str], written: Mapping[tuple[str, Chain], int] | None = None
     ) -> dict[str, tuple[Chain, ...]]:
-        """Return, by scope, the chains with entries that are not indexed yet; scopes without any are left out.
+        """Return, by scope, the chains with entries that are not indexed yet. Scopes without any are left out.
 
-        It queries the source once for all chains, so that a recall without new entries pays one round trip; and not at
-        all if `written` has the newest sequence of each.
+        `written` has the newest sequence of each (scope, chain), as far as the caller knows them. If it has all, the
+        source is not asked. Otherwise the source is asked once for all chains.
         """
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
@@ -105,11 +105,12 @@ class Indexer:
         entry_limit: int | None = None,
         progress: Progress | None = None,
     ) -> IndexResult:
-        """Index the entries written to `chains` (None: all) since the watermark, at most about `entry_limit` (None:
-        all). IndexUnavailableError from the index.
+        """Index the entries that were written to `chains` (None: all) since the watermark, at most about
+        `entry_limit` (None: all).
 
-        `vector_limit`: if more entries than that are new, they get no vectors now (None: all do). If the model fails,
-        entries stay without vectors until `fill_vectors` adds them.
+        `vector_limit`: if more entries than this are new, they get no vectors now (None: all get vectors). If the
+        model fails, entries stay without vectors until `fill_vectors` adds them. Raises IndexUnavailableError if the
+        index cannot be written.
         """
         self.use(scope)
         total = await self._count_new(scope) if progress else 0
@@ -148,9 +149,11 @@ class Indexer:
         return IndexResult(entries=done, fault=fault)
 
     async def feed(self, scope: str) -> IndexResult:
-        """Index the new entries of a scope that was searched or indexed here before: first by words, then with vectors.
+        """Index the new entries of a scope that was searched or indexed here before: first by words, then with
+        vectors.
 
-        Vectors that an earlier run left out are added too. May be cancelled at any time; the next call continues.
+        Vectors that an earlier run left out are added too. The call may be cancelled at any time; the next call
+        continues.
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
@@ -164,7 +167,9 @@ class Indexer:
         return replace(result, fault=fault)
 
     async def embed_waiting(self, scope: str) -> str:
-        """Add the vectors of entries that were indexed only by words; return why some are missing (empty: none are)."""
+        """Add the vectors of entries that were indexed only by words. Return the reason if some are still missing
+        (empty: none are).
+        """
         while linked := list(self._missing.waiting(scope).values())[:_BATCH]:
             if fault := await self._vectors.embed(scope, _entries_of(linked)):
                 return fault
@@ -178,8 +183,8 @@ class Indexer:
     async def fill_vectors(
         self, scope: str, progress: Progress | None = None, *, batch: int = PAGE_TEXTS
     ) -> IndexResult:
-        """Add missing vectors, for entries that no model, or only another one, has processed, `batch` of them at a
-        time; can be resumed.
+        """Add missing vectors, `batch` at a time, for entries that this embedder has not processed. The next call
+        continues an interrupted one.
         """
         if self._embedder is None:
             return IndexResult(entries=0)
@@ -206,8 +211,10 @@ class Indexer:
         return IndexResult(entries=len(done))
 
     async def mend(self, scope: str) -> int:
-        """Make the rows again that the index has lost to damage; return how many. Without vectors, which `fill_vectors`
-        adds. IndexUnavailableError.
+        """Write the rows again that the index has lost to damage, and return how many. They have no vectors until
+        `fill_vectors` adds them.
+
+        Raises IndexUnavailableError if the index cannot be written.
         """
         if not await self._index.has_lost(scope):
             return 0
@@ -225,24 +232,24 @@ class Indexer:
         return made
 
     async def lacks_vectors(self, scope: str, *, besides: Collection[str] = ()) -> bool:
-        """Return whether the index has entries, other than `besides`, that the embedder has not processed; queried once,
-        then kept up to date.
+        """Return whether the index has entries, other than `besides`, that the embedder has not processed. The index
+        is asked once; then the answer is kept up to date.
         """
         return await self._missing.has_any(scope, besides=besides)
 
     async def wait_for_write(self, scopes: Iterable[str]) -> None:
-        """Return when vectors that are already made are in the index; embedding is not waited for."""
+        """Return when vectors that are already made are in the index. The call does not wait for embedding."""
         for scope in scopes:
             if (lock := self._locks.get(scope)) is not None and lock.locked():
                 async with lock:
                     pass
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make a scope's index match the source, whatever its state; an interrupted run is resumed.
-        IndexUnavailableError if the folder cannot be written.
+        """Make a scope's index match the source, whatever its state. An interrupted run is continued.
 
-        Damaged rows are made again. An index that cannot be read, has other entries than the source, or lacks one
-        before its watermark is dropped and rebuilt; `force` always rebuilds.
+        Damaged rows are written again. The index of the scope is dropped and rebuilt if it cannot be read, has other
+        entries than the source, or lacks an entry before its watermark. With `force` it is always rebuilt. Raises
+        IndexUnavailableError if the folder cannot be written.
         """
         if not force:
             await self.mend(scope)
@@ -265,7 +272,7 @@ class Indexer:
 
     @asynccontextmanager
     async def hold(self, scope: str) -> AsyncIterator[None]:
-        """Let nobody write to a scope through this indexer while the block lasts."""
+        """Keep others from writing to a scope through this indexer while the block lasts."""
         async with self._lock(scope):
             yield
 
@@ -274,7 +281,9 @@ class Indexer:
         return scope in self._used
 
     def use(self, scope: str) -> None:
-        """Let `feed` take a scope as one that was searched here; the one used least recently is forgotten beyond 4,096."""
+        """Record that a scope was searched here, so that `feed` accepts it. Beyond 4,096 scopes, the one used least
+        recently is forgotten.
+        """
         self._used.pop(scope, None)
         self._used[scope] = None
         if len(self._used) > _MOST_SCOPES:
@@ -285,7 +294,7 @@ class Indexer:
                 self.forget(oldest)
 
     def forget(self, scope: str) -> None:
-        """Drop the caches of a scope: texts, vectors, its last messages."""
+        """Drop the caches of a scope: its texts, vectors and last messages."""
         self._missing.forget(scope)
         self._tails.forget(scope)
         self._vectors.forget(scope)

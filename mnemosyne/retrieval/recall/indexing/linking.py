@@ -1,4 +1,7 @@
-"""Gives the entries of a chain their neighbours, as pages of the chain are read."""
+"""Gives the entries of a chain their neighbours while pages of the chain are read.
+
+Neighbours are the messages around a message, or the passages around a passage of a document.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,16 @@ _MOST_TAILS = 512
 
 
 class TailCache:
-    """Last entries of each chain of an index, so that the next entry finds its neighbours."""
+    """Caches the last entries of each chain of an index, so that the next entry finds its neighbours."""
 
     def __init__(self, source: EntrySource, index: Index) -> None:
         self._source, self._index = source, index
         self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
 
     async def take(self, scope: str, chain: Chain) -> ConversationTail:
-        """Return the last entries of a chain in the index, until `keep`."""
+        """Take the last entries of a chain out of the cache and return them; `keep` puts them back. If the cache does
+        not fit the index, they are read again.
+        """
         # It belongs to the state of the index; an index that was read again may hold fewer entries.
         known, tail = self._tails.pop((scope, chain), (-1, ConversationTail()))
         if known == await self._index.watermark(scope, chain):
@@ -31,7 +36,7 @@ class TailCache:
         return await self._resume(scope, chain)
 
     def keep(self, scope: str, chain: Chain, mark: int, tail: ConversationTail) -> None:
-        """Remember the last entries of a chain whose watermark is `mark`."""
+        """Remember `tail`, the last entries of a chain whose watermark is `mark`."""
         self._tails[scope, chain] = (mark, tail)
         if len(self._tails) > _MOST_TAILS:
             del self._tails[next(iter(self._tails))]
@@ -60,7 +65,11 @@ async def read_linked(
     *,
     is_done: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[list[LinkedEntry]]:
-    """Yield the wanted entries of a chain, a page at a time, until `is_done` (asked between pages) and none is left."""
+    """Yield the entries of a chain for which `is_wanted` is True, with their neighbours, a page at a time.
+
+    It ends when the chain ends, or when `is_done` returns True between two pages and no wanted entry waits for its
+    neighbours.
+    """
     tail, after, waiting = ConversationTail(), 0, dict[str, LinkedEntry]()
     while waiting or not is_done():
         page = await source.entries_after(scope, chain, after, _PAGE)
@@ -74,7 +83,7 @@ async def read_linked(
 
 
 def link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
-    """Return the entries of a page with their neighbours, if they have any; older ones that gained one come first."""
+    """Return the entries of a page with their neighbours, if they have any. Older entries that gained a neighbour come first."""
     if chain is Chain.HISTORY:
         return tail.follow(page)
     rows = [item for item in page if has_neighbours(item.entry)]

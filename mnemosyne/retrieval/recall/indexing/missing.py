@@ -1,4 +1,4 @@
-"""Entries of an index without vectors, as far as an indexer knows."""
+"""Remembers which entries of an index have no vectors yet, so that the index is rarely asked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LACKING = 64
 
 
 class MissingVectors:
-    """Entries of `index` that the embedder `model` has not processed (empty: there is no embedder, and none are
-    missing).
+    """Entries of `index` that the embedder `model` has not processed. If `model` is empty, there is no embedder and
+    nothing is missing.
 
-    Entries indexed only by words wait, with their neighbours, for their vectors. If more than 1,000 of a scope wait,
-    the index is asked instead.
+    Entries that were indexed only by words wait here, with their neighbours, for their vectors. If more than 1,000
+    entries of a scope wait, they are forgotten here and the index is asked instead.
     """
 
     def __init__(self, index: Index, model: str) -> None:
@@ -26,11 +26,13 @@ class MissingVectors:
         self._complete = set[str]()
 
     def waiting(self, scope: str) -> dict[str, LinkedEntry]:
-        """Return the entries of a scope that wait, by id, as they were linked last."""
+        """Return the waiting entries of a scope by id, with the neighbours that they had last."""
         return self._waiting.get(scope, {})
 
     def note(self, scope: str, linked: Sequence[LinkedEntry], embedded: Collection[str], *, by_model: bool) -> None:
-        """Remember indexed entries, `by_model` or only by words; `embedded` ones no longer wait."""
+        """Remember entries that were indexed, with the embedder (`by_model`) or only by words. Deleted entries and
+        those with an id in `embedded` wait no longer.
+        """
         if not self._model:
             return
         waiting, lacking = self._waiting.setdefault(scope, {}), self._lacking.get(scope)
@@ -50,7 +52,7 @@ class MissingVectors:
             self._complete.discard(scope)
 
     async def has_any(self, scope: str, *, besides: Collection[str]) -> bool:
-        """Return whether entries of a scope, other than `besides`, lack vectors; the index is asked once."""
+        """Return whether entries of a scope, other than `besides`, lack vectors. The index is asked only once."""
         if not self._model:
             return False
         if scope not in self._lacking:
@@ -58,20 +60,20 @@ class MissingVectors:
         return any(entry_id not in besides for entry_id in self._lacking[scope])
 
     def is_complete(self, scope: str) -> bool:
-        """Return whether all entries of a scope were embedded, those that wait aside."""
+        """Return whether all entries of a scope were embedded, apart from those that wait here."""
         return scope in self._complete
 
     def complete(self, scope: str) -> None:
-        """Take all entries of a scope as embedded."""
+        """Record that all entries of a scope are embedded."""
         self._lacking.pop(scope, None)
         self._complete.add(scope)
 
     def doubt(self, scope: str) -> None:
-        """Let the index be asked again which entries lack vectors."""
+        """Forget what the index answered, so that it is asked again which entries of a scope lack vectors."""
         self._lacking.pop(scope, None)
         self._complete.discard(scope)
 
     def forget(self, scope: str) -> None:
-        """Forget a scope, also its waiting entries."""
+        """Forget everything about a scope, its waiting entries included."""
         self._waiting.pop(scope, None)
         self.doubt(scope)

@@ -1,7 +1,7 @@
-"""Compares an index with its source.
+"""Compares an index with the source of its entries, to decide whether it must be rebuilt.
 
-A damaged index, or one of another source, is detected by comparing ids page by page; nothing is written. It knows
-indexes and sources by protocol and must not import a concrete one.
+Ids are compared page by page, and nothing is written. The comparison detects a damaged index and an index of another
+source. Indexes and sources are known by protocol; this module must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ALL = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RebuildResult:
-    """Outcome for one scope."""
+    """Outcome of rebuilding the index of one scope."""
 
     scope: str
     kept: int
@@ -29,11 +29,13 @@ class RebuildResult:
     fault: str = ""
     """Work that could not be done (no model, no folder); empty without faults."""
     former_encoder: str = ""
-    """Embedder whose vectors it had, if another has taken its place now (else empty)."""
+    """Name of the embedder whose vectors the scope had, if another embedder has taken its place now (else empty)."""
 
 
 async def compare_index(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:
-    """Return the number of entries in the index, or None if they are not those of the source up to its watermarks."""
+    """Return the number of entries in the index of a scope, or None if these are not the entries of the source up to
+    the index's watermarks.
+    """
     kept = 0
     for chain in chains:
         mark = await index.watermark(scope, chain)

@@ -1,4 +1,4 @@
-"""Index under other names: calls for one scope are answered from another."""
+"""Wraps an index so that its scopes have other names: a call for one scope is answered from another scope."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mnemosyne.schema.record import SequencedEntry
 
 
 class RenamedIndex(Index):
-    """The `Index` of the scopes that `index` has under the names that `name_of` gives them. `index` is maintained and closed by its
-    owner.
+    """An `Index` that passes each call for a scope on to `index`, with the scope's name replaced by `name_of`.
+    `maintain` and `close` do nothing: both are left to the owner of `index`.
     """
 
     def __init__(self, index: Index, name_of: Callable[[str], str]) -> None:

@@ -1,4 +1,4 @@
-"""The vectors of one embedder in a `VectorStore`, asked and kept by entry."""
+"""Reads and writes the vectors of one embedder in a `VectorStore`, which hosts share, by memory entry."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MOST_LEFT = 4_096
 
 
 class SharedVectors:
-    """Vectors of `encoder` that hosts share. Vectors that could not be stored are stored later, the newest 4,096 of
-    them.
+    """Vectors of the embedder `encoder` that hosts share. Vectors that could not be stored are kept and stored later;
+    at most the newest 4,096.
     """
 
     def __init__(self, vectors: VectorStore, encoder: str) -> None:
@@ -22,7 +22,7 @@ class SharedVectors:
         self._left: dict[tuple[str, str], EmbeddedText] = {}
 
     async def find(self, scope: str, entries: Iterable[MemoryEntry]) -> Mapping[str, Vectors | None]:
-        """Return by id the known vectors of entries; None for a text that the embedder does not know."""
+        """Return the known vectors of entries by entry id. The value is None for a text that the embedder does not know."""
         return await self._vectors.get(scope, self._encoder, {each.entry_id: text_hash(each) for each in entries})
 
     def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
@@ -30,7 +30,7 @@ class SharedVectors:
         return self._vectors.claim(scope)
 
     async def keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
-        """Keep the vectors of entries for all hosts."""
+        """Store the vectors of entries for all hosts."""
         texts = [
             EmbeddedText(entry_id=entry.entry_id, text_hash=text_hash(entry), vector=vector)
             for entry, vector in zip(entries, vectors, strict=True)
@@ -42,7 +42,9 @@ class SharedVectors:
             del self._left[next(iter(self._left))]
 
     async def keep_left(self, scope: str) -> None:
-        """Store the remaining vectors of a scope, because the store could not be reached or a call was cancelled."""
+        """Store the vectors of a scope that were not stored before, because the store could not be reached or a call
+        was cancelled.
+        """
         left = {text.entry_id: text for (place, _), text in self._left.items() if place == scope}
         if left:
             # A call that failed may have been finished by the store.
@@ -63,5 +65,5 @@ class SharedVectors:
                 del self._left[scope, text.entry_id]
 
     def forget(self, scope: str) -> None:
-        """Forget the remaining vectors of a scope."""
+        """Forget the vectors of a scope that are not stored yet."""
         self._left = {key: text for key, text in self._left.items() if key[0] != scope}

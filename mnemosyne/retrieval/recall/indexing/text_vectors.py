@@ -1,4 +1,4 @@
-"""Vectors of the texts that an indexer writes: each is made once, or taken from the shared ones."""
+"""Makes the vectors of the texts that an indexer writes. Each vector is made once, or taken from those that hosts share."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mnemosyne.retrieval.recall.indexing.shared_vectors import SharedVectors
 from mnemosyne.schema.memory import MemoryEntry
 
 PAGE_TEXTS = 128
-"""So many texts are embedded at a time."""
+"""Number of texts that are embedded at a time."""
 
 _CACHED = 4_096
 
 
 class TextVectors:
-    """Vectors of `embedder` (None: there are none), for the texts that were embedded last.
+    """Makes and caches vectors of `embedder` (None: there are none) for the texts that were embedded last.
 
-    A text of which the embedder knows a smaller share than `least_fitness` has none. `shared` keeps vectors for other
-    hosts, and is asked before a text is embedded; all vectors are rounded in the same way.
+    A text of which the embedder knows a smaller share than `least_fitness` has no vector. `shared` keeps vectors for
+    other hosts and is asked before a text is embedded. All vectors are rounded in the same way.
     """
 
     def __init__(self, embedder: Embedder | None, *, least_fitness: float, shared: VectorStore | None) -> None:
@@ -37,25 +37,29 @@ class TextVectors:
         """By the hash of a text, the scope for which it was embedded and its vector; those used last are at the end."""
 
     def is_made(self, scope: str, entry: MemoryEntry) -> bool:
-        """Return whether the entry's text was embedded, or found unfit."""
+        """Return whether the entry's text was embedded or found unfit."""
         return self._known.get((scope, entry.entry_id), (None, None))[0] == entry.text
 
     def find(self, scope: str, entry: MemoryEntry) -> Vectors | None:
-        """Return the vector of an entry's text; None if it is not made, or unfit."""
+        """Return the vector of an entry's text; None if it is not made yet, or the text is unfit."""
         return self._known[scope, entry.entry_id][1] if self.is_made(scope, entry) else None
 
     def round(self, vectors: Vectors) -> Vectors:
-        """Return vectors as hosts share them."""
+        """Return vectors in the precision in which hosts share them."""
         return vectors if self._shared is None else round_vectors(vectors)
 
     async def embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = PAGE_TEXTS) -> str:
-        """Embed the texts that are not yet, `batch` at a time; return why they could not be (empty when they could)."""
+        """Embed the texts that are not embedded yet, `batch` at a time. Return the reason if they could not be
+        embedded (empty: they were).
+        """
         return await self._embed_parts(scope, [entries], batch)
 
     async def embed_page(self, scope: str, entries: Sequence[MemoryEntry | None]) -> str:
-        """Embed the texts of a page (None: deleted), as many at a time as is worth it; for the result see `embed`.
+        """Embed the texts of a page of entries (None: a deleted one), in as many parallel calls as the embedder
+        supports. The result is the same as for `embed`.
 
-        Each call has a fixed set of texts: a model's vector of a text may depend on the others in the call.
+        The texts of each call are fixed by the page, because a model's vector of a text may depend on the other texts
+        in the call.
         """
         parts = [entries[start : start + PAGE_TEXTS] for start in range(0, len(entries), PAGE_TEXTS)]
         present = [[entry for entry in part if entry is not None] for part in parts]
@@ -64,7 +68,7 @@ class TextVectors:
         return await self._embed_parts(scope, present, PAGE_TEXTS)
 
     async def take_known(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
-        """Take the vectors that another host, or this one before, has made of texts."""
+        """Take the vectors of texts that another host, or this one before, has made."""
         if self._shared is None:
             return
         if len(self._known) > 4 * _CACHED:
@@ -75,7 +79,7 @@ class TextVectors:
                 self._known[scope, entry_id] = (lacking[entry_id].text, vector)
 
     async def share(self, scope: str) -> None:
-        """Store vectors for other hosts that could not be stored when they were made."""
+        """Store the vectors of a scope for other hosts that could not be stored when they were made."""
         if self._shared is not None:
             await self._shared.keep_left(scope)
 
