@@ -94,14 +94,14 @@ class RequestBody:
         """Read the body into `data`.
 
         Args:
-           receive: ASGI function that returns the next message.
-           headers: headers of the request, with names in lower case.
-           is_counted: reserve memory if the body is not small.
-           is_chat: the request is a call of the proxy, which may be larger.
+            receive: ASGI function that returns the next message.
+            headers: headers of the request, with names in lower case.
+            is_counted: reserve memory if the body is not small.
+            is_chat: the request is a call of the proxy, which may be larger.
 
         Raises:
-           Refusal: the body is too large, too slow or interrupted.
-           TooManyRequestsError: no memory becomes free for the body.
+            Refusal: the body is too large, too slow or interrupted.
+            TooManyRequestsError: no memory becomes free for the body.
         """
         limits, told = self._room.limits, headers.get("content-length", "")
         most, name = (limits.chat_bytes, "chat_bytes") if is_chat else (limits.body_bytes, "body_bytes")

@@ -61,12 +61,12 @@ class Gate:
     """Wraps the application `app`.
 
     Args:
-       settings: settings of the service.
-       admission: gives places to requests.
-       find: returns the caller to whom a token belongs (None: the service has no tenants).
-       observe: receives the record of every request at its end.
-       ending: list of the scopes of open streams. The gate fills it, and the application cancels the scopes when it ends.
-       pass_on: forwards a request to the process for its session; a forwarded request takes no place here.
+        settings: settings of the service.
+        admission: gives places to requests.
+        find: returns the caller to whom a token belongs (None: the service has no tenants).
+        observe: receives the record of every request at its end.
+        ending: list of the scopes of open streams. The gate fills it, and the application cancels the scopes when it ends.
+        pass_on: forwards a request to the process for its session; a forwarded request takes no place here.
     """
 
     def __init__(

@@ -1,12 +1,14 @@
-"""Sequence alignment of a client's messages with a path of stored ones, and the client's changes derived from it. Pure.
+"""Aligns the messages that a client shows with the messages on a stored path (a branch of a session), and derives the client's
+changes. Pure.
 
-Texts that occur once in both are anchors; the gaps between them are solved with costs. Cheapest are stored messages that the
-client leaves out at the beginning, then at the end (the user went back), then in the middle; then edits, and messages that are
-not stored.
+Texts that occur once in both lists are anchors. The cheapest alignment is computed for the gaps between anchors. Leaving
+out stored messages is cheapest at the beginning, then at the end (the user went back), then in the middle. Edits, and
+messages that are not stored, cost more.
 
-A left-out message was not deleted, unless it is at the end of the path, or among whole messages of the newer half of a path
-that the client shows otherwise, because a client that makes room leaves out the oldest messages that it does not pin. Doubtful
-messages are kept.
+A stored message that the client does not show is not always deleted, because a client that makes room leaves out the oldest
+messages that it does not pin. A message counts as deleted only in the newer half of the path, and only if the client now
+shows its neighbours next to each other. Messages that are not shown at the end of the path mean that the user went back.
+Doubtful messages are kept.
 """
 
 from __future__ import annotations
@@ -23,23 +25,29 @@ from jacquard.service.proxy.message_forms import MessageForm
 from mnemosyne.schema.session import Role
 
 OVERLAP = 60
-"""Number of messages at the end of a run that are aligned together with the following ones."""
+"""Number of messages at the end of a common run that are aligned together with the messages after the run."""
 MOST_CELLS = 16_000
-"""Largest gap between anchors that is solved exactly: its client messages times its stored ones."""
+"""Maximum size of a gap between anchors that is solved exactly. Its size is the number of the client's messages in it, times
+the number of stored ones.
+"""
 
 LEADING_COST, TRAILING_COST, MIDDLE_COST = 0.2, 0.4, 0.8
-"""Cost of leaving out stored messages, by their place."""
+"""Cost of leaving out stored messages at the beginning, at the end, and in the middle."""
 _NEXT_TRAILING, _NEXT_MIDDLE = 0.05, 0.02
 UNKNOWN_COST, LAST_UNKNOWN_COST = 1.0, 0.8
+"""Cost of a message of the client that is not stored. The second cost is for messages after the last pair."""
 REPLACED_COST, LEAST_LIKENESS = 1.2, 0.25
+"""Cost of a pair whose texts have nothing in common, and the likeness from which on a pair costs less."""
 _CHEAP = 0.1
 
 MOST_DELETED, MOST_GAPS = 4, 2
-"""Maximum messages that a client deletes at one place, and maximum number of such places in one call."""
+"""Maximum number of messages that a client can delete at one place, and maximum number of such places in one call."""
 LEAST_BEFORE = 4
-"""Minimum stored messages before a deleted one; fewer may be a beginning that the client pins."""
+"""Minimum number of stored messages before a deleted one. Fewer may be a beginning that the client pins."""
 MOST_REWRITTEN = 400
-"""Maximum messages after a changed one, because each of their turns is rewritten."""
+"""Maximum number of messages after a change, because each of their turns is rewritten. Changes further back are not carried
+out.
+"""
 
 _SENTENCES = {
     "again": "The newest message is answered once more; its former reply is kept on a branch of its own.",
@@ -56,10 +64,10 @@ _SENTENCES = {
 
 
 class Relation(StrEnum):
-    """Relation of a message of the client to a stored one.
+    """Relation of a client's message to a stored one.
 
-    MERGED: the client's has additional lines; CUT: the client's has a part of the lines; MOVED: the client's is at another
-    place.
+    SAME: both are equal. MERGED: the client's message has additional lines. CUT: the client's message has only a part of
+    the lines. EDITED: the texts differ. MOVED: both are equal, but the client shows the message at another place.
     """
 
     SAME = "same"
@@ -71,8 +79,9 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A message of the client and a stored one, by their places. Merged messages share one message of the client in several
-    pairs.
+    """Pair of a client's message and a stored one. `shown` and `stored` are their places in the two lists.
+
+    If a client merged several messages into one, several pairs have the same `shown`.
     """
 
     shown: int
@@ -82,22 +91,22 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Aligned pairs and their cost.
+    """Result of an alignment: pairs of messages, and their cost. `shown` is the number of the client's messages.
 
-    The client's first `run` messages equal the stored ones from the place `start` on; they have no pairs.
+    The client's first `run` messages equal the stored ones from the place `start` on. They are not in `pairs`.
     """
 
     pairs: tuple[Pair, ...]
-    """In order."""
+    """Pairs in the order of both lists."""
     moved: tuple[Pair, ...]
-    """Pairs at different places, which are not in `pairs`."""
+    """Pairs of equal messages at different places. They are not in `pairs`."""
     cost: float
     shown: int
     run: int = 0
     start: int = 0
 
     def at_places(self, places: Sequence[int]) -> Alignment:
-        """Return the same alignment with the places of stored messages in a longer list."""
+        """Return the same alignment for a longer list of stored messages. `places` has the new place of each stored message."""
         pairs, moved = (
             tuple(replace(each, stored=places[each.stored]) for each in group) for group in (self.pairs, self.moved)
         )
@@ -105,7 +114,7 @@ class Alignment:
 
     @property
     def is_exact(self) -> bool:
-        """True if every message of the client equals a stored one, except for notes."""
+        """True if every message of the client equals a stored one, except for additional lines."""
         return self.is_known and all(pair.relation is not Relation.CUT for pair in self.pairs)
 
     @property
@@ -121,28 +130,32 @@ class Alignment:
 
     @property
     def has_edits(self) -> bool:
-        """True if a stored message has another text than the client's."""
+        """True if a message of the client is paired with a stored one that has another text."""
         return any(pair.relation is Relation.EDITED for pair in self.pairs)
 
     @property
     def first(self) -> int:
-        """Place of the first stored message that the client shows; -1 if there is none."""
+        """Place of the first stored message that the client shows; -1 if it shows none."""
         return self.start if self.run else self.pairs[0].stored if self.pairs else -1
 
     @property
     def end_of_run(self) -> int:
-        """Place after the stored messages of the run; 0 if there is none."""
+        """Place after the last stored message of the run; 0 if there is no run."""
         return self.start + self.run
 
     def gaps(self, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of stored messages before `end` that the client leaves out."""
+        """Yield (start, end) of each range of stored messages before the place `end` that the client leaves out."""
         if self.start:
             yield 0, self.start
         yield from gaps_of([pair.stored for pair in self.pairs], end, self.end_of_run)
 
 
 def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
-    """Return the alignment of both (`align`); of a long common run at the client's beginning only the end is aligned."""
+    """Return the alignment of both lists, like `align`, but faster for a long conversation.
+
+    If the client's messages begin with a long run of stored ones, only the end of the run and the messages after it are
+    aligned.
+    """
     start = next((at for at, form in enumerate(stored) if shown and shown[0].is_same(form)), len(stored))
     both = enumerate(zip(shown, islice(stored, start, None), strict=False))
     alike = min(len(shown), len(stored) - start)
@@ -159,7 +172,7 @@ def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]
 
 
 def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
-    """Return the cheapest alignment that contains the anchors."""
+    """Return the cheapest alignment of both lists that contains the anchors."""
     pairs: list[Pair] = []
     ends = [(-1, -1), *_find_anchors(shown, stored), (len(shown), len(stored))]
     for (left, above), (right, below) in pairwise(ends):
@@ -196,7 +209,7 @@ def _find_anchors(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -
 
 
 def relate(mine: MessageForm, theirs: MessageForm) -> tuple[float, Relation]:
-    """Return the cost of pairing a client's message with a stored one, and their relation."""
+    """Return (cost, relation) of pairing a client's message with a stored one."""
     if mine.role is not theirs.role:
         return 9.0, Relation.EDITED
     if mine.says_same(theirs):
@@ -359,7 +372,7 @@ def _cost_of(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs:
 
 
 def gaps_of(places: Sequence[int], end: int, begin: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between `begin` and `end` without a place."""
+    """Yield (start, end) of each range between `begin` and `end` that contains none of `places`."""
     for before, after in pairwise([begin - 1, *sorted({*places}), end]):
         if after - before > 1:
             yield before + 1, after
@@ -367,47 +380,53 @@ def gaps_of(places: Sequence[int], end: int, begin: int = 0) -> Iterator[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on a call: codes with numbers of messages."""
+    """Summary of how a call was understood: numbers of messages by code, for example `edited` or `left_out`."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def code(self) -> str:
-        """The codes as the value of a header; `goes_on` if a call continues at the end of the path."""
+        """Codes with their numbers, as the value of a header. It is `goes_on` if the call only continues at the end of the
+        path.
+        """
         return ", ".join(f"{code}={count}" for code, count in self.counts.items() if count) or "goes_on"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One sentence for each code."""
+        """One sentence for each code whose number is not 0."""
         return tuple(_SENTENCES[code].format(n=count) for code, count in self.counts.items() if count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Changes made by the client, by places in the list of its messages and of the stored ones."""
+    """Changes that the client made. Messages are named by their places in the client's list or in the stored list."""
 
     last: int
     """Newest stored message that stays on the path (-1: none)."""
     edits: Mapping[int, int]
-    """Stored messages with the client's messages that replace their text."""
+    """Places of stored messages whose text changed, each with the place of the client's message that has the new text."""
     deleted: frozenset[int]
+    """Places of stored messages that the client deleted."""
     added: Mapping[int, tuple[int, ...]]
-    """Client's messages that are not stored, by the stored message that they follow."""
+    """Places of client's messages that are not stored, by the place of the stored message that they follow."""
     appended: tuple[int, ...]
-    """Client's messages after `last`."""
+    """Places of client's messages after the last one that is paired with a stored message."""
     left_out: int
-    """Number of missing messages between others that are shown."""
+    """Number of stored messages after the beginning that the client leaves out, and that are not deleted."""
     kept: int = 0
+    """Number of changes that are not carried out, because they are too far back."""
     is_again: bool = False
-    """True if the message after `last` is answered again."""
+    """True if the user's newest message is the stored message after `last`, so that this message is answered again."""
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """Places of stored messages from which on the path differs."""
+        """Places of stored messages at which the path changes, sorted."""
         return tuple(sorted((*self.edits, *self.deleted, *self.added)))
 
     def counts(self, stored: int, *, is_again: bool) -> Mapping[str, int]:
-        """Return the codes of a decision with their numbers, for a path of `stored` messages."""
+        """Return the numbers for a `Decision`, by code, for a path of `stored` messages. `is_again`: a message is answered
+        again.
+        """
         return {
             "again": int(is_again),
             "back": 0 if is_again else stored - self.last - 1,
@@ -422,8 +441,14 @@ class Verdict:
 def judge(
     found: Alignment, shown: Sequence[MessageForm], user: MessageForm, stored: Sequence[MessageForm], *, is_whole: bool
 ) -> Verdict:
-    """Return the changes of a client that shows these messages before the user's newest; `is_whole`: the path begins with
-    `stored`.
+    """Return the changes that the client made.
+
+    Args:
+        found: alignment of `shown` with `stored`.
+        shown: client's messages before the user's newest one.
+        user: the user's newest message.
+        stored: stored messages.
+        is_whole: the path begins with `stored`.
     """
     pairs = found.pairs
     known = {pair.stored for pair in (*pairs, *found.moved)}
@@ -452,7 +477,7 @@ def judge(
 
 
 def is_asked_again(user: MessageForm, stored: MessageForm) -> bool:
-    """Return whether the user's newest message is a stored one, except for the client's notes."""
+    """Return whether the user's newest message is the message `stored`, except for lines that the client adds."""
     return user.is_same(stored) or user.contains(stored) or stored.contains(user)
 
 

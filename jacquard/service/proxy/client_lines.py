@@ -1,5 +1,5 @@
-"""Lines of a client's messages that are not the user's words: reminders, and an instruction at the end or beginning of each
-call. Pure.
+"""Removes lines that a client puts into the user's messages: reminders, and an instruction at the end or the beginning of each
+call. It also separates messages that a client merged into one. Pure.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_te
 from mnemosyne.schema.session import Message, Role
 
 CLIENT_LINES = "client_lines"
-"""Field of a user's message (`extra`) with the digests of omitted lines."""
+"""Key in the `extra` of a user's message. Its value is the digests of the removed lines."""
 MOST_RECENT = 6
-"""Number of newest stored user messages whose instructions are known."""
+"""Number of newest stored user messages from which the removed lines are known."""
 
 _REMINDER = re.compile(r"<(system-reminder|system_reminder|environment_details|ide_opened_file|ide_selection)>")
 
 
 def without_reminders(message: Message) -> Message:
-    """Return a message without the reminders that coding agents put into user messages."""
+    """Return a message without the reminders that coding agents put into user messages. If nothing would remain, it is
+    unchanged.
+    """
     text = message.content
     if message.role is not Role.USER or "<" not in text:
         return message
@@ -47,11 +49,19 @@ def find_instruction(
     forms: Sequence[MessageForm],
     found: Alignment,
 ) -> frozenset[str]:
-    """Return digests of lines that the client adds to each call.
+    """Return the digests of lines that the client adds to each call. Each of three signs shows such lines:
 
-    Three signs show such lines: they were omitted from stored messages before; the client showed them with an earlier user
-    message and now shows that message without them; or the newest message repeats a user message that the client no longer
-    shows at its old place, while another message before it is unanswered.
+    1. They were removed from stored messages before.
+    2. The client showed them with an earlier user message, and now shows this message without them.
+    3. The newest message repeats a user message that the client no longer shows at its old place, and the user message before it
+       has no reply. Then all lines of the newest message are such lines.
+
+    Args:
+        user: the user's newest message.
+        before: client's messages before it.
+        stored: newest stored messages.
+        forms: all stored messages in the form for comparison.
+        found: alignment of `before` with `forms`.
     """
     asked = (each for each in reversed(stored) if each.role is Role.USER)
     known = {str(digest) for each in islice(asked, MOST_RECENT) for digest in each.extra.get(CLIENT_LINES, ())}
@@ -69,7 +79,9 @@ def find_instruction(
 
 
 def without_lines(message: Message, digests: Collection[str]) -> Message:
-    """Return a message without the lines with these digests at its end and beginning, and with a record of them."""
+    """Return a message without the lines at its end and beginning whose digests are in `digests`. The message records the
+    digests of the removed lines (CLIENT_LINES).
+    """
     lines, dropped = message.content.split("\n"), list[str]()
 
     def is_instruction(line: str) -> bool:
@@ -85,9 +97,11 @@ def without_lines(message: Message, digests: Collection[str]) -> Message:
 
 
 def split_merged(user: Message, stored: Sequence[MessageForm]) -> list[Message]:
-    """Return the messages that a client merged into one user message, the newest one last; a single one if it did not.
+    """Return the messages that a client merged into one user message, the newest one last. If it merged none, only `user` is
+    returned.
 
-    They are recognised by the stored assistant messages among its lines. Lines before the first known message are the client's.
+    Merged messages are recognised by stored assistant messages among the lines of `user`. Lines before the first known
+    message are dropped, because the client and not the user wrote them.
     """
     lines = [line for line in shown_text(user.content).split("\n") if line.strip()]
     form = form_of(user)

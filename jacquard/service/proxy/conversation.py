@@ -1,4 +1,4 @@
-"""Conversation of a call: its messages, and the names of sessions that no client named. Pure."""
+"""Reads the messages of a call (one request of a chat client), and names the session if the client does not name one. Pure."""
 
 from __future__ import annotations
 
@@ -23,28 +23,31 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, Role
 
 PREFIX, OWNED = "chat-", "chat-of-"
-"""Prefixes of the ids of sessions that no client named; the second for sessions of a viewer or a person."""
+"""Prefixes of the ids of sessions that no client named. The second is for sessions that a viewer or a named person began."""
 
 MESSAGE_CHARS = 400
-"""Cost of one message for `calculate`, in characters."""
+"""Cost of handling one message, in characters for `calculate`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallMessages:
-    """Messages of a call before the user's newest one, and that one, with their forms."""
+    """Messages of a call: the user's newest message (`user`), and all messages before it (`before`).
+
+    `forms` and `user_form` are the same messages in the form for comparison.
+    """
 
     before: tuple[Message, ...]
     user: Message
     forms: tuple[MessageForm, ...]
     user_form: MessageForm
     named: str | None = None
-    """Session that the client names."""
+    """Id of the session that the client names; None if it names none."""
     viewer: str | None = None
     """Viewer of the caller's token."""
     user_id: str = ""
-    """Person named by a client without a viewer (''), whose facts are recalled."""
+    """Person that the client names, whose facts are recalled. It is '' if no person is named or the caller has a viewer."""
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Tool results that the client shows, by the ids of their calls."""
+    """Texts of the tool results that the client shows, by the ids of their tool calls."""
 
     @property
     def size(self) -> int:
@@ -52,14 +55,14 @@ class CallMessages:
         return len(self.user_form.text) + MESSAGE_CHARS * len(self.forms)
 
     def with_messages(self, before: Sequence[Message], user: Message) -> CallMessages:
-        """Return the same call with other messages of the user and the assistant."""
+        """Return the same call with other messages."""
         forms = tuple(form_of(each) for each in before)
         return replace(self, before=tuple(before), user=user, forms=forms, user_form=form_of(user))
 
     def shows(self, evidence: Evidence) -> bool:
-        """Return whether the client shows the tool result in an evidence item.
+        """Return whether the client shows the tool result that an evidence item (a stored source text) contains.
 
-        A result that was changed when it was stored (masked, or without repetitions) is recognised by the id of its call.
+        The stored text may be masked or shortened. In this case the result is recognised by the id of its tool call.
         """
         call_id = (evidence.links.tool_call_id or "").removeprefix(f"{evidence.links.turn_id}.")
         if redaction_of(evidence) is not None or RECALLED in evidence.metadata:
@@ -68,9 +71,11 @@ class CallMessages:
 
 
 async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: str | None = None) -> CallMessages:
-    """Return the messages up to the user's newest one, which must exist.
+    """Return the messages of a call up to the user's newest one, which must exist. `viewer` is the viewer of the caller's
+    token.
 
-    Raises ValueError for invalid content, and ConfigError if no session can have the name that the client gives.
+    Raises ValueError if the content of a message is invalid, and ConfigError if the client's name for the session cannot be
+    an id.
     """
     assert request.last_user is not None
     heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)
@@ -86,9 +91,10 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
 
 
 def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
-    """Return the probable session of a call: the one that the client names, or that it would begin; '' for invalid content.
+    """Return the probable session id of a call: the one that the client names, or else the one that the call would begin.
 
-    For a client that leaves out the beginning of a conversation, `find_session` finds another one.
+    The result is '' if the content of a message is invalid. If the client leaves out the beginning of its conversation,
+    `find_session` may find another session.
     """
     assert request.last_user is not None
     try:
@@ -144,22 +150,22 @@ def _prefix_of(viewer: str | None, user_id: str = "") -> str:
 def may_hold(session_id: str, said: CallMessages) -> bool:
     """Return whether an unnamed session may contain the conversation of a call.
 
-    The viewer must have begun it; for calls without a viewer, a person or nobody in particular.
+    For a call with a viewer, only sessions that this viewer began qualify. For other calls, every unnamed session does.
     """
     return session_id.startswith(PREFIX if said.viewer is None else _prefix_of(said.viewer))
 
 
 def begun_session(said: CallMessages) -> str:
-    """Return the name of a session from the beginning of its conversation, up to the user's first message."""
+    """Return the id of the session that a conversation begins, made from its messages up to the user's first one."""
     return begun_sessions(said)[0]
 
 
 def begun_sessions(said: CallMessages) -> list[str]:
-    """Return the possible names of a conversation's session from its beginning, up to the user's first message.
+    """Return the ids that the session of a conversation may have, made from its messages up to the user's first one.
 
-    The first is the name of a new session. The others are for a client that moved a note: from its first message to the newest
-    one, or into a first message that had none. A note may be before or after the words,
-    as a paragraph or as a line.
+    The first id is for a new session. The others are for a client that adds a note to a message and has moved the note:
+    from the first message to the newest, or into a first message that had none. A note is a paragraph or a line, before or
+    after the user's words.
     """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)

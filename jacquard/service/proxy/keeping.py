@@ -1,5 +1,7 @@
-"""Wraps a proxied call in a turn: prepare before the upstream call, commit the reply after. A failure never fails the client's
-call.
+"""Makes a turn of each call of a chat client: prepares the turn before the model server is called, and commits the reply after
+it.
+
+If this fails, the client still gets its answer.
 """
 
 from __future__ import annotations
@@ -56,38 +58,40 @@ FRAMEWORK = "proxy"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptTurn:
-    """Prepared turn, and the text added to the client's messages for it."""
+    """Turn that was prepared for a call. `ours` is the text that is added to the client's messages."""
 
     session_id: str
     turn_id: str
     ours: OurText
     reply_form: ReplyForm
     call: int
-    """Number of the model call in the turn."""
+    """Number of this model call in the turn. It is above 1 if the model has called tools."""
     reply: str | None = None
-    """Set if the engine answers the turn itself and no model is called."""
+    """Reply of the engine itself, without a call of a model; None if a model answers."""
     degraded: tuple[str, ...] = ()
-    """Degradation codes of the turn."""
+    """Codes of the parts of the turn that failed."""
     decision: Decision = field(default_factory=Decision)
     sent_tokens: int = 0
-    """Our own count of the tokens of the first call."""
+    """Tokens of the first call as our estimator counts them; 0 if they were not counted."""
 
     @property
     def address(self) -> str:
-        """Address of the turn in this service."""
+        """Path of the turn in the HTTP interface of this service."""
         return f"/api/v1/sessions/{quote(self.session_id, safe='')}/turns/{quote(self.turn_id, safe='')}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTimes:
-    """Milliseconds from the upstream call to the first word of its answer (None: there was none) and to its end."""
+    """Milliseconds from the call of the model server to the first word of its answer (`first_ms`, None: there was none), and to
+    the end of its answer (`whole_ms`).
+    """
 
     first_ms: int | None
     whole_ms: int
 
 
 class TurnKeeper:
-    """Makes turns of calls, on the runtime of the caller's tenant."""
+    """Prepares and commits the turns of calls, on the runtime of the caller's tenant."""
 
     def __init__(self, settings: ProxySettings, tenants: TenantRuntimes) -> None:
         self._settings, self._tenants = settings, tenants
@@ -95,10 +99,10 @@ class TurnKeeper:
         self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
 
     async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn | None:
-        """Move the session to the client's position and prepare the turn; None if the model continues its own reply.
+        """Move the session to the position of the client's messages, and prepare the turn.
 
-        Such a reply is stored with the client's next call, which shows all of it. Raises TimeoutError and any error of the
-        engine.
+        Return None if the model is to continue a reply of its own. The client's next call shows the whole reply, which is
+        stored then. Raises TimeoutError if this takes longer than `prepare_seconds`. Errors of the engine pass through.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
@@ -138,9 +142,10 @@ class TurnKeeper:
     async def text_of_newest_turn(
         self, principal: Principal, headers: Mapping[str, str], request: ChatRequest
     ) -> OurText:
-        """Return the text added to the newest turn's call, if that turn answers the user's newest message.
+        """Return the text that was added to the call of the newest turn. It is empty if this turn does not answer the user's
+        newest message.
 
-        Raises TimeoutError and any error of the engine.
+        Raises TimeoutError if this takes longer than `prepare_seconds`. Errors of the engine pass through.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
@@ -213,10 +218,11 @@ class TurnKeeper:
         is_whole: bool,
         again: ChatRequest | None = None,
     ) -> None:
-        """Commit the reply with its cost; of a reply that was cut off, the part that the client saw.
+        """Commit the reply of a turn, with its cost. If the reply was cut off (`is_whole` is False), commit the part that the
+        client saw.
 
-        An answer that calls tools is not a reply yet: the turn waits for the results. `again` is the answered call if it was
-        repeated in another form.
+        If the answer calls tools, there is no reply yet, and the turn waits for the results. `again` is the call that was
+        answered, if the first one had to be repeated in another form. Errors are only logged.
         """
         try:
             async with self._tenants.use(principal.tenant) as runtime:

@@ -1,7 +1,8 @@
-"""Messages in a form for comparison: a client's with stored ones. Pure.
+"""Brings messages into a form in which a client's messages can be compared with stored ones. Pure.
 
-Clients change messages: they trim spaces, correct marks of emphasis and quotation, drop thoughts, markup and old pictures, and
-put the speaker's name before the text. Such a message is still the same, and so is one that is stored without its secrets.
+Clients change messages: they trim spaces, replace marks of emphasis and quotation, drop thoughts, markup and old pictures,
+and put the speaker's name before the text. A message changed in these ways still counts as the same. So does a message that
+is stored with masked secrets.
 """
 
 from __future__ import annotations
@@ -44,39 +45,39 @@ _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 @dataclass(frozen=True)
 class MessageForm:
-    """Parts of a message that must agree."""
+    """Message in the form for comparison."""
 
     role: Role
     text: str
-    """Its words."""
+    """Words of the message."""
     bare: str
-    """Its words without a possible speaker's name."""
+    """Words of the message without the name of a speaker at the beginning."""
     parts: frozenset[str] = frozenset()
-    """Digests of the content that is not text."""
+    """Digests of the content that is not text, such as pictures."""
     words: str = field(default="", compare=False)
     """Original text."""
 
     @cached_property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """The words of each line, with and without a speaker's name; lines without words are left out."""
+        """Words of each line, as pairs: with and without the name of a speaker. Lines without words are left out."""
         lines = (line for line in shown_text(self.words).split("\n") if line.strip())
         return tuple((loose_words(line), loose_words(without_name(line))) for line in lines)
 
     @cached_property
     def grams(self) -> frozenset[str]:
-        """Its different words, or characters in languages without spaces."""
+        """Set of the words in the message. In languages without spaces, each character counts as a word."""
         return frozenset(_GRAM.findall(self.text))
 
     def is_same(self, other: MessageForm) -> bool:
-        """Return whether both are one message; one may have a speaker's name, or have lost some of its pictures."""
+        """Return whether both are the same message. One of them may have a speaker's name, or lack some of the pictures."""
         return self.role is other.role and self.has_parts_of(other) and self.says_same(other)
 
     def has_parts_of(self, other: MessageForm) -> bool:
-        """Return whether the other has all of this message's content besides text."""
+        """Return whether the content that is not text agrees: one of the two messages has all such parts of the other."""
         return self.parts <= other.parts or other.parts <= self.parts
 
     def says_same(self, other: MessageForm) -> bool:
-        """Return whether both have the same words."""
+        """Return whether both have the same words. A speaker's name, the order of lines, and masked secrets make no difference."""
         if self.text == other.text or self.bare == other.text or self.text == other.bare:
             return True
         if len(self.text) == len(other.text) and "\n" in self.words and sorted(self.lines) == sorted(other.lines):
@@ -89,7 +90,10 @@ class MessageForm:
         return any(_is_alike(*pair) or _is_alike(*pair[::-1]) for pair in pairs)
 
     def find_lines(self, other: MessageForm, start: int = 0, stop: int | None = None) -> int | None:
-        """Return the line from `start` up to `stop` at which all lines of another message begin here; None if they do not."""
+        """Return the number of the line at which all lines of `other` begin in this message; None if they are not in it.
+
+        Only lines from `start` on are tried, and only those before `stop` (None: all).
+        """
         mine, theirs = self.lines, other.lines
         end = len(mine) - len(theirs) + 1
         for at in range(start, end if stop is None else min(stop, end)) if 0 < len(theirs) <= _MOST_LINES else ():
@@ -99,18 +103,18 @@ class MessageForm:
         return None
 
     def contains(self, other: MessageForm) -> bool:
-        """Return whether this message has all lines of another of the same role, and more."""
+        """Return whether this message has all lines of `other` in a row, and more lines. Both must have the same role."""
         is_longer = self.role is other.role and len(self.lines) > len(other.lines)
         return is_longer and self.find_lines(other) is not None
 
     def likeness(self, other: MessageForm) -> float:
-        """Return the share of words that both have, from 0 to 1."""
+        """Return the share of words that both messages have: 0 if they share none, 1 if they share all."""
         mine, theirs = self.grams, other.grams
         return 2 * len(mine & theirs) / (len(mine) + len(theirs)) if mine or theirs else 1.0
 
 
 def form_of(message: Message) -> MessageForm:
-    """Return the form of a message."""
+    """Return a message in the form for comparison."""
     told = message.extra.get(PARTS, ()) if message.extra else ()
     parts = [part for part in told if not is_text_part(part) and part.get("type") not in _THOUGHTS]
     digests = frozenset(digest_of([json.dumps(_plain_part(part), sort_keys=True)]) for part in parts)
@@ -120,8 +124,8 @@ def form_of(message: Message) -> MessageForm:
 
 
 def informative_words(form: MessageForm) -> frozenset[str]:
-    """Return the words of a message that few conversations have: without words of grammar, greetings, thanks and offers of
-    help.
+    """Return the words of a message that occur in few conversations. Words of grammar, greetings, thanks and offers of help are
+    left out.
     """
     return frozenset(word_tokens(form.words)) - _COMMON
 
@@ -152,7 +156,7 @@ def _is_alike(said: str, stored: str) -> bool:
 
 
 def tight_text(text: str) -> str:
-    """Return a text without spaces and marks of emphasis and quotation."""
+    """Return a text without white space, and without marks of emphasis and quotation."""
     return _IGNORED.sub("", text) or text.strip()
 
 

@@ -1,7 +1,9 @@
-"""Chooses the text that a turn adds to a chat client's call, and records what is sent. Pure.
+"""Chooses the text that a turn adds to the call of a chat client ("our text"), and records in the turn's receipt what is sent.
+Pure.
 
-The turn is prepared under the layout `layers`, which gives each layer a message of its own. Its history is what the client shows
-itself, so that recall does not repeat it; these messages are left out here, because the client sends its own.
+The receipt states why each block is in the prompt. The turn is prepared with the layout `layers`, which puts each layer
+into a message of its own. Its prompt also contains the messages that the client shows, so that recall does not repeat them.
+They are not added to the call, because the client sends them itself.
 """
 
 from __future__ import annotations
@@ -57,12 +59,12 @@ from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
 MOST_SHOWN, MOST_OF_CUT = 50, 400
-"""Maximum messages of the session that our own prompt shows.
+"""Maximum number of messages of the session in the prompt that the engine prepares.
 
-The second is for a client that leaves older ones out, because the summary covers those before them.
+The second number is for a client that leaves out older messages. A summary then covers the messages before them.
 """
 MOST_LISTED = 2_000
-"""Number of the newest messages that a receipt lists one by one; the client's older ones are listed in rows."""
+"""Number of the newest messages that a receipt lists one by one. Older messages of the client are summed up."""
 _ROW, _CACHED_ROWS, _CACHED_TEXTS, _CACHED_CHARS = 100, 1_000, 16_384, 4_000
 _REASONS: Mapping[str, str] = {
     NOT_ADDED: "The client has its own.",
@@ -93,10 +95,17 @@ def settings_for(
     shown_tokens: int,
     our_tokens: int,
 ) -> RuntimeConfig:
-    """Return the settings of a turn whose prompt shows the `shown` newest messages of the session, of `shown_tokens`.
+    """Return the settings for a turn whose text is added to a client's call.
 
-    The client shows the `shown_turns` newest turns. `is_cut`: the client leaves older messages out, so our text has their
-    summary. A world without state needs no reply in elements.
+    Args:
+        base: settings of the service.
+        viewer: viewer of the caller's token (None: the viewer in `base`).
+        has_state: the session has a state. Without one, the reply needs no named elements.
+        is_cut: the client leaves out older messages, so our text contains a summary of them.
+        shown: number of newest messages of the session that the prompt shows.
+        shown_turns: number of newest turns that the client shows.
+        shown_tokens: tokens of the shown messages.
+        our_tokens: maximum tokens of our text.
     """
     return replace(
         base,
@@ -118,10 +127,16 @@ def settings_for(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientCall:
-    """Call that our text joins, in at most `most_tokens` (0: nothing is added).
+    """Call of a client to which our text is added.
 
-    `is_cut`: the client leaves older messages out, so the summary of them is added. `note` is the author's note of the
-    session's world; `count` returns the tokens of a text; `alignment` has the decisions about the client's messages.
+    Args:
+        request: the call.
+        most_tokens: maximum tokens of our text (0: nothing is added).
+        has_state: the session has a state.
+        is_cut: the client leaves out older messages, so a summary of them is added.
+        count: returns the tokens of a text.
+        note: the author's note of the session's world.
+        alignment: sentences about the decisions on the client's messages.
     """
 
     request: ChatRequest
@@ -133,8 +148,10 @@ class ClientCall:
     alignment: tuple[str, ...] = ()
 
     def record(self, turn: PreparedTurn) -> PreparedTurn:
-        """Return a prepared turn whose receipt lists the sent texts, and the reasons for omitted blocks; `take_our_text`
-        returns the text.
+        """Return the prepared turn with a completed receipt: it lists the sent texts, and gives a reason for each block that is
+        left out.
+
+        `take_our_text` reads our text from this receipt.
         """
         if turn.reply is not None:
             return turn
@@ -146,7 +163,9 @@ class ClientCall:
 
 
 def record_again(turn: PreparedTurn, request: ChatRequest, count: Callable[[str], int]) -> PreparedTurn:
-    """Return a turn whose receipt lists the sent texts of a call with our text at another place (`request.place`)."""
+    """Return the turn with a receipt for a repeated call, which has our text at another place (`request.place`). `count`
+    returns the tokens of a text.
+    """
     sent = turn.report.sent
     if sent is None:
         return turn
@@ -159,7 +178,7 @@ def record_again(turn: PreparedTurn, request: ChatRequest, count: Callable[[str]
 
 
 def take_our_text(report: Report) -> OurText:
-    """Return the text added to the client's messages in the first call of a turn."""
+    """Return the text that was added to the client's messages in the first call of a turn, from the turn's receipt."""
     return _to_ours([] if report.sent is None else [each for each in report.sent.texts if each.is_ours])
 
 

@@ -1,4 +1,4 @@
-"""Reads a turn's answer on its way to the client, filters it for display, and commits the reply before its end."""
+"""Reads the answer of a turn on its way to the client, shows the client the part that is meant for it, and commits the reply."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = open_log(__name__)
 
 
 class TurnPassage:
-    """A `Passage` (`jacquard.service.proxy.relay`) that commits the reply of a turn.
+    """`Passage` (see `jacquard.service.proxy.relay`) that commits the reply of a turn.
 
-    The reply is committed before the client learns that it is complete, so that the client's next call finds it. Of an
-    interrupted reply (the client or the model server disconnected) the part that the client saw is committed, because chat
-    clients keep it too and send it with their next call. A reply that is shown unchanged passes byte for byte.
+    The reply is committed before the client learns that it is complete, so that the client's next call finds it. If the
+    client or the model server disconnects, the part that the client saw is committed. Chat clients keep this part too, and
+    send it with their next call. A reply that is shown unchanged passes byte for byte.
     """
 
     def __init__(self, keeper: TurnKeeper, principal: Principal, turn: KeptTurn, call: ChatRequest) -> None:
@@ -38,13 +38,15 @@ class TurnPassage:
         self._first_ms: int | None = None
 
     async def merge(self, size: int) -> bytes:
-        """Return the body of the repeated call, with our text inside the client's system message."""
+        """Return the body of the repeated call, with our text inside the client's system message. `size` is its cost for
+        `calculate`.
+        """
         self._again = replace(self._call, place=MERGED)
         return await calculate(with_our_text, self._again, self._turn.ours, MERGED, size=size)
 
     async def take(self, part: bytes) -> bytes:
-        """Return the client's form of a part of the stream; raises AnswerTooLargeError if it can be neither read nor shown
-        unread.
+        """Return the client's form of a part of the stream. Raises AnswerTooLargeError if the answer is too large to be read,
+        and may not pass unread.
         """
         shown = await self._read(self._splitter.take(part))
         if self._answer.is_complete:
@@ -52,7 +54,7 @@ class TurnPassage:
         return part if self._is_plain else shown
 
     async def end(self) -> bytes:
-        """Return the last part for the client, and commit a reply whose stream ended without an end mark."""
+        """Return the last part for the client. If the stream ended without an end mark, the reply is committed now."""
         rest = self._splitter.end()
         shown = await self._read([rest] if rest else []) + self._answer.end()
         await self._keep(is_whole=True)
@@ -75,7 +77,9 @@ class TurnPassage:
         return shown
 
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return the client's form of an answer that is not a stream; raises AnswerTooLargeError like `take`."""
+        """Return the client's form of an answer that is not a stream, and commit the reply. Raises AnswerTooLargeError like
+        `take`.
+        """
         if status != 200:
             self._is_kept = True
             return body
@@ -102,14 +106,14 @@ class TurnPassage:
         return write_json(value) if self._answer.take_whole(value) else body
 
     def leave(self) -> bool:
-        """Stop reading, and commit nothing; return whether the client may have the rest unchanged."""
+        """Stop reading, and commit nothing. Return whether the client may get the rest unread."""
         self._is_left = self._is_kept = True
         self._splitter = EventSplitter()
         _log.warning("proxy: a reply could not be kept (it is too large)")
         return self._is_plain
 
     async def close(self) -> None:
-        """Commit the shown part of an interrupted reply."""
+        """Commit the part of an interrupted reply that the client saw."""
         await self._keep(is_whole=False)
 
     async def _keep(self, *, is_whole: bool) -> None:

@@ -1,4 +1,6 @@
-"""Moves the session of a call to the position of the client's messages."""
+"""Moves the session of a call to the position that the client's messages show. Messages are edited, deleted or added, or
+another branch becomes active.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,11 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead
 
 LEAST_LIKE_REPLY = 0.6
+"""Minimum likeness (from 0 to 1) of two messages that count as versions of one."""
 NEWEST = 100
-"""Number of stored messages in which an instruction of the client is searched."""
+"""Number of newest stored messages that are searched for lines that the client adds to each call."""
 MOST_BEFORE = 4
-"""Number of messages before an exchange that must be equal to recognise it as one from another branch."""
+"""Number of messages before an exchange that are compared, to recognise the exchange as one from another branch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,20 +49,20 @@ class CallPlace:
     """Position of a call in its session."""
 
     user: Message
-    """The user's message."""
+    """The user's newest message, without lines of the client."""
     shown: int
-    """Number of newest stored messages shown before it."""
+    """Number of newest stored messages that the client shows before `user`."""
     shown_turns: int = 0
-    """Number of newest complete turns shown before it."""
+    """Number of newest complete turns that the client shows before `user`."""
     is_cut: bool = False
     """True if the client leaves out older messages."""
     again_turn: str | None = None
-    """Turn whose input is answered again."""
+    """Id of the turn whose input is answered again; None if `user` is new."""
     decision: Decision = field(default_factory=Decision)
 
 
 async def ensure_session(runtime: Runtime, session_id: str) -> None:
-    """Start a missing session: from the world of the service, or without a world."""
+    """Start the session if it is missing: in the world of the service, or without a world if the service has none."""
     if not await session_exists(runtime, session_id):
         with suppress(SessionExistsError):
             await runtime.engine.start_session(session_id, runtime.opening or build_bare_world("bare"))
@@ -68,7 +71,8 @@ async def ensure_session(runtime: Runtime, session_id: str) -> None:
 async def goes_on_with_reply(
     runtime: Runtime, session_id: str, said: CallMessages, replies: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Return whether the client's newest assistant messages reply to the user's newest one, so that the model continues them.
+    """Return whether `replies`, the assistant messages after the user's newest one, resemble a stored reply, which the model
+    then continues.
 
     Otherwise they are a beginning that the client gives to a new reply.
     """
@@ -87,10 +91,11 @@ async def goes_on_with_reply(
 
 
 async def place(runtime: Runtime, session_id: str, said: CallMessages) -> CallPlace:
-    """Move the session to the position of the client's messages; return the position of the user's newest message.
+    """Move the session to the position of the client's messages, and return the position of the user's newest message.
 
-    An edited message is edited, and the later ones stay. A branch that explains the call clearly better than the active one
-    becomes active. A viewer's token changes no messages.
+    If the client edited a message, the stored one is edited too, and later messages stay. If another branch explains the
+    call clearly better than the active branch, the other branch becomes active. A call with a viewer's token changes no
+    messages.
     """
     opening = await opening_turns(runtime, session_id)
     if said.viewer is not None:

@@ -1,4 +1,4 @@
-"""Streams the upstream response to the client; stops when either side disconnects."""
+"""Sends a call to the model server, and streams the answer to the client. Both stop when either side disconnects."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ TOO_LARGE = "The model server's answer is too large to be read."
 
 
 class Passage(Protocol):
-    """Observer of an answer's body, which may change it.
+    """Observer of the body of an answer, which may change what the client gets.
 
-    1. `take` gets each part of an event stream, and `end` is called once when the stream is complete; their results are sent.
-    2. `whole` gets a body that is not a stream.
-    3. `whole` does not get a body above MOST_READ_BYTES; `leave` returns whether it may pass unread. If it may not, `take`,
-       `end` and `whole` raise AnswerTooLargeError.
-    4. `close` is called once at the end, also if the client disconnected or the answer was interrupted; it must not raise.
+    1. `take` gets each part of an event stream, and `end` is called once when the stream is complete. Their results are sent.
+    2. `whole` gets a body that is not a stream. Its result is sent.
+    3. `whole` does not get a body above MOST_READ_BYTES. For such a body `leave` returns whether it may pass unread.
+    4. `take`, `end` and `whole` raise AnswerTooLargeError for an answer that cannot be read and may not pass unread.
+    5. `close` is called once at the end, also if the client disconnected or the answer was interrupted. It must not raise.
     """
 
     async def take(self, part: bytes) -> bytes:
-        """Return the client's form of a part of the stream."""
+        """Return the client's form of a part of the stream. Raises AnswerTooLargeError."""
         ...
 
     async def end(self) -> bytes:
-        """Return the last part for the client."""
+        """Return the last part for the client. Raises AnswerTooLargeError."""
         ...
 
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return the client's form of the whole body."""
+        """Return the client's form of a body that is not a stream. Raises AnswerTooLargeError."""
         ...
 
     def leave(self) -> bool:
-        """Stop reading; return whether the client may have the rest unchanged."""
+        """Stop reading. Return whether the client may get the rest unread."""
         ...
 
     async def close(self) -> None:
@@ -50,9 +50,10 @@ class Passage(Protocol):
 
 
 class Relay(Response):
-    """Response that makes the upstream call and streams the answer.
+    """Response that calls the model server and streams the answer to the client.
 
-    If the client disconnects, the call ends at once, even before the model server has begun to answer.
+    If the client disconnects, the call ends at once, even if the model server has not begun to answer. `own_headers` are
+    added to the headers of the answer.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Relay(Response):
         self._own = [(name.lower(), value) for name, value in own_headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the call."""
+        """Call the model server, and send its answer."""
         try:
             async with anyio.create_task_group() as tasks:
 
@@ -141,7 +142,9 @@ class BrokenAnswerError(Exception):
 
 
 def upstream_fault(sentence: str, kind: str = "upstream_unreachable") -> bytes:
-    """Return the body of an error about the model server, in the form of its own errors."""
+    """Return the body of an answer that reports a fault of the model server, in the form in which model servers report errors.
+    `kind` is the type and the code of the error.
+    """
     return codec.encode({"type": "error", "error": {"message": sentence, "type": kind, "code": kind, "param": None}})
 
 

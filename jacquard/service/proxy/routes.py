@@ -1,4 +1,4 @@
-"""Routes of the proxy, below `/v1`, as clients of OpenAI and Anthropic know them."""
+"""Answers calls of chat clients below `/v1`, at the paths that clients of OpenAI and Anthropic use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _log = open_log(__name__)
 PREFIX = "/v1"
 CHAT, MODELS, MESSAGES, COUNT = "/chat/completions", "/models", "/messages", "/messages/count_tokens"
 CONTINUED, TOO_MANY = "nothing to answer", f"more than {MOST_MESSAGES} messages"
-"""Names of the reasons for passing a call unchanged: no user message to answer, and too long to be followed."""
+"""Reasons for passing a call unchanged: it has no user message to answer, or it has too many messages."""
 
 NO_UPSTREAM = (
     "No model server is set. Start the service with `jacquard operate serve --upstream http://HOST:PORT/v1`, or set "
@@ -54,7 +54,9 @@ NO_UPSTREAM = (
 
 
 class Proxy:
-    """Answers the calls of chat clients; `upstream` is the model server (None: every call gets an error that states it)."""
+    """Answers the calls of chat clients. `upstream` is the model server; if it is None, every call gets an error that states
+    this.
+    """
 
     def __init__(self, settings: ServiceSettings, tenants: TenantRuntimes, upstream: Upstream | None) -> None:
         self._settings, self._upstream = settings, None if upstream is None else OneSystemUpstream(upstream)
@@ -62,15 +64,15 @@ class Proxy:
         self._keeper = TurnKeeper(settings.proxy, tenants)
 
     async def open(self) -> None:
-        """Read the rules and the languages; call it before the first request. Raises ConfigError like `load_rules`."""
+        """Load the rules and the languages. Call this before the first request. Raises ConfigError like `load_rules`."""
         await warm_prompts()
         self._rules = await to_thread.run_sync(load_rules, self._settings.proxy.rules)
 
     def routes(self) -> list[Route]:
         """Return the routes of the proxy.
 
-        Without tenants, all other calls of clients pass to the model server too. With tenants there are only the routes of chat
-        clients, because other calls would use the server's key.
+        Without tenants, all other calls below `/v1` pass to the model server too. With tenants they are not possible,
+        because they would use the service's key.
         """
         known = [
             Route(f"{PREFIX}{CHAT}", self.answer_chat, methods=["POST"]),
@@ -83,7 +85,7 @@ class Proxy:
         return known if self._settings.tenants else [*known, others]
 
     async def pass_through(self, request: Request) -> Response:
-        """Pass a call on unchanged."""
+        """Send a call to the model server unchanged, and return its answer."""
         if self._upstream is None:
             return Response(upstream_fault(NO_UPSTREAM, "upstream_missing"), 503, media_type=JSON)
         if leads_outside(_path_below(request)):
@@ -93,9 +95,9 @@ class Proxy:
         return Relay(self._upstream, self._call(request, body), {})
 
     async def answer_chat(self, request: Request) -> Response:
-        """Answer a call that may be a turn: memories are added, and the reply is committed.
+        """Answer a call. If it is a turn, memories are added to it and the reply is committed.
 
-        If the engine fails, the call passes unchanged, and a header states it.
+        If the engine fails, the call goes to the model server unchanged, and a header of the answer states the error.
         """
         if self._upstream is None or not self._settings.proxy.enabled:
             return await self.pass_through(request)

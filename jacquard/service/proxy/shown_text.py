@@ -1,8 +1,9 @@
-"""Finds the texts that a client's messages already show. Pure, about linear in their length.
+"""Finds out whether a client's messages show a text already, so that it is not added again. Pure; the time is about linear in
+the length of the messages.
 
-Texts are compared as words, without case, markup, punctuation, width forms and white space. A text is shown if the messages
-contain nearly all of it, sentence by sentence, at any place; a sentence that is only part of a word, or of a longer clause
-without spaces, does not count.
+Texts are compared word by word, without regard to case, markup, punctuation, width forms and white space. A text is shown
+if the messages contain nearly all of its sentences, at any place. A sentence does not count if it is found only as part of
+a word, or as part of a longer clause in a language without spaces.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mnemosyne.privacy.forget import TEXT_CACHES
 NEARLY_ALL = 0.9
 """Minimum share of a text, in characters, that must be shown."""
 LEAST_BYTES = 12
-"""Minimum size of a text that may count as shown, because a name or a number occurs in other contexts too."""
+"""Minimum bytes of a text that can count as shown. Shorter texts, like a name or a number, occur in other contexts too."""
 
 _CACHED_CHARS = 20_000
 _MARKS = string.punctuation + "，。！？；：、（）《》〈〉「」『』【】〔〕“”‘’„«»…—–·～"
@@ -31,15 +32,15 @@ _BETWEEN = " | "
 
 
 class ShownTexts:
-    """Texts of a client's messages, read once for all questions."""
+    """Texts of a client's messages. They are prepared once, so that many blocks can be searched in them."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._words = _BETWEEN.join(_read_words(text) for text in texts)
 
     def shows(self, content: str, title: str = "", *, has_labels: bool = False) -> bool:
-        """Return whether nearly all of a block's content is shown, without its tags and `title`.
+        """Return whether the messages show nearly all of a block's `content`. Tags and the line `title` are not counted.
 
-        If it `has_labels`, the names of its fields (`name: …`) do not count either.
+        With `has_labels`, the names of fields (`name: …`) are not counted either.
         """
         texts = (piece.text for piece in split_content(content) if not piece.is_tag)
         text = "\n".join(each for each in texts if each.strip() != title)

@@ -1,5 +1,7 @@
-"""Paths of stored sessions next to a client's messages: the branch that explains a call best, and the session of an unnamed
-one.
+"""Finds the branch of a session that explains a client's messages best, and the session of a conversation that the client did
+not name.
+
+A path is the sequence of messages on one branch.
 """
 
 from __future__ import annotations
@@ -28,29 +30,34 @@ from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
 SPARE, DEEP = 40, 4_000
-"""Number of stored messages read in addition to the number that the client shows; the second if none of them is known."""
+"""Number of stored messages that are read in addition to as many as the client shows. The second number is used if none of the
+first is known.
+"""
 MOST_REMEMBERED = 100_000
-"""Maximum number of messages of paths that are cached for a store."""
+"""Maximum number of messages that are cached for one store."""
 MOST_BRANCHES = 30
 CLEARLY_BETTER = 0.5
-"""Minimum cost difference from which another branch is better than the active one."""
+"""Minimum cost difference from which on another branch counts as better than the active one."""
 
 MOST_ALIKE = 8
-"""Maximum number of sessions compared with a conversation, by exchanges, by replies, and by beginning."""
+"""Maximum number of sessions that are compared with a conversation in each of three ways: by exchanges, by replies, by
+beginning.
+"""
 MOST_DIGESTS = 64
-"""Maximum number of newest exchanges that are looked up."""
+"""Maximum number of the newest exchanges (user message and reply) that are looked up in the store."""
 LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_WORDS_OF_ONLY, LEAST_EXCHANGES = 5, 3, 2, 3
-"""Minimum number of uncommon words that must agree for two conversations to be one.
+"""Minimum numbers of uncommon words that must agree if two conversations are to count as one.
 
-Fewer are enough if that many exchanges agree, including the first and the newest stored ones, and if the call continues at the
-end of the only conversation that has its newest exchange.
+LEAST_WORDS applies in general. LEAST_WORDS_OF_ENDS is enough if at least LEAST_EXCHANGES exchanges agree, including the
+first and the newest stored ones. LEAST_WORDS_OF_ONLY is enough if the call continues at the end of the only conversation
+that has its newest exchange.
 """
 MOST_EVIDENCE = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPath:
-    """Branch next to the client's messages; `is_whole`: its path begins with `stored`."""
+    """Branch of a session, aligned with the client's messages. `is_whole`: the path of the branch begins with `stored`."""
 
     branch_id: str
     stored: tuple[WindowMessage, ...]
@@ -70,7 +77,7 @@ async def session_exists(runtime: Runtime, session_id: str) -> bool:
 
 
 async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
-    """Return the turns with which the session's world begins, before the client's conversation."""
+    """Return the ids of the turns with which the session's world begins, before the client's conversation."""
     prologue = (await runtime.world_of(session_id)).prologue
     turns = [prologue_turn_id(number) for number in range(1, len(prologue) + 1)]
     return await runtime.store.committed_turns(session_id, turns) if turns else frozenset()
@@ -79,9 +86,10 @@ async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
 async def find_paths(
     runtime: Runtime, session_id: str, shown: Sequence[MessageForm], opening: frozenset[str]
 ) -> list[StoredPath]:
-    """Return the path that explains the client's messages best, then the others that were compared.
+    """Return the path that explains the client's messages best, then the other paths that were compared.
 
-    The active one is the best unless another is clearly better, has all messages, or has more of them and no edit.
+    The path of the active branch is the best one with three exceptions. Another path wins if only that path has all
+    messages, if it is clearly cheaper, or if it has more of the messages, no edit, and no higher cost.
     """
     active = await look(runtime, session_id, shown, opening)
     if active.alignment.is_exact:
@@ -115,7 +123,7 @@ async def look(
     opening: frozenset[str],
     branch_id: str | None = None,
 ) -> StoredPath:
-    """Return a branch (None: the active one) next to the client's messages."""
+    """Return the path of the branch `branch_id` (None: the active one), aligned with the client's messages."""
     for limit in (len(shown) + SPARE, len(shown) + DEEP):
         read = await _read_path(runtime, session_id, branch_id, limit, opening)
         work = (len(shown) + len(read.stored)) * MESSAGE_CHARS
@@ -204,18 +212,18 @@ async def _read_path(
 
 
 def forms_of(stored: Sequence[WindowMessage]) -> tuple[MessageForm, ...]:
-    """Return the forms of stored messages."""
+    """Return stored messages in the form for comparison."""
     return tuple(form_of(each.message) for each in stored)
 
 
 def spoken(messages: Sequence[WindowMessage], opening: frozenset[str]) -> tuple[WindowMessage, ...]:
-    """Return the messages of all turns except those of `opening`."""
+    """Return the messages of the user and the assistant, except those in the turns of `opening`."""
     kept = (each for each in messages if each.turn_id not in opening)
     return tuple(each for each in kept if each.message.role in (Role.USER, Role.ASSISTANT))
 
 
 async def split_said(runtime: Runtime, session_id: str, said: CallMessages, opening: frozenset[str]) -> CallMessages:
-    """Return the call, with messages that a client merged into one user message separated."""
+    """Return the call with separate messages, if a client merged several messages into one user message; otherwise unchanged."""
     count = len(said.user_form.lines)
     if said.before or count < 2:
         return said
@@ -229,11 +237,12 @@ async def split_said(runtime: Runtime, session_id: str, said: CallMessages, open
 
 
 async def find_session(runtime: Runtime, said: CallMessages) -> str:
-    """Return the session of an unnamed conversation; a new session does not exist yet.
+    """Return the id of the session for a conversation that the client did not name. A new session does not exist yet.
 
-    The store's index of exchanges finds the sessions with the same exchanges, whatever the client leaves out. The one with most
-    of them is the conversation's, unless other conversations may have the same ones (`_is_same`). A new session is named by its
-    beginning, up to the user's first message; equal beginnings are numbered.
+    The store's index of exchanges (user message and reply) finds the sessions with the same exchanges, whatever the client
+    leaves out. The session with most of them is taken, unless it may belong to another conversation that contains the same
+    exchanges. A new session is named by the beginning of the conversation, up to the user's first message. Equal beginnings
+    are numbered.
     """
     begun, *others = await calculate(begun_sessions, said, size=said.size)
     tried: set[str] = set()

@@ -65,11 +65,11 @@ def build_app(
     """Return the web application. Its resources are closed when the server ends the application's lifespan.
 
     Args:
-       settings: settings of the service.
-       engine: settings of turns (None: the defaults).
-       is_served: the application has a process of its own. It then writes the log, loads models ahead, and ends event streams as
-           soon as the process is asked to end.
-       places: places of the service's processes, if there are several that can reach each other.
+        settings: settings of the service.
+        engine: settings of turns (None: the defaults).
+        is_served: the application has a process of its own. It then writes the log, loads models ahead, and ends event streams as
+            soon as the process is asked to end.
+        places: places of the service's processes, if there are several that can reach each other.
     """
     parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp

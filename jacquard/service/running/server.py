@@ -50,11 +50,11 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     `file` and `options` are the arguments of `load_settings`. Each process reads the settings again.
 
     Raises:
-       ConfigError: a setting is invalid, with every fault named; the service has no tenants and would listen on another address
-           than loopback; this process cannot listen on the address; several processes would share a store in memory; or the file
-           of rules cannot be read.
-       StoreUnavailableError: the store cannot be used.
-       WorldPackError: the world cannot be used.
+        ConfigError: a setting is invalid, with every fault named; the service has no tenants and would listen on another address
+            than loopback; this process cannot listen on the address; several processes would share a store in memory; or the file
+            of rules cannot be read.
+        StoreUnavailableError: the store cannot be used.
+        WorldPackError: the world cannot be used.
     """
     settings, engine = load_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:

@@ -1,1 +1,1 @@
-"""Upkeep of stores: housekeeping by lease, and health checks."""
+"""Upkeep of stores: health checks, and housekeeping by one process at a time (the one that holds a lease)."""

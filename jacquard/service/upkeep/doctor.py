@@ -1,7 +1,7 @@
-"""Read-only health check of a store and its surroundings; suggests a fix for each finding.
+"""Runs a read-only health check of a store and its surroundings, and suggests a fix for each finding.
 
-Each part is checked separately (`checks`), so an unreachable database does not prevent findings on files, packages and
-settings.
+The checks (package `checks`) run one by one. If the database cannot be reached, files, packages and settings are still
+checked.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from mnemosyne.stores.sql.schema import REVISION
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doctor:
-    """Checks the store of an address with the settings of a file."""
+    """Health check of the store at the address `store`. `config` is the settings file (None: no file)."""
 
     store: str
     embedder: str | None = None
-    """None: the service's."""
+    """Name of the embedder (the model that makes vectors); None: the one in the settings of the service."""
     config: Path | None = None
     deep: bool = False
-    """Read every record, like `jacquard operate check`."""
+    """Also read every record, like `jacquard operate check`."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def examine(self) -> Diagnosis:
-        """Return the findings; raises StoreUnavailableError for an address that names no store."""
+        """Run the checks and return their findings. Raises StoreUnavailableError if the address does not name a store."""
         location = await to_thread.run_sync(locate_store, self.store)
         known: dict[str, Any] = {"store": location.shown, "kind": location.kind, "reachable": False}
         known["packages"] = await to_thread.run_sync(find_packages)

@@ -1,4 +1,4 @@
-"""Findings of a health check. Values only."""
+"""Values that a health check returns: findings, and figures of what is stored. Values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class Severity(StrEnum):
-    """`wrong`: something does not work, or will not. `stale`: it works, but slower or worse than possible."""
+    """Severity of a finding. `wrong`: something does not work, or soon will not. `stale`: it works, but slower or worse than
+    possible.
+    """
 
     WRONG = "wrong"
     STALE = "stale"
@@ -19,7 +21,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One fault: `what` it is, and what to `do`, a sentence each; `code` is for machines."""
+    """One fault. `what` states the fault and `do` states the fix, each in one sentence. `code` names the fault for programs."""
 
     code: str
     severity: Severity
@@ -39,7 +41,9 @@ def stale(code: str, what: str, do: str) -> Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
-    """Effective setting: its path, its value without secrets, and its source (`default`, a variable, `file:line`)."""
+    """Effective setting: its path (`name`), its value without secrets, and its source (`default`, an environment variable, or
+    `file:line`).
+    """
 
     name: str
     value: Any
@@ -48,7 +52,9 @@ class InForce:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexFolder:
-    """Index folder of a tenant on this host: its tables and their bytes, and the number of tables that no session needs."""
+    """Index folder of a tenant on this host. `leftovers` is the number of tables that no open session needs. `encoders` are the
+    models that made its vectors.
+    """
 
     tenant: str
     folder: str
@@ -60,23 +66,29 @@ class IndexFolder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedIndexFigures:
-    """Shared index data of a tenant in PostgreSQL, in the checked `scopes`."""
+    """Figures of a tenant's index data that hosts share in PostgreSQL. `scopes` is the number of checked scopes (sessions and
+    worlds).
+    """
 
     tenant: str
     scopes: int
     vectors: Mapping[str, int]
-    """Number of vectors by encoder."""
+    """Number of vectors, by the name of the model that made them."""
     segments: int
-    """Scopes with index rows."""
+    """Number of segments with index rows."""
     missing: int
-    """Entries without a vector of the configured encoder."""
+    """Number of entries without a vector of the configured embedder."""
     orphaned_vectors: int
+    """Number of vectors of texts that no entry has any more."""
     orphaned_segments: int
+    """Number of segments of those scopes that have a row for an entry that is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedWorld:
-    """Newest snapshot of a tenant's world; `encoder` is the embedder of its vectors ('': it has none)."""
+    """Newest published snapshot (ready-made search index) of a tenant's world. `encoder` is the model that made its vectors
+    ('': it has no vectors).
+    """
 
     tenant: str
     world_id: str
@@ -88,7 +100,7 @@ class PublishedWorld:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFigures:
-    """Contents of a tenant."""
+    """Figures of a tenant: numbers of sessions, archived sessions, entries and worlds, and the bytes that are stored."""
 
     tenant: str
     sessions: int
@@ -100,26 +112,26 @@ class TenantFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """Health check of a store."""
+    """Result of a health check of a store."""
 
     store: str
     kind: str
     reachable: bool
     revisions: tuple[int, int] = (0, 0)
-    """Revision of the store (0: unknown) and of this release."""
+    """Revision of the tables in the store (0: unknown), and the revision that this release needs."""
     tenants: tuple[TenantFigures, ...] = ()
     indexes: tuple[IndexFolder, ...] = ()
     shared: tuple[SharedIndexFigures, ...] = ()
     snapshots: tuple[PublishedWorld, ...] = ()
     leases: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Leases in the store, with their holders."""
+    """Holder and end of each lease in the store, by the name of the lease. A lease lets only one process do a job."""
     embedder: str = ""
     packages: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Versions by name, '' if a package is not installed."""
+    """Installed version of each package, by its name; '' if the package is not installed."""
     settings: tuple[InForce, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def is_well(self) -> bool:
-        """True if nothing is wrong."""
+        """True if no finding has the severity `wrong`."""
         return all(each.severity is not Severity.WRONG for each in self.findings)

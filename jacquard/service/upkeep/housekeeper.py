@@ -1,8 +1,9 @@
-"""Housekeeping: archives and erases idle sessions, deletes leftovers. One process of all hosts does it, by a lease.
+"""Archives and erases idle sessions, and deletes leftovers. Of all processes on all hosts, only the holder of a lease does
+this.
 
-The lease is a row of the store with an end and a number that grows with its holders. Every write for a session carries it, so a
-process that was delayed and has lost the lease changes nothing more. Each step is one transaction: after a kill the next pass
-continues.
+The lease is a row in the store with an end and a number, which grows with each new holder. Every write for a session
+carries this number. So a process that was delayed and has lost the lease cannot write any more. Each step is one
+transaction; if the process is killed, the next pass continues.
 """
 
 from __future__ import annotations
@@ -56,9 +57,13 @@ class HousekeepingPass:
     """Result of one pass."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
-    """Numbers by kind: archived, erased, turns, vectors, index segments, index tables, originals, backups."""
+    """Numbers of things that were handled, by kind: archived, erased, turns, vectors, index segments, index tables, originals,
+    backups.
+    """
     holder: str = ""
-    """Other process that has the lease, so that this pass did nothing."""
+    """Name of the other process that holds the lease; '' if this pass held it. With another holder, this pass only tidied this
+    host.
+    """
     faults: tuple[str, ...] = ()
     """Failures, one sentence each."""
 
@@ -81,7 +86,7 @@ class _RenewedLease:
 
 
 class Housekeeper:
-    """Keeps the store of a service in order; `name` names the process to others, and the default is unique."""
+    """Keeps the store of a service in order. `name` names this process to others; if it is '', a unique name is made."""
 
     def __init__(self, settings: ServiceSettings, *, clock: Clock | None = None, name: str = "") -> None:
         self._settings, self._set = settings, settings.housekeeping
@@ -91,7 +96,7 @@ class Housekeeper:
         """Last checked shared scope of a tenant; the next pass starts after it."""
 
     async def run(self) -> None:
-        """Make a pass every `housekeeping.every_seconds`, until cancelled; a fault is logged and the next pass follows."""
+        """Make a pass every `housekeeping.every_seconds`, until cancelled. Faults are logged, and the next pass follows."""
         while True:
             try:
                 done = await self.run_once()
@@ -104,9 +109,10 @@ class Housekeeper:
             await anyio.sleep(self._set.every_seconds)
 
     async def run_once(self, *, deep: bool = False) -> HousekeepingPass:
-        """Make one pass, unless another process holds the lease; raises StoreUnavailableError if the store cannot be used.
+        """Make one pass. If another process holds the lease, only leftovers on this host are removed.
 
-        A `deep` pass checks all shared data; others continue the previous one, `sessions_a_pass` at a time.
+        A `deep` pass checks all index data that hosts share. Other passes check the next `sessions_a_pass` scopes (sessions
+        or worlds) after those of the pass before. Raises StoreUnavailableError if the store cannot be used.
         """
         counts: Counter[str] = Counter()
         faults: list[str] = []

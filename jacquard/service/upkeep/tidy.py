@@ -1,7 +1,7 @@
-"""Finds and removes leftovers on this host: index tables, originals of redacted texts, old backups.
+"""Finds leftovers on this host: index tables, originals of redacted texts, and old backups. The housekeeper removes them.
 
-They are next to a store, so each host removes its own. They are listed before the sessions, so that a new session's files are
-never taken for leftovers.
+Leftovers are in files next to a store, so each host removes its own. The files must be listed before the sessions.
+Otherwise the files of a new session could be taken for leftovers.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _OF_SESSIONS = (
 
 
 def vault_of(location: StoreLocation) -> FolderVault | None:
-    """Return the originals of a location's tenant, if they are on this host."""
+    """Return the vault (folder with originals of redacted texts) of a location's tenant; None if it is not on this host."""
     if location.index is None:
         return None
     return FolderVault(location.index.with_name(location.index.name.replace("index", "originals")))
 
 
 def tables_of(session_id: str) -> tuple[str, ...]:
-    """Return the names of all tables that an index may have of a session."""
+    """Return the names of all tables that an index may have for a session."""
     scope, staged = session_scope(session_id), staged_scope(session_scope(session_id))
     return tuple(table_name(name) for name in (scope, *delta_names(scope), staged, *delta_names(staged)))
 
 
 def list_session_tables(index: Path) -> tuple[str, ...]:
-    """Return the names of the tables of sessions in an index folder; raises OSError if it cannot be read."""
+    """Return the names of the tables in an index folder that belong to sessions. Raises OSError if the folder cannot be read."""
     return tuple(name for name in list_tables(str(index)) if name.startswith(_OF_SESSIONS))
 
 
@@ -53,7 +53,7 @@ async def open_sessions(store: Store) -> frozenset[str]:
 
 
 def leftover_tables(tables: Collection[str], open_sessions: Collection[str]) -> tuple[str, ...]:
-    """Return the tables that belong to no open session."""
+    """Return the names in `tables` that belong to none of `open_sessions`."""
     if not tables:
         return ()
     needed = {name for session_id in open_sessions for name in tables_of(session_id)}
@@ -61,19 +61,21 @@ def leftover_tables(tables: Collection[str], open_sessions: Collection[str]) -> 
 
 
 def list_originals(vault: FolderVault | None) -> tuple[str, ...]:
-    """Return the names of the folders with originals, one for each session."""
+    """Return the names of the folders in a vault. Each folder contains the originals of one session."""
     if vault is None or not vault.folder.is_dir():
         return ()
     return tuple(sorted(each.name for each in vault.folder.iterdir() if each.is_dir()))
 
 
 def leftover_originals(folders: Collection[str], sessions: Collection[str]) -> tuple[str, ...]:
-    """Return the folders with originals whose session is gone."""
+    """Return the names in `folders` whose session is not in `sessions`."""
     return tuple(sorted(set(folders) - {name_of(session_id) for session_id in sessions})) if folders else ()
 
 
 def old_backups(folder: Path, kept: int) -> tuple[Path, ...]:
-    """Return the backups of `jacquard operate backup` in a folder except the newest `kept`; other files are never among them."""
+    """Return the files in `folder` that `jacquard operate backup` made, except the newest `kept` ones. Other files are never
+    returned.
+    """
     if not folder.is_dir():
         return ()
     ours = [each for each in folder.iterdir() if each.is_file() and not each.is_symlink() and has_digest(each)]

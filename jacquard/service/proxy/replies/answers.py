@@ -1,7 +1,7 @@
-"""Answers of model servers, complete or streamed: reads the text, and may change its display. Pure.
+"""Reads the texts in an answer of a model server, complete or streamed, and may change what the client sees of them. Pure.
 
-A `ReplyView` decides which part of the text the client sees. Everything else of an answer (tools, usage, reasoning, unknown
-fields) is unchanged.
+A `ReplyView` decides which part of a text the client sees. Everything else in an answer (tools, usage, reasoning, unknown
+fields) passes unchanged.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ _MODEL_CHARS, _REASON_CHARS, _MOST_COUNTED = 255, 64, 10**12
 
 
 class ReplyView(Protocol):
-    """Client's view of one text of a reply, however it is cut into pieces."""
+    """Decides which part of one text the client sees. The text arrives in pieces, which may be cut anywhere."""
 
     def take(self, piece: str) -> str:
-        """Return the shown part of the next piece."""
+        """Return the part of the next piece that the client sees."""
         ...
 
     def end(self) -> str:
-        """Return the last shown part."""
+        """Return what the client sees after the last piece."""
         ...
 
 
 class WholeView:
-    """Shows a reply unchanged."""
+    """Shows a text unchanged."""
 
     def take(self, piece: str) -> str:
         """Return the piece."""
         return piece
 
     def end(self) -> str:
-        """Return ''."""
+        """Return '', because nothing is held back."""
         return ""
 
 
 class ContentView:
-    """Shows the content of a reply in named elements, without thoughts and without updates of the state."""
+    """Shows only the content of a reply that is written in named elements, without thoughts and updates of the state."""
 
     def __init__(self) -> None:
         self._parser = StreamParser()
 
     def take(self, piece: str) -> str:
-        """Return the text that is certainly content."""
+        """Return the text that is certainly content. Uncertain text is held back until the next piece."""
         return _content_of(self._parser.feed(piece))
 
     def end(self) -> str:
-        """Return the rest of the content."""
+        """Return the content that was held back."""
         return _content_of(self._parser.close().tail)
 
 
@@ -92,8 +92,9 @@ class _SpokenText:
 
 
 class AnswerReader:
-    """Reads one answer of either API. `make_view` makes the view of each text; raises AnswerTooLargeError if the texts are too
-    large.
+    """Reads one answer of the API `api`. `make_view` makes the view for each text in the answer.
+
+    Its methods raise AnswerTooLargeError if the texts are too large.
     """
 
     def __init__(self, api: Api, make_view: Callable[[], ReplyView] = WholeView) -> None:
@@ -108,17 +109,17 @@ class AnswerReader:
 
     @property
     def has_begun(self) -> bool:
-        """True if the model has produced any text or call."""
+        """True if the model has produced any text or tool call."""
         return bool(self._chars) or self.calls_tools
 
     @property
     def raw(self) -> str:
-        """Text of the model so far, of its first answer if it gives several."""
+        """Text that the model has written so far. If the model gives several answers, this is the first one."""
         return "".join(text.raw.getvalue() for text in self._said())
 
     @property
     def shown(self) -> str:
-        """Part of the text that the client was shown."""
+        """Part of `raw` that the client was shown."""
         return "".join(text.shown.getvalue() for text in self._said())
 
     def _said(self) -> list[_SpokenText]:
@@ -141,7 +142,7 @@ class AnswerReader:
         return self._text(place).take(piece)
 
     def take(self, event: bytes) -> bytes:
-        """Return the client's form of a stream's event; the same bytes if its display is unchanged."""
+        """Return the client's form of one event of the stream. If the client sees everything in it, the bytes are unchanged."""
         data = data_of(event)
         if data == DONE:
             self.is_complete = True
@@ -153,7 +154,9 @@ class AnswerReader:
         return self._take_chunk(value, event) if self._api is Api.OPENAI else self._take_named(value, event)
 
     def end(self) -> bytes:
-        """Return the shown rest of unfinished texts, for a stream that ends without an end mark."""
+        """Return an event with the text that is still held back, for a stream that ends without an end mark; b'' if there is
+        none.
+        """
         rest = {place: text.end() for place, text in self._texts.items() if not text.has_ended}
         choices = [
             {"index": place, "delta": {"content": text}, "finish_reason": None} for place, text in rest.items() if text
@@ -202,7 +205,9 @@ class AnswerReader:
         return event
 
     def take_whole(self, body: dict[str, Any]) -> bool:
-        """Read an answer that is not a stream, and replace its text by the shown part; return whether that changed it."""
+        """Read an answer that is not a stream, and replace its texts in `body` by the parts that the client sees. Return
+        whether this changed `body`.
+        """
         self._note(body)
         self.is_complete = True
         is_changed = False

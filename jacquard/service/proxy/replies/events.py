@@ -1,4 +1,4 @@
-"""Server-sent events of model servers: splits, reads and writes them. Pure, linear in their length."""
+"""Splits, reads and writes server-sent events of model servers. Pure; the time is linear in their length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jacquard.service.proxy.requests.chat_request import write_json
 
 DONE = "[DONE]"
 MOST_READ_BYTES = 8_000_000
-"""Maximum size of an event, and of an answer that is not a stream, that is read."""
+"""Maximum bytes of an event, or of an answer that is not a stream. Larger ones are not read."""
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
@@ -23,13 +23,15 @@ class AnswerTooLargeError(Exception):
 
 
 class EventSplitter:
-    """Splits a stream into events, however its parts are cut; each event keeps its bytes, including the empty line at its end."""
+    """Splits a stream into events, wherever its parts are cut. An event keeps its bytes, including the empty line at its end."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def take(self, part: bytes) -> Iterator[bytes]:
-        """Yield the complete events; raises AnswerTooLargeError for one without an end."""
+        """Yield the events that are complete with the next part. Raises AnswerTooLargeError if an event becomes too large
+        without an end.
+        """
         begin = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += part
         start = 0
@@ -41,7 +43,7 @@ class EventSplitter:
             raise AnswerTooLargeError
 
     def end(self) -> bytes:
-        """Return the rest of an event without its end."""
+        """Return the beginning of an event that has no end; b'' if there is none."""
         rest, self._held = bytes(self._held), bytearray()
         return rest
 
@@ -62,6 +64,6 @@ def value_of(data: str) -> Any:
 
 
 def write_event(value: Any, kind: str = "") -> bytes:
-    """Return an event with a JSON value; `kind` is its name, if the API gives it one."""
+    """Return an event that contains a value as JSON. `kind` is the name of the event ('': it has none)."""
     head = f"event: {kind}\n" if kind else ""
     return b"%sdata: %s\n\n" % (head.encode(), write_json(value))

@@ -1,4 +1,4 @@
-"""Answers of the engine itself, in the form of a model server's. Pure."""
+"""Writes an answer of the engine itself, in the form of a model server's answer. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from jacquard.service.proxy.requests.chat_request import Api, write_json
 
 
 def write_answer(api: Api, ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
-    """Return the body of an answer with `text`: JSON, or a stream of events. No model was called, so its usage is 0."""
+    """Return the body of an answer that contains `text`: a stream of events if `is_stream`, else JSON. `ident` is the id of the
+    answer.
+
+    Its usage is 0, because no model was called.
+    """
     write = _write_openai if api is Api.OPENAI else _write_anthropic
     return write(ident, model, text, is_stream=is_stream)
 

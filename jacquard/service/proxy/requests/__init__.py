@@ -1,1 +1,1 @@
-"""Calls of chat clients: their form, their headers, and the rules for those that are not turns."""
+"""Calls of chat clients: their form, their headers and paths, and the rules for calls that are not turns."""

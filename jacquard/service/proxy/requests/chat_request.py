@@ -1,7 +1,8 @@
-"""Calls of chat clients in one form for both APIs, and the places for our text in them. Pure.
+"""Reads calls of chat clients into one form for both APIs (OpenAI and Anthropic), and adds our text (the text of a turn) to
+them. Pure.
 
-The client's own content is not changed: our text is added as a message or a content part, or, for servers that take only one
-system message, at the end of the client's.
+The client's own content is not changed. Our text is added as a message or as a content part. For servers that accept only
+one system message, it is added at the end of the client's system message.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError
 
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
+"""Places for our changing text. DEPTH is followed by a number of messages before the end; MERGED is inside the client's system
+message.
+"""
 MOST_VALUES = 1_000_000
-"""Maximum number of JSON values in a call (approximate); large calls are large because of text and pictures."""
+"""Maximum number of JSON values in a call (approximate). Large calls are usually large because of texts and pictures."""
 
 _SYSTEM_ROLES = ("system", "developer")
 
 
 class Api(StrEnum):
-    """The API of a call."""
+    """API to which a call belongs."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -34,18 +38,18 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    """One call."""
+    """Call of a chat client. `body` is its JSON as the client sent it."""
 
     api: Api
     body: Mapping[str, Any]
     messages: tuple[Mapping[str, Any], ...]
-    """Messages of `body` in the form of the OpenAI API, oldest first, including the system text."""
+    """Messages of `body`, oldest first, in the form of the OpenAI API. They include the system text."""
     place: str = BEFORE_LAST_USER
-    """Place of our changing text."""
+    """Place of our changing text, for example BEFORE_LAST_USER."""
 
     @property
     def max_tokens(self) -> int | None:
-        """Maximum tokens of the answer, if the call states it."""
+        """Maximum tokens of the answer; None if the call does not limit them."""
         told = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
         return told if isinstance(told, int) and not isinstance(told, bool) else None
 
@@ -57,15 +61,16 @@ class ChatRequest:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the call, if they are a mapping."""
+        """Metadata of the call; empty if there are none."""
         told = self.body.get("metadata")
         return told if isinstance(told, dict) else {}
 
     @property
     def user_id(self) -> str:
-        """Person whom the call names (`user`, or Anthropic's `metadata.user_id`), the same in all chats; '' for none.
+        """Person that the call names (`user`, or Anthropic's `metadata.user_id`); '' if it names none.
 
-        An id that contains a session's, like Claude Code's, differs in the next chat and does not count.
+        Clients must give a person the same id in all chats. An id that contains the word "session", like Claude Code's,
+        does not count, because it differs in each chat.
         """
         told = (self.body.get("user"), self.metadata.get("user_id"))
         named = next((each.strip() for each in told if isinstance(each, str) and each.strip()), "")
@@ -73,29 +78,34 @@ class ChatRequest:
 
     @property
     def last_user(self) -> int | None:
-        """Place of the newest user message."""
+        """Place of the newest user message in `messages`; None if there is none."""
         return _last_of_role(self.messages, "user")
 
     @property
     def continues(self) -> bool:
-        """True if the model is to continue the assistant's newest message instead of answering the user."""
+        """True if the model is to continue the assistant's newest message, because no user message and no tool result follows
+        this message.
+        """
         roles = (each.get("role") for each in reversed(self.messages))
         return next((role for role in roles if role in ("user", "assistant", "tool")), None) == "assistant"
 
     @cached_property
     def system_messages(self) -> tuple[Mapping[str, Any], ...]:
-        """System messages, at any place."""
+        """System messages of the call, wherever they are."""
         return tuple(each for each in self.messages if each.get("role") in _SYSTEM_ROLES)
 
     @property
     def beginnings(self) -> tuple[Mapping[str, Any], ...]:
-        """Texts of the assistant after the user's newest message."""
+        """Assistant messages after the user's newest message that do not call tools."""
         after = () if self.last_user is None else self.messages[self.last_user + 1 :]
         return tuple(each for each in after if each.get("role") == "assistant" and not each.get("tool_calls"))
 
     @property
     def results(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Tool results with the ids of their calls, oldest first; one without an id gets one from its place and content."""
+        """Tool results as pairs of the tool call's id and the message, oldest first.
+
+        A result without an id gets one that is made from its place and its content.
+        """
         place = 0
         for each in self.messages:
             place = 0 if each.get("role") == "user" else place + (each.get("role") == "tool")
@@ -106,7 +116,7 @@ class ChatRequest:
 
     @property
     def tail(self) -> tuple[Mapping[str, Any], ...]:
-        """Tool calls and results after the newest user message, with the assistant's texts next to them."""
+        """All messages after the newest user message if there are tool results among them; otherwise empty."""
         if self.last_user is None or not any(
             each.get("role") == "tool" for each in self.messages[self.last_user + 1 :]
         ):
@@ -116,7 +126,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurNote:
-    """Note of ours with its own message, `depth` messages before the end, counted like in SillyTavern."""
+    """Note of ours in a message of its own. It is placed `depth` messages before the end, counted as SillyTavern does."""
 
     depth: int
     text: str
@@ -125,7 +135,7 @@ class OurNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurText:
-    """Text added to a call: `lasting` stays the same over many calls, `changing` does not. Empty texts are left out."""
+    """Text that is added to a call. `lasting` stays the same over many calls, `changing` does not. Empty texts are not added."""
 
     lasting: str = ""
     changing: str = ""
@@ -133,7 +143,7 @@ class OurText:
 
 
 def read_request(api: Api, data: bytes) -> ChatRequest | None:
-    """Return a call; None if it is not a call of a known chat API, which the model server may judge."""
+    """Read a call. Return None if `data` is not a valid call of this API; the model server then judges it."""
     if len(data) > MOST_VALUES and sum(map(data.count, (b"{", b"[", b","))) > MOST_VALUES:
         return None
     try:
@@ -157,7 +167,7 @@ def read_request(api: Api, data: bytes) -> ChatRequest | None:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content: a text, or the texts of its parts, a line each."""
+    """Return the text of a message's content: the content itself, or the texts of its parts, one on each line."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
@@ -165,15 +175,15 @@ def text_of(content: Any) -> str:
 
 
 def with_our_text(request: ChatRequest, ours: OurText, place: str) -> bytes:
-    """Return the body of a call with our text (`join_our_text`)."""
+    """Return the body of a call with our text, as JSON (see `join_our_text`)."""
     return write_json(join_our_text(request, ours, place))
 
 
 def join_our_text(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
     """Return the body of a call with our text.
 
-    Lasting text comes after the system messages, changing text at `place`, notes at their depth; for a server that takes system
-    messages only at the beginning, notes come first in the changing text.
+    Lasting text comes after the system messages, changing text at `place`, and notes at their depth. If the server accepts
+    system messages only at the beginning, the notes become the first part of the changing text.
     """
     if ours.notes and place != BEFORE_LAST_USER and not place.startswith(DEPTH):
         changing = "\n\n".join(filter(None, (*(note.text for note in ours.notes), ours.changing)))

@@ -1,8 +1,8 @@
-"""Headers of a call that go upstream, and headers of an answer that come back. Pure.
+"""Selects the headers of a call that go to the model server, and the headers of its answer that go back to the client. Pure.
 
-A header has one Latin-1 character for each of its bytes, so it leaves byte for byte. Without tenants the client's keys go
-upstream unchanged. With tenants they are tokens of this service: none of them leaves it, and the server's upstream key replaces
-them.
+A header has one Latin-1 character for each byte, so it is sent on byte for byte. Without tenants, the client's keys go to
+the model server unchanged. With tenants, the client's keys are tokens of this service. They are never sent on; the key in
+the settings replaces them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 Headers = list[tuple[str, str]]
 
 SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id", "x-librechat-conversation-id")
-"""Headers that name the conversation.
+"""Headers in which clients name their conversation.
 
-The second is Open WebUI's with `ENABLE_FORWARD_USER_INFO_HEADERS`, the third is set by LibreChat's users.
+The second is sent by Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`. The third is set by users of LibreChat.
 """
 
 RECEIPT = "X-Jacquard-Receipt"
@@ -23,7 +23,7 @@ DEGRADED = "X-Jacquard-Degraded"
 ERROR = "X-Jacquard-Error"
 PASSED = "X-Jacquard-Pass"
 ALIGNMENT = "X-Jacquard-Alignment"
-"""Header with the decision on the client's messages (`jacquard.service.proxy.alignment.Decision`)."""
+"""Header that states how the client's messages were understood (`jacquard.service.proxy.alignment.Decision`)."""
 OWN_PREFIX = "x-jacquard-"
 
 _HOP_BY_HOP = frozenset(
@@ -66,7 +66,7 @@ _NOT_BACK = _HOP_BY_HOP | {
 
 
 def read_header(headers: Mapping[str, str], name: str) -> str:
-    """Return the text of a header, which clients write in UTF-8, or else in Latin-1; '' if there is none."""
+    """Return the text of a header; '' if there is none. Clients encode headers in UTF-8 or else in Latin-1."""
     value = headers.get(name, "")
     try:
         return value.encode("latin-1").decode()
@@ -75,10 +75,11 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def headers_for_upstream(sent: Iterable[tuple[str, str]], key_headers: Headers | None) -> Headers:
-    """Return the headers of the upstream call, in their order.
+    """Return the headers for the call of the model server, in the order in which the client sent them.
 
-    `key_headers` are those of the server's own key; None: the client's own keys go upstream. Headers of one connection, of this
-    service or of a browser's page here are left out, and so is compression, because events are read as they pass.
+    `key_headers` contain the key of this service; None means that the client's own keys are sent on. Headers that concern
+    one connection, this service, or a web page in a browser are left out. The answer must not be compressed, because its
+    events are read as they pass.
     """
     pairs = [(name.lower(), value) for name, value in sent]
     named = {word.strip().lower() for name, value in pairs if name == "connection" for word in value.split(",")}
@@ -93,7 +94,7 @@ def _goes_up(name: str) -> bool:
 
 
 def headers_for_client(received: Iterable[tuple[str, str]]) -> Headers:
-    """Return the headers of an answer for the client, including limits, ids and times of the model server."""
+    """Return the headers of an answer that go to the client. They include the limits, ids and times of the model server."""
     pairs = [(name.lower(), value) for name, value in received]
     return [(name, value) for name, value in pairs if name not in _NOT_BACK and not _is_own(name)]
 

@@ -1,4 +1,4 @@
-"""Paths from clients that go upstream. Pure."""
+"""Checks paths from clients before they are sent to the model server. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 MOST_DECODINGS = 4
+"""Maximum number of times that a path is decoded. A path that could be decoded once more is refused."""
 _SEPARATORS = re.compile(r"[/\\\u2044\u2215\u2216]")
 _REST = re.compile(r"[;?#].*", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -14,10 +15,10 @@ _WIDE = re.compile(r"%u([0-9A-Fa-f]{4})")
 
 
 def leads_outside(path: str) -> bool:
-    """Return whether any server on the way could read a path as one that leaves the interface.
+    """Return whether any server on the way could understand `path` as one that leaves the API, by a segment like `..`.
 
-    Servers decode a path several times, take a backslash or a wide form for a slash, and cut a segment at a semicolon; each of
-    these readings is checked. A path that is not UTF-8 or has control characters is refused too.
+    Some servers decode a path several times, take a backslash or a wide form for a slash, or cut a segment at a semicolon.
+    Each of these readings is checked. The result is also True if the path is not UTF-8 or has control characters.
     """
     for _ in range(MOST_DECODINGS):
         if _CONTROL.search(path) or any(map(_is_dots, _SEPARATORS.split(normalize("NFKC", path)))):

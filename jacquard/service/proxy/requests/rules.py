@@ -1,6 +1,7 @@
-"""Rules for client calls that are not turns: titles, summaries, quiet prompts, probes. Such calls pass unchanged.
+"""Rules that recognise calls of clients that are not turns: titles, summaries, quiet prompts, probes. Such calls pass
+unchanged.
 
-A rule is plain data of a YAML file. Its texts are searched literally, without regard to case; there are no patterns.
+A rule is plain data in a YAML file. Its texts are searched literally, without regard to case; there are no patterns.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
 from jacquard.service.proxy.requests.headers import read_header
 
 PASS, TURN, SAME_TURN = "pass", "turn", "same_turn"
+"""Treatments of a call: it passes unchanged, it is a turn, or it continues a reply and gets the text of the newest turn again.
+"""
 MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
 LOOKED_AT_CHARS = 20_000
 """Characters at the beginning and at the end of a message that are searched for the texts of rules."""
@@ -25,26 +28,26 @@ LOOKED_AT_CHARS = 20_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallRule:
-    """One rule; it applies if all of its conditions are true. Of the texts of a condition one is enough."""
+    """One rule. It applies if all of its conditions are true. If a condition has several texts, one of them is enough."""
 
     name: str
     treat: str = PASS
     max_tokens: int | None = None
-    """Maximum of the call's own limit."""
+    """The call limits its answer to at most this many tokens."""
     last_message: tuple[str, ...] = ()
-    """The newest message contains a text."""
+    """The newest message contains one of these texts."""
     alone: tuple[str, ...] = ()
-    """The only message equals a text."""
+    """The call has only one message, which equals one of these texts."""
     system: tuple[str, ...] = ()
-    """One of the system messages contains a text."""
+    """A system message contains one of these texts."""
     first_user: tuple[str, ...] = ()
-    """The first user message contains a text."""
+    """The first user message contains one of these texts."""
     last_role: tuple[str, ...] = ()
-    """Role of the newest message."""
+    """The newest message has one of these roles."""
     no_user_message: bool = False
-    """There is no user message."""
+    """The call has no user message."""
     header: tuple[tuple[str, str], ...] = ()
-    """A header has a value, both without regard to case."""
+    """Each of these headers has the given value, without regard to case."""
 
     def holds(self, request: ChatRequest, headers: Mapping[str, str]) -> bool:
         """Return whether the rule applies to a call."""
@@ -76,12 +79,14 @@ def _holds_one(messages: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> b
 
 
 def find_rule(rules: Sequence[CallRule], request: ChatRequest, headers: Mapping[str, str]) -> CallRule | None:
-    """Return the first rule that applies to a call; None: the call is a turn."""
+    """Return the first rule that applies to a call. None means that no rule applies, so the call is a turn."""
     return next((rule for rule in rules if rule.holds(request, headers)), None)
 
 
 def load_rules(file: str | None) -> tuple[CallRule, ...]:
-    """Return the rules of a file, or the shipped ones; reads a file. Raises ConfigError with the file and the invalid rule."""
+    """Return the rules in a file (None: the rules that are shipped). Raises ConfigError that names the file and the invalid
+    rule.
+    """
     try:
         if file is None:
             text, named = files("jacquard.service.proxy").joinpath("rules.yaml").read_text("utf-8"), "rules.yaml"
@@ -99,7 +104,11 @@ def load_rules(file: str | None) -> tuple[CallRule, ...]:
 
 
 def read_rules(value: Any, file: str) -> tuple[CallRule, ...]:
-    """Return the rules in a YAML value: `rules`, a list of mappings; raises ConfigError with the invalid rule."""
+    """Return the rules in a YAML value, which is a mapping with a list of mappings, `rules`. `file` is the name for error
+    messages.
+
+    Raises ConfigError that names the invalid rule.
+    """
     listed = value.get("rules") if isinstance(value, Mapping) else None
     if not isinstance(listed, list) or len(listed) > MOST_RULES:
         raise ConfigError(f"{file}: there is no list `rules` of at most {MOST_RULES} rules.")

@@ -1,1 +1,1 @@
-"""Model servers behind the proxy."""
+"""Access to the model servers behind the proxy."""

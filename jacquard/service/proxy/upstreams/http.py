@@ -1,4 +1,4 @@
-"""Model server of the OpenAI or the Anthropic protocol, over HTTP."""
+"""Calls a model server of the OpenAI or the Anthropic protocol over HTTP."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ CONNECT_SECONDS = 10.0
 
 
 class HttpUpstream:
-    """Server of the OpenAI or the Anthropic protocol.
+    """Model server of the OpenAI or the Anthropic protocol.
 
-    `address` is the base URL for clients; one without a path gets `/v1`. User and password in it go into a header of each call.
-    Raises ConfigError for an invalid address. `transport` is that of httpx, for tests.
+    `address` is the base URL that clients use; `/v1` is added if it has no path. A user and a password in it become a
+    header of each call. `silent_seconds` is the time for which the server may be silent. `transport` replaces httpx's
+    transport in tests. Raises ConfigError if `address` is invalid.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Model with a litellm name (`ollama/llama3.1`, `anthropic/claude-sonnet-4-5`), behind the OpenAI chat API."""
+"""Calls a model by its litellm name (`ollama/llama3.1`, `anthropic/claude-sonnet-4-5`), and answers like the OpenAI chat API."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ PARAMETERS = frozenset(
         "service_tier",
     ]
 )
-"""Parameters that a client may set, because others could tell litellm where to send the server's key."""
+"""Parameters of a call that are given to litellm. Others are dropped, because they could make litellm send the service's key
+elsewhere.
+"""
 
 
 class NamedModelUpstream:
-    """An `Upstream` through litellm: `/chat/completions` and `/models`. Parameters that the chat API does not have are left
-    out.
+    """`Upstream` that calls a model through litellm. It answers only `/chat/completions` and `/models`.
+
+    Parameters that are not in PARAMETERS are dropped.
     """
 
     def __init__(self, model: str) -> None:
@@ -86,7 +89,7 @@ class NamedModelUpstream:
                 yield _WholeAnswer(200, JSON_HEADERS, first)
 
     async def check(self) -> None:
-        """Raise UpstreamError if litellm knows no provider of the model; loads litellm."""
+        """Load litellm and check the model's name. Raises UpstreamError if litellm knows no provider for it."""
         if not await self._model.has_provider():
             raise UpstreamError(
                 "LiteLLM knows no provider of this name: write PROVIDER/MODEL (ollama/llama3.1), or the address of a server "

@@ -1,4 +1,6 @@
-"""Model servers whose chat template accepts one system message: a refused call is repeated with our text inside the client's."""
+"""Handles model servers that accept only one system message: a refused call is repeated with our text (the text that a turn
+adds) inside the client's system message.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
 
 MOST_MODELS = 1_000
+"""Maximum number of models that are remembered."""
 _LOOKED_AT_BYTES = 65_536
 _REFUSING = frozenset({400, 422, 500})
 _REFUSAL = re.compile(
@@ -22,9 +25,10 @@ _REFUSAL = re.compile(
 
 
 class OneSystemUpstream:
-    """An `Upstream` that remembers the models that need our text inside the client's system message.
+    """`Upstream` that remembers which models accept only one system message.
 
-    A refusal is recognised by its status and wording; it is remembered once the call with the merged text was answered.
+    A refusal is recognised by the status and the wording of an answer. The model is remembered if the repeated call is
+    answered.
     """
 
     def __init__(self, upstream: Upstream) -> None:
@@ -32,12 +36,12 @@ class OneSystemUpstream:
         self._models: dict[str, None] = {}
 
     def takes_one(self, model: str) -> bool:
-        """Return whether a model has refused a second system message."""
+        """Return whether a model has refused a second system message before."""
         return model in self._models
 
     @asynccontextmanager
     async def call(self, call: UpstreamCall) -> AsyncIterator[UpstreamAnswer]:
-        """Make a call; see `Upstream.call`. A refused one with a `merged` body is repeated at once."""
+        """Make a call; see `Upstream.call`. If the call has a `merged` body and is refused, it is repeated with this body."""
         async with AsyncExitStack() as calls:
             answer = await calls.enter_async_context(self._upstream.call(call))
             if call.merged is not None:

@@ -1,4 +1,4 @@
-"""Opens the model server in the settings: interprets its address, and checks once whether it is reachable."""
+"""Opens the model server that the settings name: interprets its address, and checks once whether it can be reached."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BARE = re.compile(
 
 
 def find_address(upstream: str) -> str | None:
-    """Return the base URL that a setting means: with its scheme, and without the path of a single call.
+    """Return the base URL that the setting `upstream` means, with its scheme and without the path of a single call.
 
-    None for the name of a model. Raises ConfigError for an address that no model server can have.
+    The result is None if the setting is the name of a model. Raises ConfigError if the address has a query or a fragment.
     """
     address = upstream.strip()
     if "://" not in address:
@@ -47,7 +47,7 @@ def find_address(upstream: str) -> str | None:
 
 
 def open_upstream(settings: ServiceSettings) -> Upstream | None:
-    """Return the model server; None if none is set. Raises ConfigError for an invalid address."""
+    """Return the model server in the settings; None if they name none. Raises ConfigError if its address is invalid."""
     if settings.upstream is None:
         return None
     address = find_address(settings.upstream)
@@ -57,13 +57,13 @@ def open_upstream(settings: ServiceSettings) -> Upstream | None:
 
 
 def show_upstream(settings: ServiceSettings) -> str:
-    """Return the model server as shown in logs: its address without credentials, or the name of the model."""
+    """Return the model server for the log: its address without credentials, or the name of the model."""
     told = settings.upstream or ""
     return mask_address(find_address(told) or told)
 
 
 async def ask_upstream(settings: ServiceSettings) -> str:
-    """Request the model server's list of models once; return a sentence on its fault, '' if it is reachable."""
+    """Ask the model server once for its list of models. Return a sentence about its fault; '' if it can be reached."""
     upstream, key = open_upstream(settings), settings.proxy.key
     if upstream is None:
         return ""

@@ -1,4 +1,4 @@
-"""Interface of a model server for the proxy: a call, and a streamed answer."""
+"""Interface of a model server for the proxy: a call, and an answer that arrives part by part."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from jacquard.service.proxy.requests.headers import Headers
 
 
 class UpstreamError(Exception):
-    """The model server cannot be reached, or its answer was interrupted; the message contains neither its address nor a key."""
+    """Raised if the model server cannot be reached, or its answer is interrupted. The message contains neither its address nor
+    a key.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpstreamCall:
-    """One call."""
+    """Call to a model server."""
 
     method: str
     path: str
-    """Below `/v1`, with the slash."""
+    """Path below `/v1`, with the slash at its beginning."""
     query: str = ""
     """Query of the address, without the question mark."""
     headers: Headers
     body: bytes = b""
     model: str = ""
-    """Requested model."""
+    """Model that the call asks for; '' if it names none."""
     merged: Callable[[], Awaitable[bytes]] | None = None
-    """Makes the body for a server that takes only one system message (None: there is no other body)."""
+    """Makes the body for a server that accepts only one system message; None if there is no such body."""
 
 
 class UpstreamAnswer(Protocol):
-    """Answer that has begun."""
+    """Answer of a model server that has begun to arrive."""
 
     @property
     def status(self) -> int:
@@ -45,7 +47,7 @@ class UpstreamAnswer(Protocol):
         ...
 
     def parts(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives; raises UpstreamError if it is interrupted."""
+        """Yield the body as it arrives. Raises UpstreamError if the answer is interrupted."""
         ...
 
 
@@ -53,11 +55,11 @@ class Upstream(Protocol):
     """Model server.
 
     1. The body of an answer is yielded part by part, as it arrives.
-    2. A call ends with its context: leaving it early cancels the call.
+    2. A call ends with its context. Leaving the context early cancels the call.
     """
 
     def call(self, call: UpstreamCall) -> AbstractAsyncContextManager[UpstreamAnswer]:
-        """Make a call and return its answer as soon as it begins; raises UpstreamError."""
+        """Make a call, and yield its answer as soon as the answer begins. Raises UpstreamError if the server cannot be reached."""
         ...
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Checks of `jacquard operate doctor`, a module for each kind; every check returns its findings and writes nothing."""
+"""Checks of `jacquard operate doctor`, one module for each kind. Every check returns its findings and writes nothing."""

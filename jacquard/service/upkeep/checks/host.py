@@ -1,4 +1,4 @@
-"""Checks of this host: installed packages, effective settings, file permissions."""
+"""Checks this host: its installed packages, the effective settings, and the permissions of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 def find_packages() -> dict[str, str]:
-    """Return the versions of the packages that matter here, '' if one is not installed."""
+    """Return the version of each package that matters here; '' if a package is not installed."""
     found = {}
     for name in PACKAGES:
         try:
@@ -42,7 +42,9 @@ def find_packages() -> dict[str, str]:
 
 
 def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Finding]]:
-    """Return the effective settings; none if a file or a variable is wrong."""
+    """Return (settings, findings): the effective settings. If a file or a variable is invalid, the settings are empty and each
+    fault is a finding.
+    """
     try:
         found = settings_in_force(config)
         return tuple(InForce(name=name, value=value, source=source) for name, value, source in found), []
@@ -54,7 +56,7 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
 
 
 def find_snapshot_address(config: Path | None) -> str:
-    """Return the address of snapshots in the settings; '' if there is none, or they are wrong."""
+    """Return the address of published snapshots in the settings; '' if there is none or the settings are invalid."""
     try:
         return load_config(config).snapshots.address
     except ConfigError:
@@ -62,7 +64,7 @@ def find_snapshot_address(config: Path | None) -> str:
 
 
 def find_embedder_name(config: Path | None) -> str:
-    """Return the embedder that the settings name; 'auto' if they are wrong."""
+    """Return the name of the embedder in the settings; 'auto' if the settings are invalid."""
     try:
         return load_service_settings(config).embedder
     except ConfigError:
@@ -70,7 +72,7 @@ def find_embedder_name(config: Path | None) -> str:
 
 
 def check_files(location: StoreLocation) -> list[Finding]:
-    """Check that only this user may use the files and folders of a store."""
+    """Return a finding for each file or folder of a store that this user may not use, or that other users may use."""
     found = []
     for path in (location.database, location.index, None if location.index is None else location.index.parent):
         if path is None or not path.exists():

@@ -1,4 +1,6 @@
-"""Checks of a tenant's index folder on this host, and of the originals next to it."""
+"""Compares the index folder of a tenant on this host with the store, and finds leftovers there and among the originals next to
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.stores.locate import StoreLocation
 
 MOST_SCOPES = 200
-"""Maximum number of scopes of a tenant's index that are compared with the store; all of a large one would take long."""
+"""Maximum number of scopes (sessions or worlds) of an index that are compared with the store. To compare all of them would take
+long.
+"""
 
 
 async def check_index(
     store: Store, location: StoreLocation, tenant: str, serving: str
 ) -> tuple[IndexFolder | None, list[Finding]]:
-    """Return the contents of a tenant's index folder; None if there is none, or it cannot be read.
+    """Check the index folder of a tenant. Return (folder, findings): `folder` is None if there is no folder, or it cannot be
+    read.
 
     `serving` is the name of the configured embedder ('': there is none).
     """

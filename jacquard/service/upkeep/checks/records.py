@@ -1,4 +1,4 @@
-"""Checks of a tenant's records: figures, packs of worlds, and, if requested, every record."""
+"""Reads the figures of a tenant, compares the packs of its worlds, and checks every record if that is requested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mnemosyne.world import load_world
 
 
 async def read_figures(store: Store, tenant: str) -> TenantFigures:
-    """Return what a tenant has."""
+    """Return the figures of a tenant. A store that cannot count gives 0 for archived sessions, entries and bytes."""
     worlds = len(await store.worlds())
     if isinstance(store, StoreUpkeep):
         usage = await store.usage()
@@ -35,7 +35,9 @@ async def read_figures(store: Store, tenant: str) -> TenantFigures:
 
 
 async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> list[Finding]:
-    """Compare the packs of a tenant's worlds with the store and with the folders that this host knows."""
+    """Compare the packs (authored content) of a tenant's worlds in the store with the folders that this host knows. Return the
+    findings.
+    """
     notes = WorldNotes(file=(location.index or Path()).parent / WORLDS_FILE)
     found = []
     for world_id, digest in (await store.worlds()).items():
@@ -67,7 +69,7 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
 
 
 async def check_records(store: Store, tenant: str) -> list[Finding]:
-    """Read every archive and every record of a tenant."""
+    """Read every archive and every record of a tenant. Return a finding for each damaged one."""
     found = []
     if isinstance(store, StoreUpkeep):
         for session_id in sorted(await store.archived_ids()):

@@ -1,5 +1,5 @@
-"""Checks of a tenant's shared index data in PostgreSQL: index rows, and vectors that are missing, orphaned, or of another
-embedder.
+"""Checks the index data of a tenant that hosts share in PostgreSQL: index rows, and vectors that are missing, orphaned, or made
+by another embedder.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ _TIDIED = "`jacquard operate housekeeping --once --deep` removes them."
 async def check_shared_index(
     store: Store, tenant: str, serving: str, *, published: Collection[str], most: int | None
 ) -> tuple[SharedIndexFigures | None, list[Finding]]:
-    """Return the shared index data of a tenant, of at most `most` scopes (None: of all); None if the store shares nothing.
+    """Check the shared index data of a tenant. Return (figures, findings): `figures` is None if the store shares nothing or
+    cannot be read.
 
-    `serving` is the name of the configured embedder ('': there is none). `published` are the scopes that hosts search in
-    snapshots, which contain the vectors.
+    Args:
+        store: store of the tenant.
+        tenant: id of the tenant.
+        serving: name of the configured embedder ('': there is none).
+        published: scopes (sessions or worlds) that hosts search in snapshots. The snapshots contain the vectors of these scopes,
+            so vectors that the store lacks do not count as missing.
+        most: maximum number of scopes to check (None: all).
     """
     if not isinstance(store, SharedIndexStore):
         return None, []

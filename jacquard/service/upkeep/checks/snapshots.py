@@ -1,4 +1,4 @@
-"""Checks of published snapshots of a tenant's worlds: reachable, complete and up to date."""
+"""Checks published snapshots (ready-made search indexes) of a tenant's worlds: reachable, complete and up to date."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _UNREACHABLE = (
 async def check_snapshots(
     store: Store, tenant: str, address: str, serving: str, *, deep: bool
 ) -> tuple[list[PublishedWorld], list[Finding]]:
-    """Return the newest snapshot of each world of a tenant.
+    """Check the snapshots of each world of a tenant. Return (snapshots, findings): the newest usable snapshot of each world,
+    and the faults.
 
     Args:
         store: store of the tenant.

@@ -1,4 +1,4 @@
-"""Checks of a store's tables: usable, their revision, and the holders of leases."""
+"""Checks the tables of a store: whether they can be used, their revision, and leases that ended without being given back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from mnemosyne.stores.sql.schema import REVISION
 
 
 def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]:
-    """Return the revision of a store, None if it cannot be used, 0 if it has none."""
+    """Return (revision, findings): the revision of a store's tables. It is None if the store cannot be used, and 0 if it has no
+    tables or is of a kind without revisions.
+    """
     if location.kind not in ("sqlite", "postgresql"):
         return 0, []
     try:
@@ -46,7 +48,9 @@ def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]
 
 
 async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], list[Finding]]:
-    """Return the holder and the end of each lease."""
+    """Return (holders, findings): the holder and the end of each lease, by the lease's name. A lease that ended before `now`
+    without being given back is a finding.
+    """
     held: dict[str, str] = {}
     found: list[Finding] = []
     for lease in await store.leases() if isinstance(store, StoreUpkeep) else ():
