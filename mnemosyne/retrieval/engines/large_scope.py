@@ -1,10 +1,10 @@
-"""Searches a scope too large for memory: words, new rows and rare chains are in memory, most vectors are on disk in one
-graph.
+"""Searches a scope that is too large for memory. Its words, new rows and small chains are in memory; most vectors are
+on disk in one graph.
 
-A graph search with a filter, or in a table with rows outside the graph, reads all rows first (a million: 27 ms; the
-search itself takes 2 to 5 ms). So the graph's table is left unchanged: filters are applied to its results, and new rows
-are collected in a delta, a table of their own that is also in memory, until there are enough of them for a new graph.
-It must not import an engine.
+A graph is an index that finds the nearest vectors quickly. A graph search with a filter, or in a table with rows
+outside the graph, reads all rows first (a million: 27 ms; the search itself takes 2 to 5 ms). So the graph's table is
+left unchanged, and filters are applied to its results. New rows are collected in a delta, a table of their own that
+is also in memory, until there are enough of them for a new graph. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ _SPARE = 1.25
 
 
 class GraphStore(Protocol):
-    """Stores the tables of large scopes; every method may raise IndexUnavailableError or ScopeDroppedError."""
+    """Stores the tables of large scopes. Every method may raise IndexUnavailableError or ScopeDroppedError."""
 
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Return a stored table in the order of writing, all of it or some chains; None when nothing is stored."""
+        """Return the rows of a stored table in the order of writing, or only those of `chains`. Return None if
+        nothing is stored.
+        """
         ...
 
     async def remove_damaged(
@@ -55,8 +57,9 @@ class GraphStore(Protocol):
         vectors: bool = True,
         chains: Collection[Chain] | None = None,
     ) -> bool:
-        """Delete the damaged rows that `load` with the same arguments leaves out, and return True; return False, and
-        delete nothing, if another process has written above the watermarks `read`.
+        """Delete the damaged rows that `load` with the same arguments leaves out, and return True.
+
+        Return False, and delete nothing, if another process has written above the watermarks in `read`.
         """
         ...
 
@@ -65,29 +68,31 @@ class GraphStore(Protocol):
         ...
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
-        """Return ids and cosines of the nearest rows of every chain, branch and model, best first."""
+        """Return (id, cosine) of the nearest rows, best first, whatever their chain, branch and model."""
         ...
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best by cosine among the rows that a filter admits."""
+        """Return the best rows by cosine among those that the filter `where` admits."""
         ...
 
     async def absorb(self, scope: str, other: str) -> None:
-        """Write all rows of another table into one and rebuild its graph; takes long."""
+        """Write all rows of the table `other` into the table of `scope` and rebuild its graph. It takes long."""
         ...
 
     async def drop(self, scope: str) -> None:
-        """Remove a table."""
+        """Remove the table of a scope."""
         ...
 
 
 class DurableIndex(GraphStore, Protocol):
-    """The tables of large scopes, which outlive the process. Every method may raise IndexUnavailableError, and ScopeDroppedError
-    once another process has dropped a scope that this one had read, until `release`.
+    """Stores the tables of large scopes so that they outlive the process.
+
+    Every method may raise IndexUnavailableError. If another process has dropped a scope that this one had read,
+    methods for the scope raise ScopeDroppedError until `release`.
     """
 
     async def count(self, scope: str) -> int:
-        """Return how many rows the table has."""
+        """Return the number of rows of the table."""
         ...
 
     def release(self, scope: str) -> None:
@@ -95,11 +100,11 @@ class DurableIndex(GraphStore, Protocol):
         ...
 
     async def prepare(self, scope: str) -> None:
-        """Build the graph of a scope and the indexes of its filters; takes long and never blocks a search or a write."""
+        """Build the graph of a scope and the indexes of its filters. It takes long and never blocks a search or a write."""
         ...
 
     async def maintain(self) -> None:
-        """Compact tables with many writes."""
+        """Compact the tables that have had many writes."""
         ...
 
     async def close(self) -> None:
@@ -127,12 +132,15 @@ class _Loss:
 
 
 class LargeScope(Index):
-    """An `Index` of one scope; call `open` first. `delta_rows`: the limit of new rows, and of rows of rare chains, that
-    are in memory with their vectors. `held_rows`: the number of new rows that are collected before they are written.
+    """An `Index` of one large scope; call `open` first.
 
-    Chains with few entries are searched in memory entirely. Once the deltas hold an eighth of all rows and more than
-    `least_delta_rows`, `maintain` builds a new graph. With `is_fixed` it never does: the graph's table is a snapshot, and all
-    new rows stay in memory. Of an id in several places, the row written last counts.
+    `delta_rows` is the limit of new rows, and of rows of small chains, that are in memory with their vectors.
+    `held_rows` is the number of new rows that are collected before they are written. Chains with few entries are
+    searched only in memory.
+
+    When the deltas have more than an eighth of all rows and more than `least_delta_rows`, `maintain` builds a new
+    graph. With `is_fixed` it never does: the graph's table is a published snapshot, and all new rows stay in memory.
+    If an id is in several places, the row written last counts.
     """
 
     def __init__(
@@ -157,11 +165,16 @@ class LargeScope(Index):
 
     @property
     def lost(self) -> int:
-        """The number of rows that `open` left out because they are damaged."""
+        """Number of rows that `open` left out because they are damaged."""
         return sum(each.rows for each in self._lost)
 
     async def open(self) -> None:
-        """Load the parts that are searched in memory; IndexUnavailableError, ScopeDroppedError."""
+        """Load the parts that are searched in memory.
+
+        Raises:
+            IndexUnavailableError: if the tables cannot be read.
+            ScopeDroppedError: if another process has dropped the scope meanwhile.
+        """
         if (stored := await self._store.load(self._scope, vectors=False)) is not None:
             self._lost.append(_Loss(name=self._scope, rows=stored.lost, vectors=False))
             await to_thread.run_sync(self._places.fill, stored)
@@ -188,7 +201,9 @@ class LargeScope(Index):
         self._deltas = [delta for _, delta, _ in found] or self._deltas
 
     async def begin_at(self, removed: Sequence[str], watermarks: Mapping[Chain, int]) -> None:
-        """Hide some rows of a snapshot, and use the watermarks of the store in place of its rows' ones."""
+        """Hide the rows of a snapshot with the ids `removed`, and replace the rows' watermarks by those of the store,
+        `watermarks`.
+        """
         await self.write(self._scope, RowBatch(rows=(), removed=tuple(removed), watermarks={}))
         self._places.begin_at(watermarks)
 
@@ -205,7 +220,7 @@ class LargeScope(Index):
         await self.write(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Add, replace and remove rows."""
+        """Add, replace and remove the rows of a batch."""
         async with self._writing:
             delta = self._deltas[-1]
             if batch.removed:
@@ -226,39 +241,39 @@ class LargeScope(Index):
             await to_thread.run_sync(self._places.put, _without_vectors(batch))
 
     async def watermark(self, scope: str, chain: Chain) -> int:
-        """Return the highest sequence seen for this chain (0 = none)."""
+        """Return the highest sequence that was seen for `chain` (0: none)."""
         return self._places.watermark(chain)
 
     async def count(self, scope: str) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         return self._places.count()
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
+        """Return the ids of the `limit` entries of `chain` that were written last, oldest first."""
         return await to_thread.run_sync(self._places.newest_ids, chain, limit)
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
+        """Return at most `limit` ids of entries that the embedder `model` has not processed, in the order of writing."""
         return await to_thread.run_sync(self._places.unembedded_ids, model, limit)
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the entries have; empty if they have none."""
+        """Return the name of the embedder that made the entries' vectors; empty if they have none."""
         return self._places.model
 
     @property
     def words(self) -> ScopeTable:
-        """The words of all entries."""
+        """Table with the words of all entries."""
         return self._places
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
-        """Return the best by BM25; counts and lengths are those of the admitted entries only."""
+        """Return the best entries by BM25. Word statistics count only the entries that the filter admits."""
         if self._places.is_unused(where.chains):
             return NO_HITS
         terms = term_weights(text) if isinstance(text, str) else text
         return await to_thread.run_sync(self._places.search_text, terms, where, limit)
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best by cosine: in memory as `MemoryIndex` does, the other rows by the graph."""
+        """Return the best entries by cosine. Rows in memory are searched as in `MemoryIndex`, the others through the graph."""
         found: list[tuple[str, float, int, int]] = []
         newer: list[ScopeTable] = []
         for rows in (*(delta.rows for delta in reversed(self._deltas)), self._rare):
@@ -272,17 +287,21 @@ class LargeScope(Index):
         return Hits.from_rows(sorted(found, key=lambda row: (-row[1], row[0]))[:limit])
 
     def faults(self) -> tuple[str, ...]:
-        """Return nothing: faults are raised."""
+        """Return nothing, because faults are raised."""
         return ()
 
     async def drop(self, scope: str) -> None:
-        """Remove the tables; this object must not be used afterwards."""
+        """Remove the tables of the scope. This object must not be used afterwards."""
         for name in (self._scope, *delta_names(self._scope)):
             await self._store.drop(name)
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows, which were made again; False if another process has written meanwhile, so that they
-        must be looked for again. IndexUnavailableError, ScopeDroppedError.
+        """Delete the damaged rows, after their entries were added again. Return False if another process has written
+        meanwhile, so that the scope must be read again.
+
+        Raises:
+            IndexUnavailableError: if the tables cannot be read or written.
+            ScopeDroppedError: if another process has dropped the scope.
         """
         await self.flush()
         read = {chain: self._places.watermark(chain) for chain in Chain}
@@ -293,7 +312,7 @@ class LargeScope(Index):
         return True
 
     async def maintain(self) -> None:
-        """Write pending rows; build a new graph when it is due."""
+        """Write pending rows, and build a new graph when it is due."""
         async with self._maintaining:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)
@@ -307,7 +326,7 @@ class LargeScope(Index):
             await self._write_held(self._deltas[-1])
 
     async def close(self) -> None:
-        """Write pending rows; the caller closes the store."""
+        """Write pending rows. The caller closes the store."""
         await self.flush()
 
     async def _search_graph(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Hits:
@@ -388,24 +407,26 @@ class LargeScope(Index):
 
 
 def delta_names(scope: str) -> tuple[str, str]:
-    """Return the names of the two tables to which the delta rows of a scope are written alternately; no scope has such
-    a name.
+    """Return the names of the two delta tables of a scope, to which new rows are written alternately. No scope has
+    such a name.
     """
     return f"young-1:{scope}", f"young-2:{scope}"
 
 
 def table_names(scope: str) -> tuple[str, ...]:
-    """Return the names of all tables that LanceDB may have of a scope."""
+    """Return the names of all tables that LanceDB may have for a scope: its main table and its two deltas."""
     return scope, *delta_names(scope)
 
 
 def owner_of(name: str) -> str:
-    """Return the scope that a table (its main table or a delta) belongs to."""
+    """Return the scope to which the table `name`, a main table or a delta, belongs."""
     return name.partition(":")[2] if name.startswith(("young-1:", "young-2:")) else name
 
 
 async def adopt_tables(store: GraphStore, scope: str, staged: str) -> None:
-    """Write all rows of a staged scope into a scope and remove its tables; the deltas of the scope have older rows."""
+    """Write all rows of the scope `staged` into `scope`, then remove the tables of `staged` and the deltas of
+    `scope`, which have older rows.
+    """
     for name in (staged, *delta_names(staged)):
         await store.absorb(scope, name)
     for name in (*delta_names(scope), staged, *delta_names(staged)):

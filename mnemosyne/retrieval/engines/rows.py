@@ -1,6 +1,7 @@
-"""Row of an index: an entry's place in the turn tree, its search words, its vector.
+"""Makes the rows of an index from memory entries: place in the turn tree, search words, vector.
 
-The engines share it, so that the same entry is found by the same words in each. Must not import an engine.
+All engines use these functions, so that an entry is found by the same words in each engine. This module must not
+import an engine.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from mnemosyne.schema.record import SequencedEntry
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexRow:
-    """One entry as indexed.
+    """One entry as it is indexed.
 
-    `tokens`: lexical tokens, then facets. `vector` has length 1, or is None. `model` names the embedder that made the
-    vector or could not process the text; empty when none has tried.
+    `tokens` are word tokens, then facets (terms for quests and entities). `vector` has length 1, or is None. `model`
+    names the embedder that made the vector or could not process the text; it is empty if none has tried.
     """
 
     entry_id: str
@@ -42,7 +43,7 @@ class IndexRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowBatch:
-    """Rows to write, ids to remove, and for each chain the highest sequence that their writer has seen."""
+    """Rows to write, ids to remove, and for each chain the highest sequence that the writer has seen."""
 
     rows: tuple[IndexRow, ...]
     removed: tuple[str, ...]
@@ -53,7 +54,7 @@ NO_ROWS = RowBatch(rows=(), removed=(), watermarks={})
 
 
 def merge_batches(held: RowBatch, late: RowBatch) -> RowBatch:
-    """Return two batches as one; for an id in both, `late` counts."""
+    """Return two batches as one. If an id is in both, `late` counts."""
     rows: dict[str, IndexRow] = {row.entry_id: row for row in held.rows}
     removed = dict.fromkeys(held.removed)
     for row in late.rows:
@@ -69,13 +70,13 @@ def merge_batches(held: RowBatch, late: RowBatch) -> RowBatch:
 
 
 def merge_watermarks(one: Mapping[Chain, int], other: Mapping[Chain, int]) -> dict[Chain, int]:
-    """Return the higher watermark of each chain."""
+    """Return the higher watermark of each chain in `one` and `other`."""
     return {chain: max(one.get(chain, 0), other.get(chain, 0)) for chain in (*one, *other)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredScope:
-    """A stored scope as columns, in the order of writing."""
+    """The rows of a stored scope as columns, in the order of writing."""
 
     ids: tuple[str, ...]
     chains: npt.NDArray[np.int8]
@@ -84,8 +85,9 @@ class StoredScope:
     branch_codes: npt.NDArray[np.int32]
     """Indexes into `branches`."""
     depths: npt.NDArray[np.int32]
-    """0 if not `placed`."""
+    """0 for a row that is not `placed`."""
     placed: npt.NDArray[np.bool_]
+    """Whether each row has a depth."""
     sequences: npt.NDArray[np.int64]
     models: tuple[str, ...]
     model_codes: npt.NDArray[np.int32]
@@ -96,13 +98,13 @@ class StoredScope:
     lengths: npt.NDArray[np.int64]
     """Number of tokens of each row."""
     vectors: Vectors | None = None
-    """One row per entry, NaN if there is none; None if there are none at all."""
+    """One row per entry, NaN for an entry without a vector. None if no entry has one."""
     lost: int = 0
     """Number of rows that were left out because they are damaged."""
 
 
 def batch_of(stored: StoredScope) -> RowBatch:
-    """Return a stored scope as a batch that would write it again."""
+    """Return the batch that would write a stored scope again."""
     chains, words = tuple(Chain), [stored.words[code] for code in stored.codes.tolist()]
     ends = np.cumsum(stored.lengths).tolist()
     starts = [0, *ends]
@@ -124,7 +126,7 @@ def batch_of(stored: StoredScope) -> RowBatch:
 
 
 def highest_sequences(stored: StoredScope) -> dict[Chain, int]:
-    """Return the highest sequence of each chain that a stored scope has rows of."""
+    """Return the highest sequence of each chain that has rows in a stored scope."""
     chains = tuple(Chain)
     return {
         chains[code]: int(stored.sequences[stored.chains == code].max()) for code in np.unique(stored.chains).tolist()
@@ -132,18 +134,20 @@ def highest_sequences(stored: StoredScope) -> dict[Chain, int]:
 
 
 def quest_facet(quest_id: str) -> str:
-    """Return the term under which every entry of a quest is indexed; no word of a text can equal it."""
+    """Return the term under which every entry of a quest is indexed. No word of a text can be equal to it."""
     return f"quest={quote(quest_id, safe='')}"
 
 
 def entity_facet(entity_id: str) -> str:
-    """Return the term under which every entry about an entity is indexed."""
+    """Return the term under which every entry about an entity is indexed. No word of a text can be equal to it."""
     return f"entity={quote(entity_id, safe='')}"
 
 
 def date_words(entry: MemoryEntry) -> str:
-    """Return the date of an entry in words, and on lines of their own the dates that its text means (`yesterday`); for
-    Chinese entries in Chinese too; empty without a date.
+    """Return the dates of an entry in words: its own date, and on further lines the dates that its text means
+    (`yesterday`).
+
+    For Chinese entries the Chinese forms are added. The result is empty for an entry without a date.
     """
     if entry.at is None:
         return ""
@@ -153,34 +157,37 @@ def date_words(entry: MemoryEntry) -> str:
 
 
 def own_words(entry: MemoryEntry) -> str:
-    """Return the text by which an entry without neighbours is found: its name or speaker, its keys, its text, its dates."""
+    """Return the text under which an entry without neighbours is found: its speaker or title, its keys, its text, and
+    its dates if it is a message.
+    """
     name = entry.speaker or entry.title
     dates = date_words(entry) if entry.chain is Chain.HISTORY else ""
     return "\n".join(part for part in (name, " ".join(entry.keys), entry.text, dates) if part)
 
 
 def spoken_words(entry: MemoryEntry) -> str:
-    """Return speaker and text of a message, in the form for its neighbours' keys and for embedding."""
+    """Return the speaker and the text of a message, as they are embedded and as they appear in the keys of its neighbours."""
     name = entry.speaker or entry.title
     return f"{name}: {entry.text}" if name else entry.text
 
 
 def text_hash(entry: MemoryEntry) -> bytes:
-    """Return the hash of the embedded text of an entry, 16 bytes."""
+    """Return a hash (16 bytes) of the text that is embedded for an entry."""
     return blake2b(spoken_words(entry).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def round_vectors(vectors: Vectors) -> Vectors:
-    """Return vectors as float16 keeps them, in float32: every host then compares the same numbers."""
+    """Return vectors rounded to float16, as float32 arrays, so that every host compares the same numbers."""
     return np.asarray(vectors.astype(np.float16), dtype=np.float32)
 
 
 def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
-    """Return the text by which a message is found: its own words three times, those of the messages around it once.
+    """Return the text under which a message is found: its own words three times, and the words of the messages around
+    it once.
 
     A single message rarely names its topic; its neighbours do. With two on each side this raises BM25's recall@5 on
-    LoCoMo dev from 57 to 70 percent (65 with one). Only the key contains the neighbours' words; the message itself is
-    recalled.
+    LoCoMo dev from 57 to 70 percent (65 with one). Only the key contains the neighbours' words; the recalled text is
+    the message itself.
     """
     own = own_words(entry)
     return "\n".join([own, own, own, *(spoken_words(neighbour) for neighbour in neighbours)])
@@ -189,9 +196,10 @@ def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
 def row_batch(
     entries: Sequence[SequencedEntry], vectors: Vectors | None, keys: Sequence[str] | None, model: str
 ) -> RowBatch:
-    """Return the batch that an index writes for `entries`; a row of NaN in `vectors` means no vector.
+    """Return the batch that an index writes for `entries`. A row of NaN in `vectors` means no vector. `keys` are the
+    texts under which the entries are found (None: their own words).
 
-    Of several entries with one id the last counts.
+    If several entries have one id, the last counts.
     """
     rows: dict[str, IndexRow] = {}
     removed: dict[str, None] = {}
@@ -219,7 +227,7 @@ def row_batch(
 
 
 def row_digest(entry: MemoryEntry) -> bytes:
-    """Return a hash (16 bytes) of all that the row of an entry is made of, its neighbours aside."""
+    """Return a hash (16 bytes) of everything from which the row of an entry is made, apart from its neighbours."""
     parts = (
         entry.chain.value,
         entry.branch_id or "",

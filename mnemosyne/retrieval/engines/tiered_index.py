@@ -1,7 +1,8 @@
-"""The index of a store: small scopes in memory, each with a file; large ones in LanceDB.
+"""The index of a store: keeps small scopes in memory, each with a file, and large scopes on disk in LanceDB.
 
-`tiers` opens scopes (`places`), keeps LanceDB (`durable`) and works behind turns (`upkeep`); scopes come from their files
-(`checkpoints`), LanceDB (`large_scope`), published snapshots (`served`), or rows that hosts share (`shared`).
+A scope is one session or one world. The package `tiers` opens scopes (`places`), manages LanceDB (`durable`) and
+works after turns (`upkeep`). Rows of a scope come from its file (`checkpoints`), from LanceDB (`large_scope`), from a
+published snapshot (`served`), or from rows that hosts share (`shared`).
 """
 
 from __future__ import annotations
@@ -34,26 +35,31 @@ from mnemosyne.schema.record import SequencedEntry
 class TieredIndex(Index):
     """An `Index` over a folder.
 
-    `memory_rows`: the largest scope that is searched in memory. Its durable form is one file, a checkpoint, written behind
-    turns once `held_rows` rows and a sixteenth of all have changed, when words have left it, when it leaves memory, and by
-    `maintain` and `close`. Larger scopes are in LanceDB, which is not imported before there is one; their words are
-    searched in memory. `delta_rows`: the limit of new rows of such a scope, and of rows of its rare chains, that are in
-    memory with their vectors; `held_rows` of them are collected before they are written. `open_scopes` and `open_rows`: the
-    number of scopes that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in
-    any case).
+    A scope with at most `memory_rows` rows is searched in memory. Its durable form is one file, a checkpoint. The
+    file is written after turns once `held_rows` rows and a sixteenth of all have changed, or once words have been
+    removed. It is also written when the scope leaves memory, and by `maintain` and `close`.
 
-    With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
-    memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
-    once an embedder has processed them.
+    Larger scopes are in LanceDB, which is not imported before there is one; their words are searched in memory.
+    `delta_rows` limits the new rows of a large scope, and the rows of its small chains, that are in memory with their
+    vectors. `held_rows` of them are collected before they are written.
 
-    A damaged file, or a scope whose table cannot be used, is named by `faults`; the scope starts empty, and is made again from
-    the store. If LanceDB is not installed, large scopes stay in memory; that is not a fault, and `degradations_for` reports it.
+    `open_scopes` and `open_rows` limit the scopes, and the rows of scopes, that stay in memory after an `evict` or a
+    `maintain`. The scope used last stays in any case.
 
-    `snapshots`: where it has one of a scope, the scope is searched in that, and what is added stays in memory until there is a
-    newer one (`maintain` looks for it); nothing is written to the folder.
+    With `segments` (a store for several hosts), a scope that has no files in the folder is kept in that store until
+    it is too large for memory. Small scopes are kept nowhere and made again when they are opened. With `has_vectors`,
+    rows are given to other hosts once an embedder has processed them.
 
-    Several processes may use one folder: each finds the rows that others have written when it reads a scope. A scope that another
-    process has dropped is read again, and the file written last counts.
+    A damaged file, or a scope whose table cannot be used, is named by `faults`. The scope starts empty and is made
+    again from the store. If LanceDB is not installed, large scopes stay in memory; this is not a fault, and
+    `degradations_for` reports it.
+
+    If `snapshots` has a snapshot of a scope, the scope is searched in the snapshot. Entries that are added stay in
+    memory until there is a newer snapshot, which `maintain` looks for. Nothing is written to the folder.
+
+    Several processes may use one folder. Each finds the rows that others have written when it reads a scope. A scope
+    that another process has dropped is read again. If two processes write the file of a scope, the file written last
+    counts.
     """
 
     def __init__(
@@ -115,51 +121,51 @@ class TieredIndex(Index):
                 self._places.reread(scope)
 
     async def watermark(self, scope: str, chain: Chain) -> int:
-        """Return the highest sequence seen for this chain of the scope (0 = none)."""
+        """Return the highest sequence that was seen for `chain` of the scope (0: none)."""
         return await self._places.query(scope, lambda index: index.watermark(scope, chain), 0)
 
     async def count(self, scope: str) -> int:
-        """Return how many entries the scope holds."""
+        """Return the number of entries of the scope."""
         return await self._places.query(scope, lambda index: index.count(scope), 0)
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
+        """Return the ids of the `limit` entries of `chain` that were written last, oldest first."""
         return await self._places.query(scope, lambda index: index.newest_ids(scope, chain, limit), ())
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
+        """Return at most `limit` ids of entries that the embedder `model` has not processed, in the order of writing."""
         return await self._places.query(scope, lambda index: index.unembedded_ids(scope, model, limit), ())
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
+        """Return the name of the embedder that made the vectors of the scope; empty if it has none."""
         return await self._places.query(scope, lambda index: index.encoder_of(scope), "")
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
-        """Return the best by BM25."""
+        """Return the best entries by BM25."""
         return await self._places.query(where.scope, lambda index: index.search_text(text, where, limit), NO_HITS)
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
-        """Return the hits of each search: all scopes in memory together, the others side by side."""
+        """Return the hits of each search. All scopes in memory are searched together, the others concurrently."""
         return await self._places.search_texts(searches)
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best by cosine."""
+        """Return the best entries by cosine."""
         return await self._places.query(
             where.scope, lambda index: index.search_vector(vector, where, limit, model=model), NO_HITS
         )
 
     async def engine_of(self, scope: str) -> str:
-        """Return the place in which a scope is searched: `memory` or `disk`."""
+        """Return where a scope is searched: `memory` or `disk`."""
         return "memory" if await self._places.open(scope) is None else "disk"
 
     def faults(self) -> tuple[str, ...]:
-        """Return the faults of the folder so far, each sentence once, in order; damaged rows are none any more once they
-        were made again.
+        """Return the faults of the folder so far, each sentence once, in order. Damaged rows are no longer reported
+        once they were written again.
         """
         return (*self._files.faults(), *self._shared.faults())
 
     async def has_lost(self, scope: str) -> bool:
-        """Return whether rows of a scope were damaged and left out when it was read."""
+        """Return whether damaged rows of a scope were left out when it was read, or its snapshot lacks entries of the store."""
         await self._places.open(scope)
         served = self._served.get(scope)
         return bool(self._files.lost_of(scope)) or (served is not None and served.incomplete)
@@ -170,7 +176,7 @@ class TieredIndex(Index):
         return "" if served is None else served.snapshot_id
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows of a scope, which were made again; see `Index.remove_lost`."""
+        """Delete the damaged rows of a scope, after their entries were added again; see `Index.remove_lost`."""
         if (served := self._served.get(scope)) is not None:
             served.incomplete = False
             return True
@@ -186,8 +192,8 @@ class TieredIndex(Index):
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes that apply when these scopes are searched.
 
-        `index_in_memory`: LanceDB is not installed, and one of them is so large that it should be there. Those of snapshots:
-        `ServedScopes.degradations_for`.
+        `index_in_memory`: LanceDB is not installed, and one of the scopes is so large that it should be there. For
+        the codes of snapshots see `ServedScopes.degradations_for`.
         """
         names = tuple(scopes)
         most = self._places.limits.memory_rows
@@ -196,7 +202,7 @@ class TieredIndex(Index):
         return (*alone, *self._served.degradations_for(names))
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Put the staged scope in the place of the scope, in folder and memory; see `Index.adopt`."""
+        """Replace a scope by its staged scope, in the folder and in memory; see `Index.adopt`."""
         for name in (scope, staged):
             await self._places.open(name)
             if (large := self._places.large.get(name)) is not None:
@@ -227,8 +233,10 @@ class TieredIndex(Index):
             await self._checkpoints.remove(staged)
 
     async def drop(self, scope: str) -> None:
-        """Remove a scope from folder and memory, with what is staged for it; if a fault had detached it from the folder,
-        that ends. IndexUnavailableError when files cannot be removed.
+        """Remove a scope and its staged scope from folder and memory. A scope that a fault had restricted to memory
+        may use the folder again.
+
+        Raises IndexUnavailableError if files cannot be removed.
         """
         if is_overlay(scope):
             self._places.forget(scope)
@@ -249,30 +257,31 @@ class TieredIndex(Index):
             self._files.clear_faults((scope, staged))
 
     async def maintain(self) -> None:
-        """Write pending rows, compact files when it is due, move grown scopes to disk, and evict old ones from memory.
+        """Write pending rows, compact files when it is due, move scopes that have grown to disk, and evict old ones
+        from memory.
 
-        While one call is running, others only write pending rows.
+        While one call is running, other calls only write pending rows.
         """
         await self._upkeep.maintain()
 
     def held_in_memory(self) -> tuple[str, ...]:
-        """Return the scopes that are held in memory, the one used last at the end."""
+        """Return the scopes that are in memory, the one used last at the end."""
         return tuple(self._memory.scopes())
 
     def memory_bytes(self) -> int:
-        """Return about how many bytes the scopes take that are held in memory. They grow with the rows of open sessions, up to
-        `open_rows`.
+        """Return about how many bytes the scopes in memory take. The number grows with the rows of open sessions, up
+        to `open_rows` rows.
         """
         return sum(self._memory.table(scope).memory_bytes() for scope in self._memory.scopes())
 
     async def evict(self) -> int:
-        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`; return how many
-        they are.
+        """Write and forget the scopes in memory that were used longest ago, until `open_scopes` and `open_rows` are
+        kept. Return how many scopes were beyond the limits.
         """
         return await self._upkeep.evict()
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of a scope as one table into an empty folder; see `Index.export`."""
+        """Write all rows of a scope as one table into the empty folder `target`; see `Index.export`."""
         return await self._upkeep.export(scope, target)
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Snapshots of the index of a large world: published once by a worker, fetched and searched by hosts, never changed."""
+"""Snapshots of the index of a large world: a worker publishes each once, hosts fetch and search it, nobody changes it."""

@@ -1,8 +1,8 @@
-"""Fetched snapshots of a host: a folder that all its processes share, bounded in size.
+"""Keeps the snapshots that a host has fetched, in a folder of limited size that all processes of the host share.
 
-A snapshot is fetched by one process while the others wait, checked by its hashes, and moved into its place at once. A
-process holds a lock on a file of its own next to each snapshot that it searches, so that no other removes it.
-Everything here blocks.
+A snapshot is the published index of a world. One process fetches it while the others wait, checks its hashes, and
+moves it into its place at once. A process that searches a snapshot holds a lock on a file of its own next to it, so
+that no other process removes the snapshot. Every call here blocks.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _USE = ".use-"
 
 
 class SnapshotCache:
-    """Fetched snapshots below `folder`, of any number of storages.
+    """Fetched snapshots below `folder`, from any number of storages.
 
-    `most_bytes`: after a fetch or a release, the snapshots that were used longest ago are removed until the rest is smaller; one
-    that any process uses stays.
+    `most_bytes`: after a fetch or a release, the snapshots that were used longest ago are removed until the rest is
+    smaller. A snapshot that any process uses stays.
     """
 
     def __init__(self, folder: Path, *, most_bytes: int) -> None:
@@ -45,10 +45,12 @@ class SnapshotCache:
         self._used: dict[Path, FileLock] = {}
 
     def fetch(self, storage: SnapshotStorage, manifest: Manifest) -> Path:
-        """Return the folder of a snapshot, which is in use until `release`; it is fetched if it is not there.
+        """Return the folder of a snapshot in the cache; fetch the snapshot if it is not there. It is in use until
+        `release`.
 
-        SnapshotDamagedError if a file differs from the manifest; SnapshotStorageError if one cannot be read, or there
-        is no room for it.
+        Raises:
+            SnapshotDamagedError: if a file differs from the manifest.
+            SnapshotStorageError: if a file cannot be read, or there is no room for it.
         """
         place = self._place(storage, manifest.scope, manifest.snapshot_id)
         try:
@@ -64,8 +66,8 @@ class SnapshotCache:
         return place
 
     def newest(self, storage: SnapshotStorage, scope: str) -> tuple[Manifest, Path] | None:
-        """Return the newest snapshot of a scope that was fetched from a storage, which is used from here on; None if there
-        is none.
+        """Return (manifest, folder) of the newest snapshot of a scope that was fetched from `storage`; None if there
+        is none. It is in use until `release`.
         """
         for place in sorted(self._place(storage, scope, "").glob("*"), reverse=True):
             if place.name.startswith(_INCOMING) or not place.is_dir():
@@ -79,13 +81,13 @@ class SnapshotCache:
         return None
 
     def keep_only(self, storage: SnapshotStorage, scope: str, names: Collection[str]) -> None:
-        """Remove the fetched snapshots of a scope that are not published any more and that nobody uses."""
+        """Remove the fetched snapshots of a scope whose ids are not in `names` (the published ones), except those in use."""
         for place in self._place(storage, scope, "").glob("*"):
             if place.is_dir() and place.name not in names and not place.name.startswith(_INCOMING):
                 self._remove(place)
 
     def release(self, place: Path) -> None:
-        """End the use of a snapshot; if the cache is too large, it may be removed at once."""
+        """End the use of the snapshot in the folder `place`. If the cache is too large, the snapshot may be removed at once."""
         if (lock := self._used.pop(place, None)) is not None:
             lock.release()
             Path(lock.lock_file).unlink(missing_ok=True)

@@ -1,6 +1,8 @@
-"""Entries of a scope in a snapshot: one mark each, by which a host finds later changes.
+"""Lists the entries of a scope with a mark each, stored in a snapshot, by which a host finds later changes of the
+store.
 
-pyarrow is imported by name: it is heavy. Everything except `list_entries` and `find_watermark` blocks.
+pyarrow is imported only when it is needed, because it is heavy. All functions except `list_entries` and
+`find_watermark` block.
 """
 
 from __future__ import annotations
@@ -21,27 +23,29 @@ _PAGE = 1_000
 
 
 class EntryMark(NamedTuple):
-    """Mark for comparing an entry: the digest of the data of its row, and its place in the order of writing."""
+    """Mark of an entry for comparisons: the digest of its row's data, and its sequence (running number) in the store."""
 
     digest: bytes
     sequence: int
 
 
 class WorldSource(EntrySource, Protocol):
-    """The part of a store that publishing and opening a snapshot read."""
+    """The part of a store that is read when a snapshot is published or opened."""
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the present version of a world, or None."""
+        """Return the digest of the present version of a world, or None if there is no such world."""
         ...
 
 
 def world_of(scope: str) -> str:
-    """Return the id of the world of a lore scope; empty for any other scope."""
+    """Return the id of the world whose lore scope `scope` is; empty for any other scope."""
     return scope.removeprefix("world:") if scope.startswith("world:") else ""
 
 
 async def list_entries(source: EntrySource, scope: str) -> tuple[dict[str, EntryMark], int]:
-    """Return the marks of all entries of lore by their ids, and the highest sequence of the chain (0: there is none)."""
+    """Return (marks, highest sequence): the marks of all lore entries of a scope by entry id, and the highest
+    sequence of its lore (0: there is none).
+    """
     found: dict[str, EntryMark] = {}
     after = 0
     while page := await source.entries_after(scope, Chain.LORE, after, _PAGE):
@@ -51,7 +55,7 @@ async def list_entries(source: EntrySource, scope: str) -> tuple[dict[str, Entry
 
 
 async def find_watermark(source: EntrySource, scope: str) -> int:
-    """Return the highest sequence of the chain of lore, by some 60 reads of one entry."""
+    """Return the highest sequence of the lore of a scope. It takes some 60 reads of one entry."""
     low, high = 0, 1
     while await source.entries_after(scope, Chain.LORE, high, 1):
         low, high = high, 2 * high
@@ -65,7 +69,7 @@ async def find_watermark(source: EntrySource, scope: str) -> int:
 
 
 def write_entries(file: Path, marks: Mapping[str, EntryMark]) -> None:
-    """Write the marks of all entries; OSError."""
+    """Write the marks of all entries into a file. Raises OSError if it cannot be written."""
     arrow = import_module("pyarrow")
     columns = [
         arrow.array(marks.keys(), arrow.string()),
@@ -77,7 +81,7 @@ def write_entries(file: Path, marks: Mapping[str, EntryMark]) -> None:
 
 
 def read_entries(file: Path) -> dict[str, EntryMark]:
-    """Return the entries that `write_entries` has written; OSError or ValueError if the file cannot be read."""
+    """Return the marks that `write_entries` has written, by entry id. Raises OSError or ValueError if the file cannot be read."""
     table = import_module("pyarrow.parquet").read_table(file)
     marks = map(EntryMark, table["digest"].to_pylist(), table["sequence"].to_pylist())
     return dict(zip(table["entry_id"].to_pylist(), marks, strict=True))

@@ -1,6 +1,8 @@
-"""Snapshots of a store's worlds on a host: found in the storage, fetched into the cache, compared with the store.
+"""Gives a host the snapshots of its store's worlds: finds them in the storage, fetches them, and compares them with
+the store.
 
-The store decides: rows of a snapshot that the store no longer has are hidden, and missing ones are added from it.
+A snapshot is the published index of a world. The store decides: rows of a snapshot that the store no longer has are
+hidden, and entries that the snapshot lacks are added from the store.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def open_library(
     can_search: Callable[[str], bool],
     check_seconds: float,
 ) -> SnapshotLibrary:
-    """Return the snapshots at an address, fetched into a folder of at most so many bytes; nothing is read yet.
+    """Return the snapshots at an address. Fetched ones are kept in `folder`, which grows to at most `most_bytes`.
+    Nothing is read yet.
 
     Raises SnapshotStorageError for an address that cannot be used.
     """
@@ -52,15 +55,18 @@ def open_library(
 
 
 class SnapshotLibrary:
-    """A `SnapshotSource`.
+    """A `SnapshotSource` over a storage and a cache.
 
-    Degradations: `snapshot_unreachable` (the storage is away: the newest fetched snapshot is used, else an index of
-    this host), `snapshot_damaged` (a snapshot is skipped: an older one is used, else an index of this host),
-    `encoder_missing`.
+    Degradations:
+
+    - `snapshot_unreachable`: the storage cannot be reached. The newest fetched snapshot is used, or else an index
+      that this host makes.
+    - `snapshot_damaged`: a snapshot is skipped. An older one is used, or else an index that this host makes.
+    - `encoder_missing`: the embedder of the newest snapshot is not available here.
 
     Args:
-        can_search: Returns whether this host can embed queries for the vectors of an encoder, by its name (empty: a
-            snapshot of words).
+        can_search: Returns whether this host can embed queries for the vectors of an embedder, by its name (empty: a
+            snapshot with words only).
         check_seconds: Time that `find_newer` waits before it asks the storage again.
     """
 
@@ -81,27 +87,29 @@ class SnapshotLibrary:
         self._thread = CapacityLimiter(1)
 
     async def open(self, scope: str) -> ServedSnapshot | None:
-        """Return the newest usable snapshot of a world's lore; None if there is none, or the store has no such world."""
+        """Return the newest usable snapshot of a world's lore. Return None if there is none, or the store has no such world."""
         return await self._find(scope, "")
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:
-        """Return a usable snapshot that is newer than the one named; asked again at most every `check_seconds`."""
+        """Return a usable snapshot that is newer than `snapshot_id`, or None. The storage is asked at most every
+        `check_seconds`.
+        """
         if monotonic() - self._checked.get(scope, 0.0) < self._check_seconds:
             return None
         return await self._find(scope, snapshot_id)
 
     async def reject(self, snapshot: ServedSnapshot, reason: str) -> None:
-        """Remove a fetched snapshot whose table cannot be read; it is fetched again once, then skipped."""
+        """Remove a fetched snapshot whose table cannot be read. It is fetched again at the next call of `open`."""
         _log.warning("the snapshot %s cannot be read: %s", snapshot.folder, reason)
         await self.release(snapshot)
         await to_thread.run_sync(partial(shutil.rmtree, snapshot.folder, ignore_errors=True))
 
     async def release(self, snapshot: ServedSnapshot) -> None:
-        """Let the files of a snapshot be removed."""
+        """Allow the files of a snapshot to be removed."""
         await to_thread.run_sync(self._cache.release, snapshot.folder)
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return the degradation codes of the last look for snapshots of these scopes."""
+        """Return the degradation codes of the last search for snapshots of these scopes."""
         return tuple(dict.fromkeys(code for scope in scopes for code in self._codes.get(scope, ())))
 
     async def _find(self, scope: str, after: str) -> ServedSnapshot | None:

@@ -1,5 +1,6 @@
-"""Description of a snapshot: `manifest.json`, which is written last, so that a torn upload has none. Calculation
-only.
+"""Describes a snapshot (the published index of a world) in its file `manifest.json`.
+
+The manifest is written last, so that an interrupted upload has none. Calculation only.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from mnemosyne.retrieval.engines.lance.files import table_name
 
 MANIFEST = "manifest.json"
 ENTRIES = "entries.parquet"
-"""File with the mark of each entry; all others belong to the table."""
+"""File with the mark of each entry. All other files belong to the table."""
 
 MIXED = -1
-"""The watermark of a snapshot whose rows have the sequences of several stores."""
+"""Watermark of a snapshot whose rows have the sequences of several stores."""
 
 FORMAT_VERSION = 1
 _HEX = frozenset("0123456789abcdef")
@@ -27,7 +28,7 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotFile:
-    """The size in bytes and the SHA-256 (hex) of one file."""
+    """Size in bytes and SHA-256 (hex) of one file."""
 
     size: int
     sha256: str
@@ -37,9 +38,11 @@ class SnapshotFile:
 class Manifest:
     """A published snapshot of a scope.
 
-    `world_digest`: the version of the world that was indexed. `encoder`: the name of the embedder of the vectors (empty:
-    there are none). `rows`: the number of entries. `watermark`: the highest sequence of the publisher's store, or
-    `MIXED`. `files` by their names below the snapshot's folder, with `/`.
+    - `world_digest`: the version of the world that was indexed.
+    - `encoder`: the name of the embedder that made the vectors (empty: there are none).
+    - `rows`: the number of entries.
+    - `watermark`: the highest sequence of the publisher's store, or `MIXED`.
+    - `files`: the files by their names below the snapshot's folder, with `/`.
     """
 
     snapshot_id: str
@@ -54,23 +57,23 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files together."""
+        """Size of all files together."""
         return sum(each.size for each in self.files.values())
 
 
 def name_snapshot(published_at: datetime, files: Mapping[str, SnapshotFile]) -> str:
-    """Return the id of a snapshot: ids of one scope sort in the order of publishing, and two of one moment differ."""
+    """Return the id of a snapshot. The ids of one scope sort in the order of publishing, and two of the same moment differ."""
     listed = "\n".join(f"{name} {files[name].sha256}" for name in sorted(files))
     return f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 
 
 def scope_folder(scope: str) -> str:
-    """Return the folder that holds the snapshots of a scope."""
+    """Return the name of the folder that holds the snapshots of a scope."""
     return table_name(scope)
 
 
 def name_place(shown: str) -> str:
-    """Return a folder name for the address of a storage."""
+    """Return a folder name for the storage whose address is `shown`."""
     return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -80,8 +83,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def read_manifest(data: bytes, *, shown: str, scope: str, snapshot_id: str) -> Manifest:
-    """Return the manifest that a file holds; SnapshotDamagedError, with the place as `shown`, if it is none, of a later
-    format, of another snapshot, or names a file outside of its folder.
+    """Return the manifest in `data`, the content of a file.
+
+    Raises SnapshotDamagedError, with the place `shown`, if `data` cannot be read as a manifest, has another format
+    version, belongs to another snapshot, or names a file outside of its folder.
     """
     try:
         manifest = decode(data, Manifest)

@@ -1,4 +1,4 @@
-"""Publishes the index of a world as a snapshot, lists published snapshots, and deletes them."""
+"""Publishes the index of a world as a snapshot, lists published snapshots, verifies and deletes them."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ _TRIES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedSnapshot:
-    """Content of a storage under one name."""
+    """A snapshot in a storage, as far as it can be read."""
 
     snapshot_id: str
     manifest: Manifest | None
-    """None for a torn or unreadable snapshot."""
+    """None if the upload was interrupted or the manifest cannot be read."""
     fault: str = ""
-    """Reason why it cannot be read."""
+    """Reason why the snapshot cannot be used (empty: it can)."""
     is_torn: bool = False
-    """Whether it is the rest of a torn upload."""
+    """Whether the manifest is missing: the upload is under way or was interrupted."""
 
 
 async def publish_snapshot(
@@ -71,7 +71,8 @@ async def publish_snapshot(
     at: datetime,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Publish the index of a world, which must be complete, and return its manifest; takes long if a graph is built.
+    """Publish the index of a world, which must be complete, and return the manifest. It takes long if a graph is
+    built.
 
     The manifest is written when everything else is there.
 
@@ -108,7 +109,9 @@ async def publish_snapshot(
 
 
 def list_snapshots(storage: SnapshotStorage, scope: str) -> tuple[PublishedSnapshot, ...]:
-    """Return everything that is published of a scope, oldest first. Blocks. SnapshotStorageError."""
+    """Return everything that is published for a scope, oldest first. Blocks. Raises SnapshotStorageError if the
+    storage cannot be read.
+    """
     found = []
     for name in storage.folders(scope_folder(scope)):
         place = f"{scope_folder(scope)}/{name}"
@@ -126,7 +129,12 @@ def list_snapshots(storage: SnapshotStorage, scope: str) -> tuple[PublishedSnaps
 
 
 def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
-    """Read every file of a snapshot and compare it with the manifest. Blocks. SnapshotDamagedError, SnapshotStorageError."""
+    """Read every file of a snapshot and compare it with the manifest. Blocks.
+
+    Raises:
+        SnapshotDamagedError: if a file differs from the manifest.
+        SnapshotStorageError: if a file cannot be read.
+    """
     place = f"{scope_folder(manifest.scope)}/{manifest.snapshot_id}"
     for name, wanted in sorted(manifest.files.items()):
         digest, size = hashlib.sha256(), 0
@@ -138,8 +146,10 @@ def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
 
 
 def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tuple[str, ...]:
-    """Delete the published snapshots of a scope, except the newest `keep` whole ones and newer uploads; return the ids
-    of the deleted. Blocks. SnapshotStorageError.
+    """Delete the published snapshots of a scope and return the deleted ids. The newest `keep` complete ones and all
+    newer uploads stay. Blocks.
+
+    Raises SnapshotStorageError if the storage cannot be read or written.
     """
     found = list_snapshots(storage, scope)
     whole = [each.snapshot_id for each in found if each.manifest is not None]

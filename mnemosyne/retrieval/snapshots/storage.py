@@ -1,7 +1,8 @@
-"""Storage of snapshots: a folder, or object storage (`s3://`, `gs://`, `abfss://`) through pyarrow's file systems.
+"""Reads and writes the files of snapshots: in a folder, or in object storage (`s3://`, `gs://`, `abfss://`) through
+pyarrow.
 
-Names are below the address, with `/`. Everything here blocks, so call it off the event loop; pyarrow is imported only
-for object storage.
+A file name is relative to the address of the storage, with `/`. Every call blocks, so call it off the event loop.
+pyarrow is imported only for object storage.
 """
 
 from __future__ import annotations
@@ -27,44 +28,45 @@ _SCHEMES = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 
 
 class SnapshotStorage(Protocol):
-    """Files by name. Every method raises SnapshotStorageError if the place cannot be reached, read or written.
+    """Files of snapshots by name. Every method raises SnapshotStorageError if the place cannot be reached, read or
+    written.
 
     1. A file that `put` or `put_bytes` has written is there whole or not at all.
-    2. `delete` leaves nothing below a name; an unknown name is allowed.
+    2. `delete` leaves nothing below a name. An unknown name is allowed.
     """
 
     shown: str
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """Return the names of the folders in a folder, sorted; none for an unknown folder."""
+        """Return the names of the folders in the folder `name`, sorted. The result is empty for an unknown folder."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file, or None if there is none."""
+        """Return the content of a small file, or None if there is no such file."""
         ...
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a file."""
+        """Yield the content of a file in parts."""
         ...
 
     def put(self, name: str, file: Path) -> None:
-        """Write a file."""
+        """Write the local file `file` under a name."""
         ...
 
     def put_bytes(self, name: str, data: bytes) -> None:
-        """Write a small file."""
+        """Write a small file with the content `data`."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder and everything in it."""
         ...
 
 
 def open_storage(address: str | Path) -> SnapshotStorage:
-    """Return the storage at an address: a folder, or a bucket with a prefix. SnapshotStorageError for an address that
-    cannot be used.
+    """Return the storage at an address: a folder, or a bucket with a prefix.
 
-    Nothing is read yet, except if a bucket's region has to be asked for.
+    Nothing is read yet, unless a bucket's region has to be asked for. Raises SnapshotStorageError for an address that
+    cannot be used.
     """
     text = str(address)
     if text.startswith(_SCHEMES):
@@ -76,13 +78,15 @@ def open_storage(address: str | Path) -> SnapshotStorage:
 
 
 class FolderStorage:
-    """Snapshots in a folder, of this machine or of a shared disk."""
+    """Snapshots in a folder, on this machine or on a shared disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.shown = folder, str(folder)
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """Return the names of the folders in a folder, sorted; none for an unknown folder. SnapshotStorageError."""
+        """Return the names of the folders in the folder `name`, sorted; empty for an unknown folder. Raises
+        SnapshotStorageError if the storage's own folder does not exist.
+        """
         with self._explained():
             folder = self._folder / name
             if not self._folder.is_dir():
@@ -90,19 +94,19 @@ class FolderStorage:
             return tuple(sorted(each.name for each in folder.iterdir() if each.is_dir())) if folder.is_dir() else ()
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file, or None if there is none."""
+        """Return the content of a small file, or None if there is no such file."""
         with self._explained():
             file = self._folder / name
             return file.read_bytes() if file.is_file() else None
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a file."""
+        """Yield the content of a file in parts."""
         with self._explained(), (self._folder / name).open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
 
     def put(self, name: str, file: Path) -> None:
-        """Write a file."""
+        """Write the local file `file` under a name."""
         with self._explained():
             place = self._folder / name
             make_private_folder(place.parent)
@@ -111,13 +115,13 @@ class FolderStorage:
             draft.replace(place)
 
     def put_bytes(self, name: str, data: bytes) -> None:
-        """Write a small file."""
+        """Write a small file with the content `data`."""
         with self._explained():
             make_private_folder((self._folder / name).parent)
             write_file(self._folder / name, data)
 
     def delete(self, name: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder and everything in it."""
         with self._explained(), suppress(FileNotFoundError):
             shutil.rmtree(self._folder / name)
 
@@ -132,7 +136,7 @@ class FolderStorage:
 class ObjectStorage:
     """Snapshots in object storage. Credentials come from the environment, as pyarrow reads it, or from the address.
 
-    Options of an address of S3: `s3://BUCKET/PREFIX?endpoint_override=HOST:PORT&scheme=http&region=R`.
+    An S3 address may have options: `s3://BUCKET/PREFIX?endpoint_override=HOST:PORT&scheme=http&region=R`.
     """
 
     def __init__(self, address: str) -> None:
@@ -142,7 +146,7 @@ class ObjectStorage:
         self._opened: tuple[Any, str] | None = None
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """Return the names of the folders in a folder, sorted; none for an unknown folder."""
+        """Return the names of the folders in the folder `name`, sorted. The result is empty for an unknown folder."""
         with self._explained():
             system, root = self._open()
             selector = import_module("pyarrow.fs").FileSelector(_below(root, name), allow_not_found=True)
@@ -150,7 +154,7 @@ class ObjectStorage:
             return tuple(sorted(each.base_name for each in found))
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file, or None if there is none."""
+        """Return the content of a small file, or None if there is no such file."""
         with self._explained():
             system, root = self._open()
             try:
@@ -160,7 +164,7 @@ class ObjectStorage:
                 return None
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a file."""
+        """Yield the content of a file in parts."""
         with self._explained():
             system, root = self._open()
             with system.open_input_stream(_below(root, name)) as stream:
@@ -168,7 +172,7 @@ class ObjectStorage:
                     yield bytes(chunk)
 
     def put(self, name: str, file: Path) -> None:
-        """Write a file."""
+        """Write the local file `file` under a name."""
         with self._explained(), file.open("rb") as source:
             system, root = self._open()
             with system.open_output_stream(_below(root, name)) as stream:
@@ -176,14 +180,14 @@ class ObjectStorage:
                     stream.write(chunk)
 
     def put_bytes(self, name: str, data: bytes) -> None:
-        """Write a small file."""
+        """Write a small file with the content `data`."""
         with self._explained():
             system, root = self._open()
             with system.open_output_stream(_below(root, name)) as stream:
                 stream.write(data)
 
     def delete(self, name: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder and everything in it."""
         with self._explained(), suppress(FileNotFoundError):
             system, root = self._open()
             system.delete_dir(_below(root, name))

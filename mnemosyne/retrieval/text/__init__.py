@@ -1,1 +1,1 @@
-"""Words: tokens, BM25 and previews."""
+"""Text handling for memory search: word tokens, BM25 scores, dates in texts, and previews."""

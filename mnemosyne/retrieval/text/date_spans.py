@@ -1,4 +1,4 @@
-"""A date that words mean, and how it is written in a prompt and in the key of an entry. Calculation only."""
+"""Values for dates that words mean, and their spelling in prompts and in index keys. Calculation only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MONTHS_LISTED = 12
 
 
 class DateUnit(StrEnum):
-    """Precision of words for a date; a week and a weekend are several days."""
+    """Precision of a date given in words. A week and a weekend are several days (`DAY`)."""
 
     DAY = "day"
     MONTH = "month"
@@ -33,7 +33,7 @@ class DateUnit(StrEnum):
 class ResolvedDate:
     """The days that a phrase in a text means: `first` to `last`, both included.
 
-    `start` is the place of its first character. `unit` is the exactness of both ends.
+    `start` is the position of the phrase's first character in the text. `unit` is the precision of both ends.
     """
 
     start: int
@@ -44,7 +44,9 @@ class ResolvedDate:
 
     @property
     def label(self) -> str:
-        """The date in ISO form: `2023-05-07`, `2023-06`, `2022`, or `2023-05-29..2023-06-04`; a season by its name and year."""
+        """The date in ISO form: `2023-05-07`, `2023-06`, `2022`, or `2023-05-29..2023-06-04`. A season is given by
+        its name and year.
+        """
         if self.unit is DateUnit.SEASON:
             season, year = season_of(self.first), self.first.year
             return f"{season} {year}-{(year + 1) % 100:02d}" if season == SEASONS[-1] else f"{season} {year}"
@@ -55,7 +57,7 @@ class ResolvedDate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DateSpan:
-    """The days from `first` to `last`, as exact as `unit`."""
+    """The days from `first` to `last`, both included, with the precision `unit`."""
 
     first: date
     last: date
@@ -63,7 +65,7 @@ class DateSpan:
 
 
 def one_day(day: date) -> DateSpan:
-    """Return a single day."""
+    """Return the span of a single day."""
     return DateSpan(first=day, last=day)
 
 
@@ -80,46 +82,55 @@ def weekend_of(day: date) -> DateSpan:
 
 
 def month_from(day: date, months: int) -> DateSpan:
-    """Return the month that is so many months after that of a day. ValueError, OverflowError beyond the calendar."""
+    """Return the month that is `months` months after the month of `day`. Raises ValueError or OverflowError beyond
+    the calendar.
+    """
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     return whole_month(year, month + 1)
 
 
 def whole_month(year: int, month: int) -> DateSpan:
-    """Return a month. ValueError, OverflowError beyond the calendar."""
+    """Return the span of a month. Raises ValueError or OverflowError beyond the calendar."""
     first = date(year, month, 1)
     return DateSpan(first=first, last=first.replace(day=calendar.monthrange(year, month)[1]), unit=DateUnit.MONTH)
 
 
 def whole_year(year: int) -> DateSpan:
-    """Return a year. ValueError, OverflowError beyond the calendar."""
+    """Return the span of a year. Raises ValueError or OverflowError beyond the calendar."""
     return DateSpan(first=date(year, 1, 1), last=date(year, 12, 31), unit=DateUnit.YEAR)
 
 
 def season(name: str, year: int) -> DateSpan:
-    """Return a season of the northern half of the earth; winter begins in December of its year. ValueError, OverflowError."""
+    """Return the span of a season of the northern hemisphere. Winter begins in December of `year`.
+
+    Raises KeyError for an unknown name, and ValueError or OverflowError beyond the calendar.
+    """
     first = date(year, _FIRST_MONTHS[name], 1)
     return DateSpan(first=first, last=month_from(first, 2).last, unit=DateUnit.SEASON)
 
 
 def season_of(day: date) -> str:
-    """Return the season in which a day is."""
+    """Return the name of the season in which a day is."""
     return SEASONS[(day.month - 3) % 12 // 3]
 
 
 def from_to(one: DateSpan, other: DateSpan) -> DateSpan:
-    """Return the days from the first of one span to the last of another, as exact as the first."""
+    """Return the span from the earlier first day to the later last day of two spans, with the precision of `one`."""
     return DateSpan(first=min(one.first, other.first), last=max(one.last, other.last), unit=one.unit)
 
 
 def words_of_day(day: date, *, chinese: bool) -> str:
-    """Return a day in words, such as `7 May 2023`, followed by the Chinese form if it is wanted."""
+    """Return a day in words, such as `7 May 2023`. With `chinese`, the Chinese form follows."""
     text = f"{day.day} {MONTH_NAMES[day.month - 1]} {day.year}"
     return f"{text} {day.year}年{day.month}月{day.day}日" if chinese else text
 
 
 def words_of(each: ResolvedDate, *, chinese: bool) -> str:
-    """Return the words by which a resolved date is found: days, or the months, season or year that a longer span touches."""
+    """Return the words under which a resolved date is found in the index.
+
+    They name one or two days, or else the months, season or years that the span touches. With `chinese`, the Chinese
+    forms are added.
+    """
     return " ".join(dict.fromkeys(_list_words(each, chinese=chinese)))
 
 

@@ -1,8 +1,8 @@
 """Resolves words such as `yesterday`, `last Friday` or `上周五` in a text against the time of its message.
 
-The rules are fixed, and the result depends only on text and time, so that it is the same at any time and nothing has to
-be stored: words erased from a text are gone from its dates. Weeks begin on Monday; a day is that of the time's own
-zone. Calculation only.
+The rules are fixed. The result depends only on the text and the time, so that it is always the same and nothing has
+to be stored. Words that are erased from a text are gone from its dates. Weeks begin on Monday. A day is a day in the
+time zone of the message's time. Calculation only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mnemosyne.retrieval.text.date_spans import DateSpan, ResolvedDate
 from mnemosyne.retrieval.text.words import has_cjk
 
 READ_CHARS = 8_000
-"""Characters of a text that are read."""
+"""Number of characters of a text that are read."""
 MOST_DATES = 12
-"""Dates of a text that are resolved."""
+"""Maximum number of dates of a text that are resolved."""
 
 _HINT = re.compile(r"yesterday|tomorrow|last|next|this|ago\b|from\s{1,2}(?:now|today)", re.IGNORECASE)
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], date], DateSpan | None]]
@@ -27,10 +27,10 @@ _CHINESE: _Rule = (dates_chinese.PATTERN, dates_chinese.resolve)
 
 
 def resolve_dates(text: str, at: datetime) -> tuple[ResolvedDate, ...]:
-    """Return the dates meant by words of a text of the time `at`, in the order of the text; at most `MOST_DATES`.
+    """Return the dates that words in a text written at `at` mean, in the order of the text, at most `MOST_DATES`.
 
-    Only words that need the day of their message are resolved, and only if they have one usual meaning; `today` is left
-    out, since the text's own day is known. A date that no calendar has is left out.
+    Words are resolved only if their meaning depends on the day of the message and they have one usual meaning.
+    `today` is left out, because the message's own day is known. A date that is in no calendar is left out.
     """
     read, day = text[:READ_CHARS], at.date()
     rules = [_ENGLISH] if _HINT.search(read) else []

@@ -1,7 +1,7 @@
-"""Chinese words that mean a date seen from another (`昨天`, `上周五`, `三天前`, `去年夏天`). Calculation only.
+"""Recognises Chinese words that mean a date relative to another (`昨天`, `上周五`, `三天前`, `去年夏天`). Calculation only.
 
-Words with two usual meanings are not resolved: `三天后` (counted from the time of the story, not of the telling), `前年`
-after `以`.
+Words with two usual meanings are not resolved. An example is `三天后`, which counts from the time of the story, not of
+the telling. Another is `前年` after `以`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _SIDES = {"上上": -2, "上": -1, "下": 1, "下下": 2, "大前": -3, "前": -
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days of a match of `PATTERN` in a text of `day`; None if that is open. ValueError, OverflowError
-    beyond the calendar.
+    """Return the days that a match of `PATTERN` means in a text of the day `day`; None if the meaning is open. Raises
+    ValueError or OverflowError beyond the calendar.
     """
     if match["day"]:
         return one_day(day + _days(match["day"]) * DAY)

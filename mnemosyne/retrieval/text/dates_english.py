@@ -1,7 +1,8 @@
-"""English words that mean a date seen from another (`yesterday`, `last Friday`, `two weeks ago`). Calculation only.
+"""Recognises English words that mean a date relative to another (`yesterday`, `last Friday`, `two weeks ago`).
+Calculation only.
 
-Words with two usual meanings are not resolved: `in two weeks` (a duration), `next Friday` said on a Monday, `the last
-year`.
+Words with two usual meanings are not resolved: `in two weeks` (a duration), `next Friday` in a text of a Monday, `the
+last year`.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ _TUESDAY = 1
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days of a match of `PATTERN` in a text of `day`; None if that is open. ValueError, OverflowError
-    beyond the calendar.
+    """Return the days that a match of `PATTERN` means in a text of the day `day`; None if the meaning is open. Raises
+    ValueError or OverflowError beyond the calendar.
     """
     if match["day"]:
         return one_day(day + _DAYS[" ".join(match["day"].lower().split()).removeprefix("the ")] * DAY)

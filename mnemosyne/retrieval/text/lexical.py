@@ -1,8 +1,8 @@
-"""BM25 over documents in memory: postings in numpy to which documents are added one by one, without a rebuild.
+"""Computes BM25 scores of documents in memory. Documents are added one by one, without a rebuild.
 
-A document has a slot: the n-th document added has slot n-1 until `compact`. The caller's mask decides which slots
-count, so removing, branching and hiding need nothing here, and hidden documents change no score. Must not import an
-engine or an embedder.
+Each document has a slot: the n-th document added has slot n-1, until `compact`. A posting states that a term occurs
+in a slot, and how often. The caller's mask decides which slots count. So removed, hidden or other branches' documents
+need no change here and change no score. This module must not import an engine or an embedder.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ _TOGETHER = 1 << 15
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
 Owners = npt.NDArray[np.int64]
-"""Number of the pool of each slot."""
+"""For each slot, the number of the pool to which it belongs. A pool is a set of slots that is searched by itself."""
 
 
 def inverse_frequency(documents: int, holding: int) -> float:
-    """Return Lucene's idf, log(1 + (N - n + .5) / (n + .5)): BM25's idf, kept above 0 for terms that most documents
-    contain.
+    """Return Lucene's inverse document frequency, log(1 + (N - n + .5) / (n + .5)), for N `documents` of which n are
+    `holding` a term.
+
+    It is BM25's, kept above 0 for terms that most documents contain.
     """
     return math.log(1.0 + (documents - holding + 0.5) / (holding + 0.5))
 
@@ -53,12 +55,14 @@ def term_weights(text: str) -> dict[str, float]:
 
 
 class TermCounts(Struct, frozen=True, kw_only=True):
-    """Statistics of a collection by which words are weighed: documents, tokens, and how many documents contain each term."""
+    """Statistics of a collection by which words are weighted: its documents, its tokens, and how many documents
+    contain each term.
+    """
 
     documents: int
     tokens: int
     holding: npt.NDArray[np.int64]
-    """In the order of the terms."""
+    """Number of documents that contain each term, in the order of the terms."""
 
     def __add__(self, other: TermCounts) -> TermCounts:
         return TermCounts(
@@ -79,9 +83,10 @@ class _Part(NamedTuple):
 
 
 class FoundWords:
-    """Postings of some terms, with the counts of each pool: a set of slots that is searched by itself.
+    """The postings of some terms, with the statistics of each pool (a set of slots that is searched by itself).
 
-    All pools are scored in the same array operations, because in a small collection each operation costs more than its work.
+    All pools are scored in the same array operations, because in a small collection each operation costs more than
+    its work.
     """
 
     __slots__ = ("_cells", "_parts", "_slots", "counts")
@@ -94,10 +99,10 @@ class FoundWords:
     def scores(
         self, terms: Mapping[str, float], counts: Sequence[TermCounts], *, k1: float = K1, b: float = B
     ) -> Scores:
-        """Return a BM25 score (>= 0) for each slot by the counts of its pool; 0 for slots of none.
+        """Return a BM25 score (>= 0) for each slot, by the statistics of its pool. Slots of no pool score 0.
 
-        `counts` are those of the found words, or more if other collections count with a pool. Each term's part is multiplied
-        by its weight.
+        `counts` has the statistics of each pool: the pool's own, or larger ones if other collections count with the
+        pool. The part of each term is multiplied by its weight in `terms`.
         """
         found = np.zeros(self._slots, dtype=np.float64)
         flat, slopes = np.float32(k1 * (1.0 - b)), np.zeros(len(counts) + 1, dtype=np.float32)
@@ -118,12 +123,12 @@ class FoundWords:
 
 
 class Postings:
-    """Slots of each term, with the number of its occurrences: a frozen segment (arrays sorted by term) and a small tail
-    of recent documents.
+    """For each term, the slots of the documents that contain it, and how often. It has a frozen segment (arrays
+    sorted by term) and a small tail of recent documents.
 
-    The tail is merged into the segment when it has more than 64 documents and an eighth of the segment. There each
-    posting stores its document's length with its count, so that scoring a term reads three arrays in order. Not
-    thread-safe.
+    The tail is merged into the segment when it has more than 64 documents and more than an eighth of the segment. In
+    the segment each posting stores its document's length with its count, so that scoring a term reads three arrays in
+    order. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -139,7 +144,7 @@ class Postings:
 
     @classmethod
     def restore(cls, words: Sequence[str], arrays: Mapping[str, npt.NDArray[Any]]) -> Postings:
-        """Return the postings that `freeze` gave."""
+        """Return postings from the result of `freeze`."""
         postings = cls()
         postings._vocabulary = dict(zip(words, range(len(words)), strict=True))
         postings._starts, postings._slots = arrays["starts"], arrays["slots"]
@@ -149,7 +154,7 @@ class Postings:
         return postings
 
     def freeze(self) -> tuple[tuple[str, ...], dict[str, npt.NDArray[Any]]]:
-        """Return the terms and the arrays of all documents, which nobody may change; a tail is merged first."""
+        """Return (terms, arrays): the content of all documents, after the tail is merged. Nobody may change the arrays."""
         self._merge_tail()
         arrays: dict[str, npt.NDArray[Any]] = {
             "starts": self._starts,
@@ -160,7 +165,7 @@ class Postings:
         return tuple(self._vocabulary), {**arrays, "lengths": self.lengths.copy()}
 
     def memory_bytes(self) -> int:
-        """Return about how many bytes the postings take, without the terms themselves."""
+        """Return about how many bytes the postings take, without the texts of the terms."""
         arrays = (self._starts, self._slots, self._counts, self._sizes, self._lengths)
         codes = sys.getsizeof(self._vocabulary) + len(self._vocabulary) * INT_BYTES
         return sum(each.nbytes for each in arrays) + self._tail.memory_bytes() + codes
@@ -186,25 +191,27 @@ class Postings:
             self._merge_tail()
 
     def append_codes(self, words: Sequence[str], codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
-        """Add documents given as dictionary codes.
+        """Add documents whose tokens are given as codes.
 
-        `codes` are indexes into `words`, all documents concatenated; `lengths` has the number of codes of each.
+        `codes` are indexes into `words`, with all documents concatenated. `lengths` has the number of codes of each
+        document.
         """
         known = self._vocabulary
         places = np.array([known.setdefault(word, len(known)) for word in words], dtype=np.int32)
         self._freeze(places[codes] if len(codes) else codes, lengths)
 
     def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
-        """Return a BM25 score (>= 0) for each slot; each term's part is multiplied by its weight.
+        """Return a BM25 score (>= 0) for each slot. The part of each term is multiplied by its weight in `terms`.
 
-        Document counts and the mean length are those of the admitted slots; the other slots score 0.
+        The number of documents and their mean length count only the admitted slots. The other slots score 0.
         """
         found = self.find(terms, np.where(admitted, 0, 1), 1)
         return found.scores(terms, found.counts, k1=k1, b=b)
 
     def find(self, terms: Collection[str], owners: Owners, pools: int) -> FoundWords:
-        """Return where some terms are. `owners` has the number of each slot's pool, from 0 on, and `pools` for a slot that does
-        not count.
+        """Return the postings of `terms`, with the statistics of `pools` pools.
+
+        `owners` has the number of each slot's pool, from 0 on. A slot that does not count has the number `pools`.
         """
         codes = [self._vocabulary.get(term, -1) for term in terms]
         parts, lengths = [*self._frozen_parts(codes), *self._tail_parts(codes)], self.lengths
@@ -222,7 +229,7 @@ class Postings:
         return FoundWords(slots=len(lengths), parts=parts, cells=cells, counts=counts)
 
     def compact(self, keep: Mask) -> None:
-        """Drop the slots that `keep` excludes; the others keep their order and get new numbers."""
+        """Drop the slots that are False in `keep`. The others keep their order and get new numbers."""
         self._merge_tail()
         places = np.cumsum(keep, dtype=np.int32) - 1
         live = keep[self._slots]

@@ -1,6 +1,7 @@
-"""Postings of the documents that were added last: 12 bytes each, quick to append to, and found without a dictionary of terms.
+"""Holds the postings of the documents that were added last, quick to append to and small (12 bytes each).
 
-Must not import an engine.
+A posting states that a term occurs in a document, and how often. A document is identified by its slot, a running
+number. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 NEWEST_DOCUMENTS = 64
-"""So many are sorted by term when they are searched after a change; those before them stay sorted."""
+"""Number of documents that are sorted by term when they are searched after a change. Older documents stay sorted."""
 
 Codes = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.int32]
 Parts = npt.NDArray[np.float32]
 Columns = tuple[Codes, Slots, Parts]
-"""Code of the term, slot and count of each posting, by code and then by slot."""
+"""Term code, slot and count of each posting, sorted by code and then by slot."""
 
 
 class PostingTail:
-    """Slots of each term, with the number of its occurrences. Terms are numbers (`codes`); slots come in ascending
-    order. Not thread-safe.
+    """For each term, the slots of the documents that contain it, and how often. Terms are numbers (`codes`). Slots
+    must be added in ascending order. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class PostingTail:
         self._newest_columns: Columns | None = _EMPTY
 
     def append(self, slot: int, codes: Collection[int], counts: Iterable[int]) -> None:
-        """Add a document: its different terms, and how often it holds each."""
+        """Add a document at `slot`: the codes of its different terms, and how often each occurs."""
         self._codes.extend(codes)
         self._slots.extend([slot] * len(codes))
         self._counts.extend(counts)
@@ -50,8 +51,10 @@ class PostingTail:
             self._begin_newest()
 
     def find(self, codes: Sequence[int]) -> Iterator[Columns]:
-        """Yield the postings of some terms (-1: an unknown one), with the place of each one's term in `codes` as its code: by
-        place and then by slot, the older documents first.
+        """Yield the postings of the terms `codes` (-1: an unknown term), those of older documents first.
+
+        In the result the code of a posting is the index of its term in `codes`. Each part is sorted by this index and
+        then by slot.
         """
         # Of the type of the codes, which are converted as a whole else.
         begin = np.array(codes, dtype=np.int32)
@@ -65,7 +68,7 @@ class PostingTail:
                 yield places, slots.take(numbers), counts.take(numbers)
 
     def columns(self) -> Columns:
-        """Return all postings."""
+        """Return all postings, sorted by code and then by slot."""
         # What is newer has later slots, so a stable sort keeps those of each term in order.
         pairs = zip(self._older, self._sorted_newest(), strict=True)
         codes, slots, counts = (np.concatenate([older, newer]) for older, newer in pairs)
@@ -85,8 +88,9 @@ class PostingTail:
 
 
 def stable_order(codes: Codes) -> npt.NDArray[np.int64]:
-    """Return the order of codes (>= 0), equal ones in their present order. numpy sorts 16 bits at a time by radix, five
-    times faster than more.
+    """Return the order that sorts `codes` (all >= 0); equal codes keep their present order.
+
+    Sorting 16 bits at a time is five times faster, because numpy then sorts by radix.
     """
     order = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
     high = (codes >> 16).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""Shortens a text to a number of tokens, for people and selectors. Calculation only."""
+"""Shortens a text to a number of tokens, for people and for the model that selects memories. Calculation only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MARK = "…"
 
 
 def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TOKENS) -> str:
-    """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens`.
+    """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens` tokens.
 
-    It is cut after a sentence if one ends in the second half of the fitting text, else between words, else between
-    characters. The cut is found by proportion in a few steps, from at most five characters per token, so that a long
-    text costs no more than a short one; the cut may therefore come early.
+    The text is cut after a sentence if one ends in the second half of the part that fits, else between words, else
+    between characters. The cut is found in a few steps of proportion, from at most five characters per token, so that
+    a long text costs no more than a short one. The cut may therefore come earlier than necessary.
     """
     text = text.strip()
     end = min(len(text), limit_tokens * _TOKEN_CHARS)
@@ -34,7 +34,7 @@ def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TO
 
 
 def preview_window(text: str, limit_tokens: int = PREVIEW_TOKENS) -> str:
-    """Return the part of a text on which its preview depends."""
+    """Return the beginning of a text that is enough to compute its preview."""
     return text.strip()[: limit_tokens * _TOKEN_CHARS + 1]
 
 

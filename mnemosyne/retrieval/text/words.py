@@ -1,6 +1,6 @@
-"""Splits a text into word tokens: the same for query and index, and for both engines.
+"""Splits a text into word tokens, in the same way for queries and for all index engines.
 
-It must not import an engine, an embedder or numpy.
+This module must not import an engine, an embedder or numpy.
 """
 
 from __future__ import annotations
@@ -53,15 +53,18 @@ def _shared_word(word: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def word_tokens_of_line(line: str) -> tuple[str, ...]:
-    """Return the tokens of a line, cached: a message's line is also in its neighbours' keys."""
+    """Return the word tokens of a line. The result is cached, because a message's line is also in the index keys of
+    its neighbours.
+    """
     return tuple(word_tokens(line))
 
 
 def word_tokens(text: str) -> list[str]:
     """Return the word tokens of `text`, in order, with repeats.
 
-    NFKC and lower case; words stemmed by Snowball English, English stop words dropped; runs of CJK characters as
-    overlapping pairs, a lone CJK character as itself. No token contains white space.
+    The text is put in normal form NFKC and lower case. Words are stemmed (Snowball English), and English stop words
+    are dropped. A run of CJK characters gives its overlapping pairs; a single CJK character gives itself. No token
+    contains white space.
     """
     plain = normal_form("NFKC", text).lower().replace("\u2019", "'")
     found: list[str] = []

@@ -1,1 +1,1 @@
-"""Checkpoints of scopes in memory: their files, and scopes that open from them or are still read."""
+"""Checkpoints, the files of scopes in memory: their format, and the decision when each is read and written."""

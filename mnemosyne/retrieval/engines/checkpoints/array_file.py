@@ -1,7 +1,7 @@
-"""A file of named numpy arrays that is mapped into memory, not read: unused parts cost nothing.
+"""Reads and writes a file of named numpy arrays. The file is mapped into memory, so that unused parts cost nothing.
 
-Each array has a checksum, which is verified when the file is opened (3 GB a second). A file is replaced whole, never
-changed, so a mapped file stays unchanged.
+Each array has a checksum, which is verified when the file is opened (3 GB a second). A file is always replaced as a
+whole and never changed, so a mapped file stays the same.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class _Head:
 
 
 def write_arrays(file: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
-    """Write arrays, and bytes that describe them, into a file that only its owner may read; whole or not at all.
-    OSError.
+    """Write arrays, and the bytes `about` that describe them, into a file that only its owner may read. The file is
+    written whole or not at all.
+
+    Raises OSError if it cannot be written.
     """
     parts, start = dict[str, _Part](), 0
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -71,8 +73,13 @@ def _file_parts(head: bytes, arrays: Iterable[Array]) -> Iterator[bytes | memory
 
 
 def map_arrays(file: Path) -> tuple[bytes, dict[str, Array]]:
-    """Return the arguments of `write_arrays`. The arrays may be changed in memory, which never changes the file.
-    UnreadableError for a file that is damaged or of another release, OSError.
+    """Return (about, arrays) as they were given to `write_arrays`. Changes of the arrays stay in memory and never
+    reach the file.
+
+    Raises:
+        UnreadableError: if the file is damaged or of another release.
+        OSError: if the file cannot be read.
+        ValueError: if the file is empty.
     """
     data = _map(file)
     prefix = bytes(data[:_PREFIX_BYTES])

@@ -1,7 +1,8 @@
-"""Checkpoints: the durable form of a scope in memory, one file of arrays from which it opens at once.
+"""Reads and writes checkpoints. A checkpoint is the durable form of a scope in memory: one file of arrays, from which
+the scope opens at once.
 
-A checkpoint has a checksum for each array, and is replaced whole. Rows added after it are made again from the store. Must not
-import an engine.
+Each array has a checksum, and the file is always replaced as a whole. Rows that were added after the last writing are
+made again from the store. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ _RELEASE = 2
 
 
 def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
-    """Return the table of a scope's checkpoint; None if there is none of this release and of the scope's generation.
-    UnreadableError for a damaged one; OSError. Reads files: call it on a thread.
+    """Return the table in a scope's checkpoint. Return None if there is none of this release and of the scope's
+    present generation (it changes when the scope is dropped).
+
+    It reads files: call it on a thread.
+
+    Raises:
+        UnreadableError: if the checkpoint is damaged.
+        OSError: if the file cannot be read.
     """
     try:
         about, arrays = map_arrays(checkpoint_file(folder, scope))
@@ -74,8 +81,10 @@ def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
 
 
 def write_checkpoint(folder: str, scope: str, mark: str, table: ScopeTable) -> bool:
-    """Write the checkpoint of a scope of the generation `mark`; return False, and leave none, if another process has dropped the
-    scope since. OSError. Call it on a thread.
+    """Write the checkpoint of a scope of the generation `mark` (it changes when the scope is dropped). Return False,
+    and leave no file, if another process has dropped the scope since.
+
+    Call it on a thread. Raises OSError if the file cannot be written.
     """
     frozen = table.freeze()
     about = _About(

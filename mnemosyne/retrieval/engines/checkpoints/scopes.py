@@ -1,6 +1,7 @@
-"""The scopes in memory that have a file in the folder of an index: which are changed, and which are to be written.
+"""Opens the scopes in memory from their files (checkpoints), notes which have changed, and writes the files when they
+are due.
 
-Must not import an engine.
+This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ class _OpenedScope:
 
 
 class CheckpointedScopes:
-    """Opens scopes from their files in a folder and writes these: behind a turn once `held_rows` rows and a sixteenth of all have
-    changed, or if words have left. A crash costs only vectors that must be computed again, because the store has the texts.
+    """Opens scopes from their files in a folder, and writes these files.
+
+    A file is due once `held_rows` rows and a sixteenth of all have changed, or if words have been removed. A crash
+    costs only vectors that must be computed again, because the store has the texts.
     """
 
     def __init__(self, folder: str, *, held_rows: int) -> None:
@@ -46,8 +49,12 @@ class CheckpointedScopes:
         self._moving: dict[str, RowBatch] = {}
 
     async def open(self, scope: str) -> ScopeTable | None:
-        """Return the table of a scope that LanceDB has no files of; None if it has. UnreadableError for a damaged file, whose
-        scope then starts empty; IndexUnavailableError.
+        """Return the table of a scope from its file, empty if there is no file. Return None if the scope has no
+        usable file but tables in LanceDB.
+
+        Raises:
+            UnreadableError: if the file is damaged. The caller then starts with an empty table.
+            IndexUnavailableError: if the file cannot be read.
         """
         opened = self._opened[scope] = _OpenedScope(mark=await to_thread.run_sync(read_mark, self._folder, scope))
         try:
@@ -63,7 +70,7 @@ class CheckpointedScopes:
         return ScopeTable() if table is None else table
 
     def note(self, scope: str, batch: RowBatch) -> None:
-        """Count rows that were written to a scope."""
+        """Count the rows of `batch`, which were written to a scope."""
         if (opened := self._opened.get(scope)) is not None:
             opened.changes += len(batch.rows) + len(batch.removed)
             opened.has_removed |= bool(batch.removed)
@@ -71,12 +78,12 @@ class CheckpointedScopes:
             self._moving[scope] = merge_batches(self._moving[scope], batch)
 
     def has_changes(self, scope: str) -> bool:
-        """Return whether a scope has rows that its file lacks, or rows of LanceDB."""
+        """Return whether a scope has rows that its file lacks, or still has tables in LanceDB."""
         opened = self._opened.get(scope)
         return opened is not None and (opened.changes != opened.saved or opened.has_table)
 
     def list_due(self, memory: MemoryIndex) -> list[str]:
-        """Return the scopes in memory that are to be written now."""
+        """Return the scopes in memory whose files must be written now."""
         due = []
         for scope, opened in self._opened.items():
             changes = opened.changes - opened.saved
@@ -87,8 +94,10 @@ class CheckpointedScopes:
         return due
 
     async def save(self, scope: str, table: ScopeTable) -> bool:
-        """Write the file of a scope if it has changed, and remove files of LanceDB; return False if another process has dropped the
-        scope or moved it to LanceDB. IndexUnavailableError.
+        """Write the file of a scope if the scope has changed, and remove its tables in LanceDB. Return False if
+        another process has dropped the scope or moved it to LanceDB.
+
+        Raises IndexUnavailableError if the folder cannot be written.
         """
         opened = self._opened.get(scope)
         if opened is None or not self.has_changes(scope):
@@ -112,36 +121,36 @@ class CheckpointedScopes:
         return True
 
     async def remove_tables(self, scope: str) -> None:
-        """Remove LanceDB's files of a scope. OSError."""
+        """Remove the tables that LanceDB has for a scope. Raises OSError if they cannot be removed."""
         for name in table_names(scope):
             await to_thread.run_sync(remove_table, self._folder, name)
         if (opened := self._opened.get(scope)) is not None:
             opened.has_table = False
 
     def begin_move(self, scope: str) -> None:
-        """Remember from here on the rows that are written to a scope."""
+        """Begin to remember the rows that are written to a scope, while it is moved to LanceDB."""
         self._moving[scope] = NO_ROWS
 
     def take_moving(self, scope: str) -> RowBatch:
-        """Return the rows that were written to a scope since `begin_move`."""
+        """Return the rows that were written to a scope since `begin_move`, and stop remembering them."""
         return self._moving.pop(scope, NO_ROWS)
 
     async def remove(self, scope: str) -> None:
-        """Remove the file of a scope. IndexUnavailableError."""
+        """Remove the file of a scope. Raises IndexUnavailableError if it cannot be removed."""
         try:
             await to_thread.run_sync(partial(checkpoint_file(self._folder, scope).unlink, missing_ok=True))
         except OSError as error:
             raise self._unavailable(scope, error) from error
 
     async def adopt(self, scope: str, table: ScopeTable) -> None:
-        """Write the file of a scope whose table was replaced. IndexUnavailableError."""
+        """Write the file of a scope whose table was replaced by `table`. Raises IndexUnavailableError if it cannot be written."""
         mark = await to_thread.run_sync(read_mark, self._folder, scope)
         has_table = await to_thread.run_sync(has_tables, self._folder, scope)
         self._opened[scope] = _OpenedScope(mark=mark, changes=1, has_table=has_table)
         await self.save(scope, table)
 
     def forget(self, scope: str) -> None:
-        """Forget a scope, which is not in memory any more."""
+        """Forget a scope that is no longer in memory."""
         self._opened.pop(scope, None)
         self._moving.pop(scope, None)
 
@@ -150,5 +159,5 @@ class CheckpointedScopes:
 
 
 def has_tables(folder: str, scope: str) -> bool:
-    """Return whether LanceDB has files of a scope."""
+    """Return whether LanceDB has tables of a scope in the folder."""
     return any(has_files(folder, name) for name in table_names(scope))

@@ -1,1 +1,1 @@
-"""Index rows that several hosts share, as bytes, and each host's part in them."""
+"""Index rows that several hosts share through a store: their form as bytes, and each host's reading and writing of them."""

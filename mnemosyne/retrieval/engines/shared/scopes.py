@@ -1,8 +1,8 @@
-"""Scopes of an index that several hosts share in a `SegmentStore`: the rows that this host has read of each, and those
-that it has to add.
+"""Reads and adds the index rows that several hosts share in a `SegmentStore`, for each scope of an index.
 
-A scope's rows are added by 64 once they have their vectors, and a chain of 16 segments becomes one. Smaller scopes are
-not kept there at all: their words are made in some ms. Must not import an engine.
+A scope is one session or one world. Its shared rows are a list of segments. Rows are added 64 at a time once they
+have their vectors, and 16 segments are joined into one. Scopes with fewer than 256 rows are not shared: their words
+are made again in some ms. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ class _Scope:
 
 
 class SharedScopes:
-    """Reads scopes from their chains and adds to them. With `has_vectors` rows wait until an embedder has processed them. `store`
-    None: no scope is shared (`is_on`), and none may be read.
+    """Reads the shared rows of scopes from `store` and adds new ones. With `has_vectors`, new rows wait until an
+    embedder has processed them.
+
+    If `store` is None, no scope is shared (`is_on` is False) and none may be read.
     """
 
     def __init__(self, store: SegmentStore | None, *, has_vectors: bool = True) -> None:
@@ -68,7 +70,7 @@ class SharedScopes:
         return self._given
 
     def holds(self, scope: str) -> bool:
-        """Return whether a scope was read here; never without a store."""
+        """Return whether a scope was read here. Without a store it is always False."""
         return scope in self._scopes
 
     def faults(self) -> tuple[str, ...]:
@@ -76,13 +78,15 @@ class SharedScopes:
         return tuple(dict.fromkeys(self._faults.values()))
 
     async def read(self, scope: str) -> StoredScope | None:
-        """Return the rows of a scope's chain; None if it has none. A damaged chain is dropped and made again."""
+        """Return the shared rows of a scope; None if there are none. Damaged segments are dropped, so that the rows
+        are made again.
+        """
         known, stored = await self._read(scope)
         self._scopes[scope] = known
         return stored
 
     async def read_table(self, scope: str) -> ScopeTable:
-        """Return a table that searches the rows of a scope's chain in memory."""
+        """Return a table in memory with the shared rows of a scope."""
         known, stored = await self._read(scope)
         table = ScopeTable()
         if stored is not None:
@@ -111,23 +115,25 @@ class SharedScopes:
         return known, stored
 
     def hold(self, scope: str, batch: RowBatch) -> None:
-        """Remember rows that are new in a scope, until they are added."""
+        """Remember rows that are new in a scope until they are added."""
         known = self._scopes[scope]
         known.held = merge_batches(known.held, batch)
 
     def is_due(self, scope: str, rows: int) -> bool:
-        """Return whether the waiting rows of a scope of so many rows are to be added."""
+        """Return whether a scope that has `rows` rows must add its waiting rows now."""
         held = self._scopes[scope].held.rows
         if rows < LEAST_ROWS or len(held) < SEGMENT_ROWS or scope.startswith(_STAGED):
             return False
         return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
 
     async def add_due(self, scope: str, rows: int) -> bool:
-        """Add the waiting rows of a scope of so many rows, if it is due; for the result see `add`."""
+        """Add the waiting rows of a scope that has `rows` rows, if it is due. Return True if nothing was due, else
+        the result of `add`.
+        """
         return not self.is_due(scope, rows) or await self.add(scope)
 
     async def add(self, scope: str) -> bool:
-        """Add the waiting rows; return False if the scope has to be read again, because its chain was dropped."""
+        """Add the waiting rows of a scope. Return False if the scope must be read again, because its shared rows were dropped."""
         known = self._scopes[scope]
         async with known.adding:
             batch, known.held = known.held, NO_ROWS
@@ -157,8 +163,9 @@ class SharedScopes:
         return True
 
     async def is_current(self, scope: str) -> bool:
-        """Return whether the read rows of a scope still count: an erasure on another host ends that, and so does the
-        end of a time in which the store could not be read.
+        """Return whether the rows that were read of a scope still count.
+
+        They do not after an erasure on another host, or if the store could not be read before and can be read now.
         """
         known = self._scopes.get(scope)
         if known is None:
@@ -169,13 +176,15 @@ class SharedScopes:
             return True
 
     async def drop(self, scope: str) -> None:
-        """Remove a scope's chain. StoreError."""
+        """Remove the shared rows of a scope. Raises StoreError if the store cannot be used."""
         self.forget(scope)
         if self.is_on and not scope.startswith(_STAGED):
             await self._store.drop(scope)
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Put the rows of a staged scope, all of which are waiting, in the place of a scope's chain. StoreError."""
+        """Replace the shared rows of a scope by the rows of a staged scope, all of which are still waiting. Raises
+        StoreError if the store cannot be used.
+        """
         held = self._scopes[staged].held if staged in self._scopes else NO_ROWS
         await self.drop(scope)
         self.forget(staged)
@@ -183,7 +192,7 @@ class SharedScopes:
         self._scopes[scope].held = held
 
     def forget(self, scope: str) -> None:
-        """Forget a scope; rows that were not added yet are made again when it is read."""
+        """Forget a scope. Rows that were not added yet are made again when the scope is read."""
         self._scopes.pop(scope, None)
         self._faults.pop(scope, None)
 

@@ -1,7 +1,9 @@
-"""The rows of an index as bytes, for other hosts: a segment holds rows as columns, a chain of segments makes a scope.
+"""Encodes index rows as bytes, for other hosts. A segment holds rows as columns; the segments of a scope in order
+make up the scope.
 
-A host that opens a scope from its chain need not make words of texts again, which takes most of the time that indexing takes (0.35
-ms an entry). Vectors are float16, as the `VectorStore` keeps them. Calculation only. Must not import an engine.
+A host that opens a scope from its segments need not split texts into words again, which takes most of the time of
+indexing (0.35 ms an entry). Vectors are float16, as in the `VectorStore`. Calculation only. This module must not
+import an engine.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class _Columns:
 
 
 def encode_segment(batch: RowBatch) -> bytes:
-    """Return a batch as bytes."""
+    """Return a batch as the bytes of a segment."""
     branches: dict[str | None, int] = {}
     models: dict[str, int] = {}
     words: dict[str, int] = {}
@@ -87,7 +89,7 @@ def encode_segment(batch: RowBatch) -> bytes:
 
 
 def encode_scope(stored: StoredScope) -> bytes:
-    """Return a whole scope as bytes."""
+    """Return all rows of a scope as the bytes of one segment."""
     placed = np.zeros(0, dtype=np.int64)
     if stored.vectors is not None:
         placed = np.flatnonzero(~np.isnan(stored.vectors[:, 0]))
@@ -123,8 +125,10 @@ def _pack(names: _Names, numbers: Any, codes: Any, placed: Any, vectors: Any) ->
 
 
 def decode_segments(bodies: Sequence[bytes]) -> StoredScope | None:
-    """Return a chain of segments as one scope, in the order in which its rows were added; None if it has no rows.
-    UnreadableError for a damaged segment.
+    """Return the segments of a scope as one `StoredScope`, with the rows in the order in which they were added; None
+    if there are no rows.
+
+    Raises UnreadableError for a damaged segment.
     """
     parts = [_decode(body) for body in bodies]
     kept = _kept_rows(parts)
@@ -178,7 +182,7 @@ def _code_type(names: _Names) -> str:
 
 
 def list_rows(body: bytes) -> list[tuple[str, int]]:
-    """Return the ids of a segment's rows with their sequences. UnreadableError for a damaged segment."""
+    """Return (entry id, sequence) of each row of a segment. Raises UnreadableError for a damaged segment."""
     part = _decode(body)
     return list(zip(part.names.ids, part.numbers[4].tolist(), strict=True))
 

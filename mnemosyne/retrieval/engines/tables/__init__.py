@@ -1,1 +1,1 @@
-"""One scope in memory: its rows, their words and vectors, and the file from which it opens at once."""
+"""Tables in memory: the rows of one scope with their words and vectors, and an index over several such tables."""

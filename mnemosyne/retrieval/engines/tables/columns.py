@@ -1,4 +1,7 @@
-"""Columns of a table in memory, except its words and vectors, as parallel arrays. Calculation only."""
+"""Holds the columns of a table in memory as parallel arrays, except words and vectors. Calculation only.
+
+A slot is the number of a row in its table.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from mnemosyne.retrieval.text.lexical import Mask
 
 
 class RowView:
-    """Some rows of the columns."""
+    """Some rows of `RowColumns`."""
 
     __slots__ = ("alive", "branch", "chain", "depth", "seen", "sequence")
 
@@ -42,14 +45,14 @@ class RowColumns:
 
     @classmethod
     def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> RowColumns:
-        """Return the columns that `copy` gave."""
+        """Return columns from the result of `copy`."""
         columns = cls()
         for name in cls.names:
             setattr(columns, name, arrays[name].copy())
         return columns
 
     def copy(self, rows: int) -> dict[str, npt.NDArray[Any]]:
-        """Return a copy of the first rows of each column, by its name."""
+        """Return a copy of the first `rows` rows of each column, by the column's name."""
         return {name: getattr(self, name)[:rows].copy() for name in self.names}
 
     def memory_bytes(self) -> int:
@@ -57,11 +60,11 @@ class RowColumns:
         return sum(getattr(self, name).nbytes for name in self.names)
 
     def view(self, rows: int) -> RowView:
-        """Return the first rows."""
+        """Return the first `rows` rows."""
         return RowView(self, slice(rows))
 
     def at(self, slots: npt.NDArray[np.int64]) -> RowView:
-        """Return the rows of some slots."""
+        """Return the rows in `slots`."""
         return RowView(self, slots)
 
     def write(
@@ -73,7 +76,7 @@ class RowColumns:
         sequences: Sequence[int],
         seen: Sequence[bool],
     ) -> None:
-        """Write rows from slot `first` on; none of them has a vector yet."""
+        """Write rows from slot `first` on. They have no vectors yet."""
         end = first + len(chains)
         if end > len(self.alive):
             for name in self.names:
@@ -96,12 +99,12 @@ class RowColumns:
         sequence: npt.NDArray[np.int64],
         seen: Mask,
     ) -> None:
-        """Replace all columns by copies; no row has a vector."""
+        """Replace all columns by copies of the arguments. No row has a vector yet."""
         self.chain, self.branch, self.depth = chain.copy(), branch.copy(), depth.copy()
         self.placed, self.sequence, self.seen = placed.copy(), sequence.copy(), seen.copy()
         self.alive, self.has_vector = np.ones(len(chain), dtype=np.bool_), np.zeros(len(chain), dtype=np.bool_)
 
     def pack(self, keep: Mask) -> None:
-        """Drop the rows that `keep` does not name; later ones move up."""
+        """Drop the rows that are False in `keep`; later rows move up."""
         for name in self.names:
             setattr(self, name, getattr(self, name)[: len(keep)][keep].copy())

@@ -1,6 +1,6 @@
-"""An index in memory: exact, quick to change, filled from a store or from a durable index.
+"""An index in memory: exact and quick to change. It is filled from a store or from an index on disk.
 
-Must not import an engine.
+This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mnemosyne.schema.record import SequencedEntry
 
 
 class MemoryIndex(Index):
-    """The `Index` of small scopes: postings and exact vectors for each scope. Nothing outlives the process."""
+    """The `Index` of small scopes, with one table for each. Nothing outlives the process."""
 
     def __init__(self) -> None:
         self._tables: dict[str, ScopeTable] = {}
 
     def table(self, scope: str) -> ScopeTable:
-        """Return the table of a scope, created empty at first use."""
+        """Return the table of a scope. An empty table is created at first use."""
         table = self._tables.get(scope)
         if table is None:
             table = self._tables[scope] = ScopeTable()
@@ -41,11 +41,11 @@ class MemoryIndex(Index):
         return scope in self._tables
 
     def touch(self, scope: str) -> None:
-        """Mark a scope as used last."""
+        """Mark a scope as the one used last."""
         self._tables[scope] = self._tables.pop(scope)
 
     def scopes(self) -> list[str]:
-        """Return the scopes in memory, the most recently used last."""
+        """Return the scopes in memory, the one used last at the end."""
         return list(self._tables)
 
     def forget(self, scope: str) -> None:
@@ -66,44 +66,45 @@ class MemoryIndex(Index):
         await to_thread.run_sync(lambda: table.put(row_batch(entries, vectors, keys, model)))
 
     async def watermark(self, scope: str, chain: Chain) -> int:
-        """Return the highest sequence seen for this chain of the scope (0 = none)."""
+        """Return the highest sequence that was seen for `chain` of the scope (0: none)."""
         return self.table(scope).watermark(chain)
 
     async def count(self, scope: str) -> int:
-        """Return how many entries the scope holds."""
+        """Return the number of entries of the scope."""
         return self.table(scope).count()
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
+        """Return the ids of the `limit` entries of `chain` that were written last, oldest first."""
         return await to_thread.run_sync(self.table(scope).newest_ids, chain, limit)
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
+        """Return at most `limit` ids of entries that the embedder `model` has not processed, in the order of writing."""
         return await to_thread.run_sync(self.table(scope).unembedded_ids, model, limit)
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of the embedder whose vectors the scope has; empty if it has none."""
+        """Return the name of the embedder that made the vectors of the scope; empty if it has none."""
         return self.table(scope).model
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Put the staged scope in the place of the scope."""
+        """Replace a scope by its staged scope."""
         self._tables[scope] = self._tables.pop(staged, ScopeTable())
 
     async def drop(self, scope: str) -> None:
-        """Remove everything of a scope, and its staged replacement."""
+        """Remove everything of a scope and of its staged scope."""
         self.forget(scope)
         self.forget(staged_scope(scope))
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
-        """Return the best by BM25; counts and lengths are those of the admitted entries only."""
+        """Return the best entries by BM25. Word statistics count only the entries that the filter admits."""
         return (await self.search_texts((TextSearch(text, where, limit),)))[0]
 
     async def search_texts(
         self, searches: Sequence[TextSearch], others: Mapping[str, ScopeTable] = EMPTY
     ) -> list[Hits]:
-        """Return the hits of each search, from one switch of threads.
+        """Return the hits of each search, all computed in one worker thread.
 
-        `others` are the words of scopes that are not in memory, by scope; they count only with scopes that are.
+        `others` has the words of scopes that are not in memory. They add to the word statistics of scopes in memory
+        (`TextSearch.beside`) and are not searched themselves.
         """
         tables = [self.table(each.where.scope) for each in searches]
         if all(table.is_unused(each.where.chains) for table, each in zip(tables, searches, strict=True)):
@@ -111,10 +112,10 @@ class MemoryIndex(Index):
         return await to_thread.run_sync(_search_all, tables, searches, {**self._tables, **others})
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best by cosine.
+        """Return the best entries by cosine.
 
-        Exact up to 10,000 admitted vectors; above that exact among those that are nearest by signs
-        (`VectorRows.nearest`).
+        The search is exact up to 10,000 admitted vectors. Above that, vectors are preselected by the signs of their
+        values and the rest is compared exactly (`VectorRows.nearest`).
         """
         table = self.table(where.scope)
         if table.is_unused(where.chains):
@@ -122,11 +123,11 @@ class MemoryIndex(Index):
         return await to_thread.run_sync(table.search_vector, vector, model, where, limit)
 
     def faults(self) -> tuple[str, ...]:
-        """Return nothing: there are no files."""
+        """Return nothing, because there are no files."""
         return ()
 
     async def maintain(self) -> None:
-        """Do nothing: there are no files."""
+        """Do nothing, because there are no files."""
 
     async def close(self) -> None:
         """Forget everything."""

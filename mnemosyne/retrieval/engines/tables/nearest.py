@@ -1,7 +1,7 @@
-"""The vectors of one scope in memory, and the search for the nearest: exact among few, pre-selected by signs among
-many.
+"""Holds the vectors of one scope in memory and finds the nearest: exactly among few, preselected by signs among many.
 
-Calculation only. Its owner (`table.py`) decides which rows are searched and serialises the calls.
+Signs are those of a vector's values, one bit each. The owner (`table.py`) decides which rows are searched and
+serialises the calls. Calculation only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 class VectorRows:
-    """Vectors of length 1 by slot; slots without a vector hold zeros."""
+    """Vectors of length 1 by slot, the number of a row. A slot without a vector holds zeros."""
 
     def __init__(self) -> None:
         self._rows: Vectors | None = None
@@ -38,7 +38,7 @@ class VectorRows:
 
     @classmethod
     def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> VectorRows:
-        """Return the vectors that `freeze` gave."""
+        """Return vectors from the result of `freeze`."""
         vectors = cls()
         if "vectors" in arrays:
             vectors._rows = arrays["vectors"]
@@ -47,7 +47,9 @@ class VectorRows:
         return vectors
 
     def freeze(self, rows: int) -> dict[str, npt.NDArray[Any]]:
-        """Return the vectors of the first rows, with their signs if there are so many that these are compared first.
+        """Return the vectors of the first `rows` rows as arrays by name. If there are so many that signs are compared
+        first, their signs are included.
+
         Rows are only ever added, so the arrays do not change.
         """
         if self._rows is None:
@@ -61,15 +63,15 @@ class VectorRows:
 
     @property
     def width(self) -> int:
-        """The dimensions; 0 while there are no vectors."""
+        """Number of dimensions; 0 while there are no vectors."""
         return 0 if self._rows is None else self._rows.shape[1]
 
     def take(self, rows: Vectors) -> None:
-        """Use an array as the vectors, one row per slot from 0 on."""
+        """Use the array `rows` as the vectors, one row per slot from 0 on."""
         self._rows, self._signs, self._signed = rows, None, 0
 
     def put(self, slots: Sequence[int], vectors: Sequence[Vectors], capacity: int) -> None:
-        """Write the vectors of slots without one; `capacity` is the total number of slots to reserve."""
+        """Write the vectors of `slots`, which had none. `capacity` is the total number of slots to reserve."""
         if self._rows is None or len(self._rows) < capacity:
             held = 0 if self._rows is None else len(self._rows)
             wider = np.zeros((max(capacity, 2 * held, 16), len(vectors[0])), dtype=np.float32)
@@ -80,7 +82,7 @@ class VectorRows:
             self._rows[slot] = vector
 
     def pack(self, keep: Mask) -> None:
-        """Drop the slots that `keep` does not name; later ones move up."""
+        """Drop the slots that are False in `keep`; later slots move up."""
         if self._rows is not None:
             self.take(self._rows[: len(keep)][keep[: len(self._rows)]])
 
@@ -89,11 +91,11 @@ class VectorRows:
         self._rows, self._signs, self._signed = None, None, 0
 
     def nearest(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, Vectors]:
-        """Return admitted slots, the best `limit` by cosine among them, and their cosines.
+        """Return (slots, cosines) of admitted rows. The best `limit` of all admitted rows are among them.
 
-        Exact up to 10,000 admitted rows. Above that, the eighth of the rows whose signs differ least (at least 40 x
-        limit) is scored by signs weighted with the vector's magnitudes, and the best 32nd by that score (at least 20 x
-        limit) is compared exactly.
+        The result is exact up to 10,000 admitted rows. Above that there are three steps. The eighth of the rows whose
+        signs differ least (at least 40 x limit) is scored by signs weighted with the vector's magnitudes. The best
+        32nd by this score (at least 20 x limit) is then compared exactly.
         """
         if self._rows is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
@@ -111,8 +113,10 @@ class VectorRows:
         return slots, _cosines(rows, slots, vector)
 
     def best(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, npt.NDArray[np.float64]]:
-        """Return at least the best `limit` of `nearest`, with cosines that do not depend on the place of a row: hosts
-        have the same rows in another order, and a product of matrices rounds them differently.
+        """Return (slots, cosines) of at least the best `limit` rows of `nearest`, with cosines that do not depend on
+        the place of a row.
+
+        Hosts have the same rows in different orders, and a product of matrices rounds them differently.
         """
         slots, cosines = self.nearest(vector, admitted, limit)
         if len(slots) > limit + _SPARE_ROWS:

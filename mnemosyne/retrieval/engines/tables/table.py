@@ -1,6 +1,8 @@
-"""The rows of one scope in memory: growing arrays, masks applied before ranking, exact text and vector search.
+"""Holds the rows of one scope in memory and searches them exactly by words and by vectors.
 
-Calculation only: no async, no files. Its owner (`memory.py`) runs it on worker threads. Must not import an engine.
+Rows are in growing arrays, and filters are applied as masks before ranking. A slot is the number of a row. The owner
+(`memory.py`) calls the table on worker threads. Calculation only: no async, no files. This module must not import an
+engine.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _ANY_DEPTH = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrozenTable:
-    """The content of a table: small values, and arrays by name, which nobody may change."""
+    """The content of a table: small values, and arrays by name. Nobody may change the arrays."""
 
     model: str
     branches: tuple[str | None, ...]
@@ -45,11 +47,11 @@ class FrozenTable:
 
 
 class ScopeTable:
-    """One scope's entries by slot. Threads may share it: a change takes both locks, a search one of them.
+    """The entries of one scope by slot. Threads may share it. Words and vectors have a lock each: a change takes
+    both, a search one of them.
 
-    Words and vectors can be searched at the same time, each under its own lock.
-
-    Replacing an entry leaves a dead slot; slots are compacted when more than half of them (and 1,024) are dead.
+    Replacing an entry leaves a dead slot. Slots are compacted when more than half of them, and more than 1,024, are
+    dead.
     """
 
     def __init__(self) -> None:
@@ -68,11 +70,11 @@ class ScopeTable:
 
     @property
     def model(self) -> str:
-        """The name of the embedder whose vectors the rows have; empty if they have none."""
+        """Name of the embedder that made the rows' vectors; empty if they have none."""
         return self._model
 
     def put(self, batch: RowBatch) -> None:
-        """Add, replace and remove rows."""
+        """Add, replace and remove the rows of a batch."""
         with self._lock, self._vector_lock:
             self._last_admitted = None
             for entry_id in batch.removed:
@@ -85,7 +87,7 @@ class ScopeTable:
                 self._pack()
 
     def fill(self, stored: StoredScope) -> None:
-        """Load a stored scope; the table must be empty."""
+        """Load the rows of a stored scope. The table must be empty."""
         with self._lock, self._vector_lock:
             self._last_admitted = None
             rows = len(stored.ids)
@@ -133,7 +135,7 @@ class ScopeTable:
             )
 
     def stored(self) -> StoredScope:
-        """Return the content of the table as rows, the words of each in no order."""
+        """Return the content of the table as rows. The words of a row are in no particular order."""
         self.pack()
         frozen = self.freeze()
         arrays, rows = frozen.arrays, len(frozen.ids)
@@ -163,7 +165,7 @@ class ScopeTable:
 
     @classmethod
     def restore(cls, frozen: FrozenTable) -> ScopeTable:
-        """Return a table with the content of another; it changes no array of it."""
+        """Return a table with the content of `frozen`, whose arrays are not changed."""
         table, ids, arrays = cls(), list(frozen.ids), frozen.arrays
         alive = arrays["alive"]
         slots = range(len(ids)) if alive.all() else np.flatnonzero(alive).tolist()
@@ -177,31 +179,29 @@ class ScopeTable:
         return table
 
     def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
-        """Use these watermarks in place of the rows' ones, which have the sequences of another store."""
+        """Replace the watermarks by `watermarks`, because the rows have the sequences of another store."""
         with self._lock:
             self._watermarks = dict(watermarks)
 
     def watermark(self, chain: Chain) -> int:
-        """Return the highest sequence seen for a chain."""
+        """Return the highest sequence that was seen for a chain (0: none)."""
         with self._lock:
             return self._watermarks.get(chain, 0)
 
     def is_unused(self, chains: Iterable[Chain]) -> bool:
-        """Return whether no entry of these chains was ever added; reads without the lock, so that a caller need not
-        wait.
-        """
+        """Return whether no entry of these chains was ever added. It reads without the lock, so that a caller need not wait."""
         return not any(chain in self._watermarks for chain in chains)
 
     def count(self) -> int:
-        """Return the number of live entries; reads without the lock."""
+        """Return the number of live entries. It reads without the lock."""
         return len(self._places)
 
     def holds(self, entry_id: str) -> bool:
-        """Return whether an entry is live; reads without the lock."""
+        """Return whether an entry is live. It reads without the lock."""
         return entry_id in self._places
 
     def memory_bytes(self) -> int:
-        """Return about how many bytes the rows take; words, which tables share, are left out."""
+        """Return about how many bytes the rows take, without the words, which tables share."""
         with self._lock, self._vector_lock:
             names = sys.getsizeof(self._ids) + sum(map(sys.getsizeof, self._ids))
             places = sys.getsizeof(self._places) + len(self._places) * INT_BYTES
@@ -221,8 +221,8 @@ class ScopeTable:
             return {chain: counts[code] for chain, code in _CHAINS.items() if counts[code]}
 
     def share(self, where: IndexFilter) -> float:
-        """Return approximately the share (0..1) of live entries that a filter admits, without its exclusions, estimated
-        from 4,096 of them.
+        """Return about the share (0..1) of live entries that a filter admits, estimated from 4,096 entries. Ids that
+        the filter excludes are ignored.
         """
         with self._vector_lock:
             slots = np.arange(0, len(self._ids), max(len(self._ids) // _SAMPLE, 1))
@@ -230,7 +230,7 @@ class ScopeTable:
             return int(np.count_nonzero(self._admit_slots(slots, where))) / max(alive, 1)
 
     def filter_hits(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> Hits:
-        """Return those of `found` (ids and scores) that the filter admits and `model` has processed, best first."""
+        """Return those of `found`, (id, score) pairs, that the filter admits and `model` has processed, best first."""
         with self._vector_lock:
             if model != self._model:
                 return NO_HITS
@@ -242,7 +242,7 @@ class ScopeTable:
             return self._rank_best(slots[keep], scores[keep], len(slots))
 
     def newest_ids(self, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
+        """Return the ids of the `limit` entries of `chain` that were written last, oldest first."""
         with self._lock:
             view = self._columns.view(len(self._ids))
             slots = np.flatnonzero(view.alive & (view.chain == _CHAINS[chain]))
@@ -262,9 +262,11 @@ class ScopeTable:
             return tuple(self._ids[slot] for slot in order[:limit])
 
     def find_words(self, terms: Collection[str], pools: Sequence[IndexFilter]) -> WordSearch:
-        """Return where some terms are in the rows of each pool; the pools differ only by chains, and none has a chain of another.
+        """Find `terms` in the rows of each pool, to be scored and ranked. A pool is the rows that one filter admits;
+        the filters differ only by chains, and no chain is in two of them.
 
-        It can be scored and ranked without the lock, because its arrays are replaced when rows change, not written.
+        The result can be scored and ranked without the lock, because its arrays are replaced, not written, when rows
+        change.
         """
         with self._lock:
             owners, rows = self._owners(pools), len(self._ids)
@@ -272,12 +274,12 @@ class ScopeTable:
             return WordSearch(found, owners, self._ids, self._columns.view(rows))
 
     def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> Hits:
-        """Return the best by BM25 among the admitted rows that hold a term."""
+        """Return the best rows by BM25 among the admitted rows that contain a term."""
         found = self.find_words(terms, (where,))
         return found.rank(terms, found.counts, (limit,))[0]
 
     def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> Hits:
-        """Return the best by cosine among the admitted rows that have a vector of `model`."""
+        """Return the best rows by cosine among the admitted rows that have a vector of `model`."""
         with self._vector_lock:
             if model != self._model or len(vector) != self._vectors.width:
                 return NO_HITS
@@ -396,7 +398,7 @@ class ScopeTable:
 
 
 class WordSearch:
-    """Words of one table, found in its pools (`ScopeTable.find_words`)."""
+    """The words that `ScopeTable.find_words` found in the pools of one table."""
 
     __slots__ = ("_found", "_ids", "_owners", "_view")
 
@@ -405,11 +407,13 @@ class WordSearch:
 
     @property
     def counts(self) -> Sequence[TermCounts]:
-        """The statistics of each pool's rows for the terms."""
+        """Statistics of the terms in each pool."""
         return self._found.counts
 
     def rank(self, terms: Mapping[str, float], counts: Sequence[TermCounts], limits: Sequence[int]) -> list[Hits]:
-        """Return the best rows of each pool by BM25 that hold a term; `counts` as for `FoundWords.scores`."""
+        """Return the best rows of each pool by BM25, among those that contain a term, at most the pool's limit. For
+        `counts` see `FoundWords.scores`.
+        """
         scores = self._found.scores(terms, counts)
         ranked = []
         for pool, limit in enumerate(limits):
@@ -422,7 +426,7 @@ class WordSearch:
 def rank_rows(
     slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int, ids: Sequence[str], view: RowView
 ) -> Hits:
-    """Return the best rows of some slots, best first."""
+    """Return the best `limit` rows of `slots` by `scores`, best first. Rows with equal scores are ordered by id."""
     if not len(slots):
         return NO_HITS
     if len(slots) > limit:
