@@ -36,4 +36,4 @@ class Principal:
 
 
 LOCAL = Principal()
-"""Caller of a service without tenants, which listens only on the loopback address."""
+"""Caller of every request to a service without tenants. Such a service listens only on the loopback address."""

@@ -1,9 +1,10 @@
-"""Middleware before all endpoints: identifies the caller of a request, and admits or refuses the request. It is pure
-ASGI, so streamed answers pass unbuffered.
+"""Middleware before all endpoints: identifies the caller of a request, and admits or refuses the request. It is pure ASGI, so
+streamed answers pass unbuffered.
 
-The gate checks in this order: the request id, the host name and the web page of a request, its token, the size and the pace
-of its body, the limits of the tenant and of the process, and the time. A service with tenants checks the page only if a
-browser asks before it sends (a preflight), and does not check the host name. All refusals have the form of other errors.
+The gate checks these in order: the request id, the host name, the web page that sends the request, the token, the size and
+the pace of the body, the limits of the tenant and of the process, and the time. With tenants, the host name is not checked,
+and the page is checked only if its browser asks for permission first (a preflight). All refusals have the form of other
+errors.
 
 An endpoint that waits for another server calls `state.wait_outside` first. From then on the request has no place and no
 time limit, and counts as a stream.

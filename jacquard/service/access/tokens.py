@@ -36,7 +36,7 @@ _MOST_REMEMBERED = 10_000
 
 
 class TokenRegistry:
-    """Tokens of a service, in a store of the tenant `SERVICE_TENANT`."""
+    """Tokens of all tenants of a service. `store` must be opened for the tenant `SERVICE_TENANT`."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock

@@ -1,14 +1,14 @@
-"""Aligns the messages that a client shows with the messages on a stored path (a branch of a session), and derives the client's
-changes. Pure.
+"""Aligns the messages that a client shows with the messages on a stored path (a branch of a session). Derives from this what
+the client has changed. Pure.
 
-Texts that occur once in both lists are anchors. The cheapest alignment is computed for the gaps between anchors. Leaving
-out stored messages is cheapest at the beginning, then at the end (the user went back), then in the middle. Edits, and
-messages that are not stored, cost more.
+Texts that occur once in both lists are anchors. Between anchors, the cheapest alignment is computed. Leaving out stored
+messages is cheapest at the beginning, then at the end (the user went back), then in the middle. Edits, and messages that
+are not stored, cost more.
 
 A stored message that the client does not show is not always deleted, because a client that makes room leaves out the oldest
 messages that it does not pin. A message counts as deleted only in the newer half of the path, and only if the client now
-shows its neighbours next to each other. Messages that are not shown at the end of the path mean that the user went back.
-Doubtful messages are kept.
+shows its neighbours next to each other. If messages at the end of the path are not shown, the user went back. Doubtful
+messages are kept.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ class Alignment:
     start: int = 0
 
     def at_places(self, places: Sequence[int]) -> Alignment:
-        """Return the same alignment for a longer list of stored messages. `places` has the new place of each stored message."""
+        """Return the same alignment for a longer list of stored messages. `places` gives each stored message's place in the
+        longer list.
+        """
         pairs, moved = (
             tuple(replace(each, stored=places[each.stored]) for each in group) for group in (self.pairs, self.moved)
         )
@@ -119,12 +121,12 @@ class Alignment:
 
     @property
     def is_known(self) -> bool:
-        """True if every message of the client is a stored one, or a part of one."""
+        """True if every message of the client is a stored message or a part of one."""
         return self.known == self.shown
 
     @property
     def known(self) -> int:
-        """Number of messages of the client that are stored ones, or parts of them."""
+        """Number of the client's messages that are stored messages or parts of them."""
         known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
         return len(known) + self.run
 
@@ -402,7 +404,7 @@ class Verdict:
     """Changes that the client made. Messages are named by their places in the client's list or in the stored list."""
 
     last: int
-    """Newest stored message that stays on the path (-1: none)."""
+    """Place of the newest stored message that stays on the path; -1 if none does."""
     edits: Mapping[int, int]
     """Places of stored messages whose text changed, each with the place of the client's message that has the new text."""
     deleted: frozenset[int]

@@ -55,7 +55,7 @@ class MessageForm:
     parts: frozenset[str] = frozenset()
     """Digests of the content that is not text, such as pictures."""
     words: str = field(default="", compare=False)
-    """Original text."""
+    """Original text of the message. Two forms can be equal although their original texts differ."""
 
     @cached_property
     def lines(self) -> tuple[tuple[str, str], ...]:

@@ -45,7 +45,7 @@ class Passage(Protocol):
         ...
 
     async def close(self) -> None:
-        """Commit the reply so far, if that has not been done."""
+        """Commit the part of the reply that has been read, unless a reply was committed already."""
         ...
 
 
@@ -138,7 +138,7 @@ class Relay(Response):
 
 
 class BrokenAnswerError(Exception):
-    """The model server's answer was interrupted after it had begun."""
+    """Raised if the model server's answer is interrupted after it has begun."""
 
 
 def upstream_fault(sentence: str, kind: str = "upstream_unreachable") -> bytes:

@@ -79,7 +79,7 @@ class ServiceMetrics:
         self._long.set(self._admission.long_running)
 
     def count_event(self, event: Event) -> None:
-        """Count an event of an engine."""
+        """Count one event of an engine."""
         self._engine.count(event)
 
     def exposition(self) -> bytes:

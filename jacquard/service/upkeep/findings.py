@@ -81,7 +81,7 @@ class SharedIndexFigures:
     orphaned_vectors: int
     """Number of vectors of texts that no entry has any more."""
     orphaned_segments: int
-    """Number of segments of those scopes that have a row for an entry that is gone."""
+    """Number of segments in scopes that have an index row for an entry that is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,5 +1,5 @@
-"""Archives and erases idle sessions, and deletes leftovers. Of all processes on all hosts, only the holder of a lease does
-this.
+"""Archives and erases idle sessions, and deletes leftovers. Of all processes on all hosts, only the holder of a lease works on
+the store. The files on a host are tidied by one process of that host.
 
 The lease is a row in the store with an end and a number, which grows with each new holder. Every write for a session
 carries this number. So a process that was delayed and has lost the lease cannot write any more. Each step is one
@@ -54,15 +54,14 @@ _log = open_log(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HousekeepingPass:
-    """Result of one pass."""
+    """Result of one pass of the housekeeper."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     """Numbers of things that were handled, by kind: archived, erased, turns, vectors, index segments, index tables, originals,
     backups.
     """
     holder: str = ""
-    """Name of the other process that holds the lease; '' if this pass held it. With another holder, this pass only tidied this
-    host.
+    """Name of another process that holds the lease; '' if there is none. With another holder, this pass only tidied this host.
     """
     faults: tuple[str, ...] = ()
     """Failures, one sentence each."""

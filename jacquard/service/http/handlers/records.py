@@ -122,7 +122,7 @@ HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 @handles
 async def stream_events(call: Call) -> Response:
-    """Stream the events of a session from now on."""
+    """Stream the events of a session, from now on."""
     session_id, runtime = call.session_id, call.runtime
     await runtime.store.head(session_id)
     stream = _stream(runtime.watchers.events, session_id, call.principal)

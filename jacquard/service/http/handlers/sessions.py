@@ -1,4 +1,4 @@
-"""Handlers for sessions, their branches and their state."""
+"""Handlers for sessions, their branches (alternative continuations) and their state."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def switch(call: Call) -> SessionHead:
 
 @handles
 async def rollback(call: Call) -> SessionHead:
-    """Go back to a committed turn."""
+    """Go back to a committed turn; the session continues after this turn."""
     turn_id = call.read(RollbackRequest).turn_id
     await check_left_turns(call, turn_id)
     return await call.runtime.engine.rollback(call.session_id, turn_id)

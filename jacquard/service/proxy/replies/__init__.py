@@ -1,1 +1,1 @@
-"""Answers of model servers: their events and texts, and answers of our own."""
+"""Reads and writes answers of model servers: their events, their texts, and answers that the engine gives itself."""

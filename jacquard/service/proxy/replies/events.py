@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class AnswerTooLargeError(Exception):
-    """An answer of a model server is too large to be read."""
+    """Raised if an answer of a model server is too large to be read."""
 
 
 class EventSplitter:

@@ -52,7 +52,7 @@ _NOT_UPSTREAM = _HOP_BY_HOP | {
     "x-request-id",
 }
 KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "x-auth-token"})
-"""Headers in which clients send their key."""
+"""Headers in which clients send their key, in lower case."""
 
 _NOT_BACK = _HOP_BY_HOP | {
     "alt-svc",

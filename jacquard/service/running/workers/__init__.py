@@ -1,1 +1,1 @@
-"""Several processes of one service: assignment of sessions to processes, and forwarding of requests."""
+"""Runs one service in several processes: gives each session to one process, and forwards requests to that process."""
