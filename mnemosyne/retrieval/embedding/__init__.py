@@ -1,1 +1,3 @@
-"""Embedders: local models through torch or ONNX, remote models through litellm, and the export to ONNX."""
+"""Embedders, which turn texts into vectors: local models through torch, ONNX or numpy, remote models through litellm,
+and the export of models to ONNX.
+"""

@@ -1,7 +1,8 @@
-"""Describes an exported embedding model: the note next to `model.onnx`, the place of exports, and the known weights of
-packages.
+"""Describes and finds exported embedding models: the note next to `model.onnx`, the folders of exports, and checks of
+known weights.
 
-Files and JSON only. Must not import a heavy package: it is read before anything is loaded.
+An export is a model in ONNX form. Files and JSON only. This module must not import a heavy package, because it is
+used before anything is loaded.
 """
 
 from __future__ import annotations
@@ -39,27 +40,29 @@ WEIGHTS: Mapping[str, Mapping[str, str]] = {
         "resources/sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     },
 }
-"""The sha256 of the files of packages that carry a model, by import name and path in the package."""
+"""SHA-256 of the files of packages that contain a model, by the package's import name and the path in the package."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportNote:
-    """Facts about a model, recorded by its export."""
+    """Facts about a model, recorded when it is exported."""
 
     model: str = ""
-    """Name of the exported model, under which vectors are stored, so that export and model share them; empty for an
-    export made elsewhere.
+    """Name of the exported model, under which vectors are stored, so that the export and the model share them. Empty
+    for an export that was made elsewhere.
     """
     source: str = ""
-    """Fingerprint of the folder it was made from."""
+    """Fingerprint of the folder from which the export was made."""
     max_tokens: int | None = None
-    """Longer texts are cut; None leaves this to the tokenizer."""
+    """Longer texts are cut to this length. None leaves the limit to the tokenizer."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Prefix of a text by purpose (`query`, `document`)."""
 
     @classmethod
     def read(cls, folder: Path) -> ExportNote:
-        """Return the note in a folder, an empty one if there is none; EmbedderUnavailableError when it is broken."""
+        """Return the note in a folder, or an empty note if there is none. Raises EmbedderUnavailableError if the note
+        cannot be read.
+        """
         file = folder / NOTE_FILE
         if not file.is_file():
             return cls()
@@ -89,7 +92,7 @@ def is_export(folder: Path) -> bool:
 
 
 def cached_export_folder(name: str) -> Path:
-    """Return the default folder of a model's export; it need not exist.
+    """Return the default folder of a model's export. The folder need not exist.
 
     It is in `embedders` below the folder that MNEMOSYNE_CACHE_DIR names, otherwise below the user's cache folder for
     `jacquard` (on Linux `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`).
@@ -102,9 +105,10 @@ def cached_export_folder(name: str) -> Path:
 
 @contextmanager
 def replace_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces `target` when the block ends without an error.
+    """Yield an empty folder that replaces `target` if the block ends without an error.
 
-    OSError when it cannot be written. If two processes replace the same export at once, the result of one of them stays.
+    If two processes replace the same export at once, the result of one of them stays. Raises OSError if the folder
+    cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-", ignore_cleanup_errors=True) as fresh:
@@ -121,7 +125,9 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 
 def find_packaged_folder(package: str) -> Path | None:
-    """Return the folder of the sentence-transformers model in a Python package, without importing it; None without one."""
+    """Return the folder of the sentence-transformers model in a Python package; None if there is none. The package is
+    not imported.
+    """
     spec = find_spec(package) if package.isidentifier() else None
     if spec is None or spec.origin is None:
         return None
@@ -129,17 +135,17 @@ def find_packaged_folder(package: str) -> Path | None:
 
 
 def find_model_folder(folder: Path) -> Path | None:
-    """Return the first of `model_places` that holds a sentence-transformers model; None without one."""
+    """Return the first of `model_places` that holds a sentence-transformers model; None if there is none."""
     return next((place for place in model_places(folder) if (place / PARTS_FILE).is_file()), None)
 
 
 def model_places(folder: Path) -> tuple[Path, ...]:
-    """Return the folders to search for a model: the folder itself, `model` in it, then its other folders by name."""
+    """Return the folders to search for a model: `folder` itself, `model` in it, then all its folders by name."""
     return (folder, folder / "model", *sorted(each for each in folder.iterdir() if each.is_dir()))
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a digest of a model's folder: names and sizes of all files, and the contents of the small ones."""
+    """Return a digest of a model's folder. It covers the names and sizes of all files, and the contents of files below 100 kB."""
     digest = hashlib.sha256()
     for file in sorted(each for each in folder.rglob("*") if each.is_file()):
         size = file.stat().st_size
@@ -150,10 +156,10 @@ def fingerprint(folder: Path) -> str:
 
 
 def check_weights(package: str) -> None:
-    """Check the files of a package that carries a known model; do nothing for any other package.
+    """Check the files of a package that contains a known model. For any other package nothing is done.
 
-    A file is read once for its size and time of change, and again when either differs. EmbedderUnavailableError when a file is
-    missing or is not the known one.
+    A file is read once, and again when its size or its time of change differs. Raises EmbedderUnavailableError if a
+    file is missing or is not the known one.
     """
     spec = find_spec(package) if package in WEIGHTS else None
     if spec is None or spec.origin is None:
@@ -163,7 +169,9 @@ def check_weights(package: str) -> None:
 
 
 def check_weights_file(file: Path, expected: str, package: str) -> None:
-    """Check that a file has the sha256 `expected`. EmbedderUnavailableError as for `check_weights`."""
+    """Check that a file has the SHA-256 `expected`. Raises EmbedderUnavailableError if it does not or cannot be read;
+    `package` is named in the message.
+    """
     try:
         facts = file.stat()
         identity = f"{file.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{expected}"

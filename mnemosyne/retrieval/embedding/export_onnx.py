@@ -1,7 +1,8 @@
-"""Exports a sentence-transformers model to ONNX, offline: a BERT without torch, every other kind by tracing it with
-torch.
+"""Exports a sentence-transformers model to ONNX, offline. A BERT is exported without torch; every other kind is
+traced with torch.
 
-`jacquard operate embedder export` runs it once. torch is imported if a model needs it, and to compare vectors if it is installed.
+`jacquard operate embedder export` calls it. torch is imported if a model needs it, and to compare vectors if it is
+installed.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ _PROBES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportResult:
-    """A finished export."""
+    """Outcome of a finished export."""
 
     folder: Path
     least_cosine: float | None
-    """Least cosine between its vectors and the model's for the probe texts; None without torch, which is needed to run
-    the model.
+    """Least cosine between the export's vectors and the model's for the probe texts. None without torch, which is
+    needed to run the model.
     """
     size_bytes: int
 
 
 def export_model(name: str, folder: Path | None = None) -> ExportResult:
-    """Export the model in a Python package or a folder, compare it with its source, and put it in place.
+    """Export the model in a Python package or a folder, compare the export with the model, and put it in place.
 
-    An older export there is replaced at the end, and only by one whose vectors equal the model's (cosine 0.9999).
+    An older export there is replaced at the end, and only if the new vectors equal the model's (cosine 0.9999).
 
     Args:
+        name: The Python package or the folder.
         folder: The target; by default the cache that `auto` uses.
 
     Raises:
-        EmbedderUnavailableError: if the model cannot be loaded or exported, if the vectors differ, if a model other
-            than a BERT is to be exported without
-        torch, and if the folder has other content.
+        EmbedderUnavailableError: if the model cannot be loaded or exported, if the vectors differ, if the model is
+            not a BERT and torch is missing, or if the target folder has other content.
     """
     source, target = model_folder(name), folder or cached_export_folder(name)
     if target.exists() and not (target / MODEL_FILE).is_file() and any(target.iterdir()):

@@ -1,7 +1,7 @@
-"""Embeddings from a model that is on this machine: in a Python package, or in a folder.
+"""Computes embeddings with a model on this machine, in a Python package or in a folder.
 
-`tokenizers` is imported here, because it answers cheaply whether a model knows a text; torch (`sentence_transformer`)
-or onnxruntime (`onnx`) is imported on the worker thread when the first text is embedded. No network access.
+`tokenizers` is imported here, because it answers cheaply whether a model knows a text. torch (`sentence_transformer`)
+or onnxruntime (`onnx`) is imported on the worker thread when the first text is embedded. There is no network access.
 """
 
 from __future__ import annotations
@@ -45,13 +45,18 @@ _COMMON_HAN = (
 
 
 class LocalEmbedder:
-    """An `Embedder` over sentence-transformers, or over onnxruntime.
+    """An `Embedder` that runs a model with sentence-transformers, or its ONNX export with onnxruntime. A query that
+    waits goes first between batches of documents.
 
-    `name`: a Python package that contains a model (its folder, or a folder in it, holds `modules.json`), or a folder.
-    `export`: a folder with an ONNX export of it, which is run instead; its vectors are stored under the same `name`,
-    because they are equal. `prepare`: returns that folder on a worker thread when it is first needed; it may take
-    seconds. `multilingual`: the model knows every language, so the fitness of every text is 1. `batch_size`: texts per
-    forward pass. Between batches of documents a waiting query goes first.
+    Args:
+        name: A Python package that contains a model (the package's folder, or a folder in it, holds `modules.json`),
+            or a folder.
+        export: A folder with an ONNX export of the model, which is run in place of the model. Its vectors are stored
+            under the same `name`, because they are equal.
+        prepare: Returns the folder of the export. It is called on a worker thread when the folder is first needed,
+            and may take seconds.
+        multilingual: Whether the model knows every language, so that the fitness of every text is 1.
+        batch_size: Number of texts per forward pass.
     """
 
     def __init__(
@@ -77,11 +82,11 @@ class LocalEmbedder:
 
     @property
     def uses_export(self) -> bool:
-        """Whether an ONNX export is used instead of the model."""
+        """Whether an ONNX export is run in place of the model."""
         return self._export is not None or self._prepare is not None
 
     async def warm(self) -> None:
-        """Load model and tokenizer; EmbedderUnavailableError when a package, a file or the model is missing."""
+        """Load the model and the tokenizer. Raises EmbedderUnavailableError if a package, a file or the model is missing."""
         if not self._multilingual:
             await self._run(self._vocabulary)
         await self._run(partial(self._encode, ["warm"], "query"))
@@ -98,15 +103,15 @@ class LocalEmbedder:
         return share
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts.
-        EmbedderUnavailableError as for `warm`.
+        """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts. Raises
+        EmbedderUnavailableError in the same cases as `warm`.
         """
         batches = [*self._batches(texts)]
         parts = [await self._run(partial(self._encode, [texts[at] for at in batch], purpose)) for batch in batches]
         return _in_order(batches, parts)
 
     def encode(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return the result of `embed`, computed on the calling thread: for callers that have no event loop."""
+        """Return the same vectors as `embed`, computed on the calling thread, for callers without an event loop."""
         batches = [*self._batches(texts)]
         return _in_order(batches, [self._encode([texts[at] for at in batch], purpose) for batch in batches])
 
@@ -173,11 +178,11 @@ def _in_order(batches: Sequence[Sequence[int]], parts: Sequence[Vectors]) -> Vec
 
 
 def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
-    """Yield the groups of texts that share a forward pass, as half-open index ranges of at most `most` texts; `lengths`
-    are in characters, the longest first.
+    """Yield the texts that share a forward pass, as slices of at most `most` texts. `lengths` are the lengths of the
+    texts in characters, the longest first.
 
-    All texts of a pass are padded to its longest, so texts of similar length share one; texts less than half as long
-    get a pass of their own where that costs less than their padding.
+    All texts of a pass are padded to the longest one, so texts of similar length share a pass. Texts less than half
+    as long get a pass of their own if this costs less than their padding.
     """
     start = 0
     for place in range(1, len(lengths) + 1):
@@ -190,9 +195,10 @@ def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
 
 
 def model_folder(name: str) -> Path:
-    """Return the folder of a model named by a folder or by a Python package, without importing the package.
+    """Return the folder of a sentence-transformers model. `name` is a folder or a Python package, which is not
+    imported.
 
-    EmbedderUnavailableError when there is neither, or when it holds no `modules.json`.
+    Raises EmbedderUnavailableError if there is neither, or there is no `modules.json` in it.
     """
     folder = _find_named_folder(name)
     found = find_model_folder(folder)
@@ -204,9 +210,9 @@ def model_folder(name: str) -> Path:
 
 
 def export_folder(name: str) -> Path:
-    """Return the folder of an ONNX export, named by a folder, by a Python package, or by the model that was exported.
+    """Return the folder of an ONNX export. `name` is a folder, a Python package, or the model that was exported.
 
-    EmbedderUnavailableError when there is none.
+    Raises EmbedderUnavailableError if there is no export.
     """
     kept = cached_export_folder(name)
     if is_export(kept) and not Path(name).expanduser().is_dir():

@@ -1,7 +1,8 @@
-"""Runs an exported model with onnxruntime, without torch. The only file that imports onnxruntime.
+"""Runs an exported model with onnxruntime, without torch. No other module imports onnxruntime.
 
-A folder holds `model.onnx` and `tokenizer.json`; `jacquard operate embedder export` writes one, and exports made elsewhere work
-too. `local` imports this module on its worker thread; no other module may import it at import time.
+The model's folder holds `model.onnx` and `tokenizer.json`. `jacquard operate embedder export` writes such a folder,
+and exports made elsewhere work too. `local` imports this module on its worker thread; no other module may import this
+one at import time.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _LEAST = 1e-12
 
 
 class OnnxModel:
-    """A model in a folder, on one processor thread, without network access.
+    """An exported model in a folder, run on one processor thread, without network access.
 
-    An output of shape (texts, dimensions) is used unchanged; one of shape (texts, tokens, dimensions) is averaged over
-    the tokens of each text.
+    An output of shape (texts, dimensions) is used unchanged. An output of shape (texts, tokens, dimensions) is
+    averaged over the tokens of each text.
     """
 
     def __init__(self, folder: str, *, device: str | None) -> None:
@@ -51,8 +52,8 @@ class OnnxModel:
         self._output = self._session.get_outputs()[0].name
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
-        """Return unit vectors, one row per text; `purpose` selects the prefix of models that distinguish queries from
-        documents.
+        """Return unit vectors, one row per text. `purpose` (`query` or `document`) selects the prefix, for models
+        that have one.
         """
         prompt = self._note.prompts.get(purpose, "")
         rows = self._rows([prompt + text.strip() for text in texts])

@@ -1,7 +1,7 @@
-"""Models in installed Python packages, converted to ONNX without torch and stored in the cache.
+"""Converts the models in installed Python packages to ONNX, without torch, and stores them in the cache.
 
-Such a package is never imported: its weights are read as data. `onnx` is imported only to convert a model, once per machine.
-Several processes may convert the same model at once.
+The packages are never imported: their weights are read as data. `onnx` is imported only to convert a model, once per
+machine. Several processes may convert the same model at once.
 """
 
 from __future__ import annotations
@@ -53,27 +53,29 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedModel:
-    """A model in a Python package."""
+    """An embedding model in a Python package."""
 
     package: str
-    """Import name, which also selects the model."""
+    """Import name of the package, which also selects the model."""
     name: str
-    """Name under which vectors are stored; it differs for different weights, precision or prefixes."""
+    """Name under which vectors are stored. It differs for different weights, precision or prefixes."""
     is_multilingual: bool
     """False for a model that knows only English."""
     is_installed: Callable[[], bool]
     """Returns whether the package is installed."""
     convert: Callable[[], Path]
-    """Returns the folder of its ONNX form."""
+    """Returns the folder of the model's ONNX form, and converts the model if the cache has none."""
 
     def is_usable(self) -> bool:
-        """Return whether the package and all that converts and runs its model are installed."""
+        """Return whether the package is installed, and also everything that converts and runs its model."""
         return self.is_installed() and all(find_spec(package) is not None for package in _NEEDED)
 
     def prepare(self) -> Path:
-        """Return the folder of the model's ONNX form; if the cache has none, convert it first, which takes seconds.
+        """Return the folder of the model's ONNX form. If the cache has none, the model is converted first, which
+        takes seconds.
 
-        EmbedderUnavailableError when the package's files are not the expected ones, or the cache cannot be written.
+        Raises EmbedderUnavailableError if the package's files are not the expected ones, or the cache cannot be
+        written.
         """
         with _lock:
             try:
@@ -86,10 +88,11 @@ class PackagedModel:
 
 
 def write_bert_export(name: str, source: Path, place: Path) -> None:
-    """Write the ONNX form of a BERT in a sentence-transformers folder into the folder `place`, without torch.
+    """Write the ONNX form of the BERT in the sentence-transformers folder `source` into the folder `place`, without
+    torch. `name` is recorded as the model's name.
 
-    The vectors stay the same. EmbedderUnavailableError when it is a model of another kind, a file cannot be read, or onnx is
-    not installed.
+    The vectors stay the same. Raises EmbedderUnavailableError if the model is of another kind, a file cannot be read,
+    or onnx is not installed.
     """
     _write_folder(name, source, place, quantized=False)
 

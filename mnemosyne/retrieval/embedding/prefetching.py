@@ -1,8 +1,8 @@
-"""An embedder that can compute a query's vectors before they are needed: the recent conversation's after a turn, the
-user's message's while the turn is planned.
+"""Computes the vectors of a query before they are needed: for recent messages after a turn, for the user's message
+during planning.
 
-A retriever need not know about it: it calls `embed` as usual and finds the work under way or done. The cache is keyed
-by a hash, so it holds no text. It must not import a concrete embedder.
+A retriever need not know about this: it calls `embed` as usual and finds the work under way or done. The cache is
+keyed by a hash and holds no text. This module must not import a concrete embedder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mnemosyne.schema.query import RetrievalQuery
 
 _log = open_log(__name__)
 KEPT = 512
-"""At most this many texts are kept; the least recently used are dropped."""
+"""Maximum number of texts whose vectors are kept. The least recently used are dropped."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _PrefetchedVector:
 
 
 class PrefetchingEmbedder:
-    """Wraps an embedder. A text given to `prefetch` is embedded once; the recent conversation is kept for later turns."""
+    """Wraps an embedder. A text given to `prefetch` is embedded once. Vectors of recent messages are kept for later turns."""
 
     def __init__(self, inner: Embedder) -> None:
         self.name = inner.name
@@ -51,7 +51,7 @@ class PrefetchingEmbedder:
 
     @property
     def lanes(self) -> int:
-        """Number of `embed` calls that are worth making at a time: as many as for the wrapped embedder."""
+        """Number of `embed` calls that are worth making at the same time, as stated by the wrapped embedder."""
         return self._inner.lanes if isinstance(self._inner, ParallelEmbedder) else 1
 
     @property
@@ -60,7 +60,7 @@ class PrefetchingEmbedder:
         return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
 
     async def warm(self) -> None:
-        """Load the slow parts; EmbedderUnavailableError if the model is not available."""
+        """Load the parts that are slow to load. Raises EmbedderUnavailableError if the model is not available."""
         await self._inner.warm()
 
     async def fitness(self, text: str) -> float:
@@ -72,11 +72,11 @@ class PrefetchingEmbedder:
         self._kept.clear()
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
-        """Embed the texts that a recall of `text` with these keywords after these messages (oldest first) will need;
-        never raises.
+        """Embed the texts that a recall of `text`, with these keywords and recent messages (oldest first), will need.
+        Never raises.
 
-        A recall that needs other texts embeds them itself. Nothing is done while the model is not loaded: loading takes
-        the processor from the turn that asks.
+        A recall that needs other texts embeds them itself. Nothing is done while the model is not loaded, because
+        loading takes the processor from the turn that asks.
         """
         if self.is_cold:
             return
@@ -87,7 +87,7 @@ class PrefetchingEmbedder:
             await self._make([*texts], judged=part.text, recent=recent_text(part.recent))
 
     async def prefetch_recent(self, recent: Sequence[str]) -> None:
-        """Embed the recent messages (oldest first), for an input that may refer to them; never raises."""
+        """Embed the recent messages (oldest first), for an input that may refer to them. Never raises."""
         text = recent_text(recent)
         await self._make((text,) if text else (), judged=text, recent=text)
 
@@ -115,8 +115,8 @@ class PrefetchingEmbedder:
                 ahead.done.set()
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return vectors of shape (len(texts), dimensions), prefetched ones where there are any;
-        EmbedderUnavailableError as for the wrapped embedder.
+        """Return vectors of shape (len(texts), dimensions), prefetched ones if there are any. Raises
+        EmbedderUnavailableError in the same cases as the wrapped embedder.
         """
         if purpose == "document":
             return await self._inner.embed(texts, purpose)

@@ -1,4 +1,4 @@
-"""Embeddings from a model behind an API, through litellm."""
+"""Computes embeddings with a model behind an API, through litellm."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NO_KEY = "none"
 class RemoteEmbedder:
     """An `Embedder` over `litellm.embedding`.
 
-    `name` is the model as litellm spells it (`openai/text-embedding-3-small`). `timeout_seconds` bounds every call;
-    nothing is retried. Calls run on worker threads: litellm spends a second on its first call and some milliseconds on
-    each later one, which would block the event loop. A call whose caller has stopped waiting ends by its timeout.
+    `name` is the model as litellm spells it (`openai/text-embedding-3-small`). `timeout_seconds` limits every call;
+    nothing is retried. Calls run on worker threads: litellm spends a second on its first call and some milliseconds
+    on each later one, which would block the event loop. A call whose caller has stopped waiting ends at its timeout.
     """
 
     def __init__(
@@ -50,14 +50,16 @@ class RemoteEmbedder:
         self._workers = anyio.CapacityLimiter(4)
 
     async def warm(self) -> None:
-        """Do nothing: the model is remote, and a call would cost money."""
+        """Do nothing, because the model is remote and a call would cost money."""
 
     async def fitness(self, text: str) -> float:
-        """Return 1: hosted models are assumed to know every language."""
+        """Return 1, because hosted models are assumed to know every language."""
         return 1.0
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions), float32; EmbedderUnavailableError for any failure."""
+        """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts. Raises
+        EmbedderUnavailableError for any failure.
+        """
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch_size):
             part = list(texts[start : start + self._batch_size])

@@ -1,7 +1,7 @@
-"""Runs a model with torch and sentence-transformers. The only file that imports them to embed.
+"""Runs a model with torch and sentence-transformers.
 
-Importing them takes seconds and half a gigabyte, so `local` imports this module on its worker thread, for the first
-text that the model is fit for. No other module may import it at import time.
+Importing them takes seconds and half a gigabyte. So `local` imports this module on its worker thread when the first
+text is embedded. No other module may import this one at import time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mnemosyne.retrieval.embedding.torch_trace import run_traced
 
 
 class TorchModel:
-    """A sentence-transformers model from a local folder, without network access. `model` is the model itself, traced
-    (`torch_trace`) after its first vector.
+    """A sentence-transformers model from a local folder, without network access. `model` is the
+    `SentenceTransformer`, which is traced (`torch_trace`) at its first use.
     """
 
     def __init__(self, folder: str, *, device: str | None) -> None:
@@ -33,8 +33,8 @@ class TorchModel:
         self._is_seen_to = False
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
-        """Return unit vectors, one row per text; `purpose` selects the prefix of models that distinguish queries from
-        documents.
+        """Return unit vectors, one row per text. `purpose` (`query` or `document`) selects the prefix, for models
+        that have one.
         """
         # One thread: during other work two threads are many times slower than one.
         torch.set_num_threads(1)

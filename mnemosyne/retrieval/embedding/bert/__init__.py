@@ -1,1 +1,1 @@
-"""A BERT sentence encoder: read from files without torch, and written as an ONNX graph."""
+"""Reads a BERT sentence encoder from files, without torch, and writes it as an ONNX graph."""

@@ -1,7 +1,8 @@
 """Reads a BERT from the folder of a sentence-transformers model: `config.json` and `model.safetensors`.
 
-Files, JSON and numpy only, no torch. The format of safetensors: eight bytes with the length of a JSON header, the header (for each
-tensor its type, shape and place), then the numbers (https://github.com/huggingface/safetensors).
+It needs files, JSON and numpy, not torch. A safetensors file begins with eight bytes, the length of a JSON header.
+The header has the type, shape and place of each tensor. The numbers follow
+(https://github.com/huggingface/safetensors).
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ _PARTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertFolder:
-    """Contents of a model's folder."""
+    """Contents of the folder of a BERT."""
 
     weights: BertWeights
     max_tokens: int
-    """Longer texts are cut."""
+    """Longer texts are cut to this length."""
     prompts: Mapping[str, str]
-    """Prefix of a text, by purpose."""
+    """Prefix of a text by purpose (`query`, `document`)."""
 
 
 def is_bert_folder(folder: Path) -> bool:
-    """Return whether `read_bert_folder` knows this kind of model; the weights are not read."""
+    """Return whether `read_bert_folder` can read this kind of model. The weights are not read."""
     try:
         _check_kind(folder, _read_json(folder / _CONFIG_FILE))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -50,8 +51,9 @@ def is_bert_folder(folder: Path) -> bool:
 
 
 def read_bert_folder(folder: Path) -> BertFolder:
-    """Read a BERT whose sentence vector is the mean over its tokens. EmbedderUnavailableError if the folder has another
-    kind of model, or its files cannot be read.
+    """Read a BERT whose sentence vector is the mean over its tokens.
+
+    Raises EmbedderUnavailableError if the folder has another kind of model, or its files cannot be read.
     """
     try:
         config = _read_json(folder / _CONFIG_FILE)
@@ -95,9 +97,10 @@ def _check_kind(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def read_safetensors(file: Path) -> Mapping[str, FloatArray]:
-    """Return the tensors of a file as float32 arrays, by name; ValueError for numbers of another type than a float.
+    """Return the tensors of a file as float32 arrays, by name.
 
-    Tensors of whole numbers (buffers such as `position_ids`) are left out.
+    Tensors of whole numbers (buffers such as `position_ids`) are left out. Raises ValueError for numbers of another
+    type.
     """
     data = file.read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")

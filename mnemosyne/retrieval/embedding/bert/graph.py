@@ -1,10 +1,11 @@
-"""Writes a BERT as an ONNX graph: token ids and mask in, the mean over the tokens out. The only file that imports onnx.
+"""Writes a BERT as an ONNX graph, from token ids and mask to the mean over the tokens. No other module imports onnx.
 
-The graph has only standard operators, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8 with one
-scale per output (of the vocabulary: per row), and the input of a linear layer is rounded to 8 bits with one scale per token.
-`onnxruntime.quantization` has one scale per forward pass: a text's vector then depends on the texts that share its pass, and its
-cosine to the float32 one is 0.996, if it is 0.999 here. Processors without VNNI add two products in 16 bits, which overflow only
-where two neighbouring weights and both their inputs are near the largest of their rows.
+The graph has only standard operators, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8
+with one scale per output (the vocabulary: per row), and the input of a linear layer is rounded to 8 bits with one
+scale per token. `onnxruntime.quantization` has one scale per forward pass instead. Then a text's vector depends on
+the texts that share its pass, and its cosine to the float32 vector is 0.996; here it is 0.999. Processors without
+VNNI add two products in 16 bits. The sum overflows only if two neighbouring weights and both their inputs are near
+the largest values of their rows.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ _ROWS_AT_ONCE = 8_192
 
 
 def write_bert_graph(weights: BertWeights, file: Path, *, quantized: bool, exact_values: bool = False) -> None:
-    """Write the model file. Inputs `input_ids` and `attention_mask` of shape (texts, tokens), output (texts, dimensions).
+    """Write the model file. The inputs are `input_ids` and `attention_mask` of shape (texts, tokens); the output has
+    shape (texts, dimensions).
 
-    `exact_values`: the values of the attention stay in float32 if the rest is rounded. A small model needs it: of MiniLM's
-    cosines to its float32 vectors the median rises from 0.9974 to 0.9988, for a tenth more time.
+    With `exact_values`, the values of the attention stay in float32 when the rest is rounded. A small model needs
+    this: the median cosine of MiniLM's vectors to its float32 vectors rises from 0.9974 to 0.9988, for a tenth more
+    time.
     """
     graph = _Graph(quantized=quantized, exact_values=exact_values)
     width = weights.words.shape[1]

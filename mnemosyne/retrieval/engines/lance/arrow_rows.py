@@ -1,7 +1,6 @@
-"""Converts the rows of the durable index to and from LanceDB: filters, columns, hits.
+"""Converts index rows to and from LanceDB: filters, columns and hits.
 
-Calculation only. Besides `lance` the only file that imports pyarrow; like it, imported only when a configuration names
-it.
+Calculation only. This module imports pyarrow, which is heavy, so import this module only when a scope needs LanceDB.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ WORDS = "tokens"
 VECTOR = "vector"
 SHOWN = ("entry_id", "branch_id", "depth", "sequence")
 KEY_MARK = "lance-schema:unenforced-primary-key"
-"""The metadata that declares a column the primary key of its table: without it LanceDB silently inserts an id once for each
-process that upserts it at the same moment."""
+"""The metadata that declares a column the primary key of its table. Without it, processes that upsert an id at the
+same moment each insert a row for this id, and LanceDB does not report it.
+"""
 SCHEMA = pa.schema(
     [
         pa.field("entry_id", pa.string(), nullable=False, metadata={KEY_MARK: "true"}),
@@ -50,7 +50,7 @@ def literal(text: str) -> str:
 
 
 def chains_condition(chains: Collection[Chain] | None) -> str:
-    """Return the filter for the rows of some chains; empty for all chains."""
+    """Return the filter for the rows of `chains`; empty for None, which means all chains."""
     return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"
 
 
@@ -60,10 +60,11 @@ def literals(texts: Iterable[str]) -> str:
 
 
 def filter_condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
-    """Return a filter that passes every admitted row; `deepest` is the greatest known depth of each branch of the path.
+    """Return a LanceDB filter that passes every row that `where` admits. `deepest` is the greatest known depth of
+    each branch of the path.
 
-    Comparing depths reads a column of the whole table, so it is left out where it would exclude nothing. `build_hits`
-    excludes rows that another process has written meanwhile.
+    Comparing depths reads a column of the whole table, so the comparison is left out if it would exclude nothing.
+    `build_hits` excludes rows that another process has written meanwhile.
     """
     chains = sorted(chain.value for chain in where.chains)
     parts = [f"chain IN ({literals(chains)})" if chains else "false"]
@@ -81,7 +82,7 @@ def filter_condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
 
 
 def build_hits(rows: Any, scores: Any, where: IndexFilter) -> Hits:
-    """Return the rows that the filter admits and that have a score, best first."""
+    """Return the rows that the filter admits and that have a score, best first. `scores` has one score per row, NaN for none."""
     columns = (*(rows[name].to_pylist() for name in SHOWN), scores.tolist())
     found = [
         (entry_id, float(score), depth or 0, sequence)
@@ -102,9 +103,9 @@ def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowB
 
     Args:
         known: The table's rows with ids of the batch.
-        behind: Chains in which the table is ahead of `batch.watermarks`, up to which the batch's writer has read: its
-            rows are older there, and a row
-        that is missing from the table was removed; then only a vector that no other process has computed is new.
+        behind: Chains in which the table has newer rows than the batch's writer has read (`batch.watermarks`). In
+            these chains a row of the batch is older than the table, and a row that the table lacks was removed. So
+            only a vector that no other process has computed is new.
     """
     columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
     held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
@@ -128,14 +129,14 @@ def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowB
 
 
 def highest_sequences(rows: Any) -> dict[Chain, int]:
-    """Return the highest sequence of each chain (columns chain and sequence)."""
+    """Return the highest sequence of each chain. `rows` has the columns chain and sequence."""
     found = rows.group_by("chain").aggregate([("sequence", "max")])
     highest = zip(found["chain"].to_pylist(), found["sequence_max"].to_pylist(), strict=True)
     return {Chain(name): int(sequence) for name, sequence in highest}
 
 
 def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
-    """Return rows as an Arrow table with vectors of this width (None: without vectors), and with their checksums."""
+    """Return rows as an Arrow table with their checksums, and with vectors of `width` dimensions (None: without vectors)."""
     columns: dict[str, Any] = {
         "entry_id": [row.entry_id for row in rows],
         "chain": [row.chain.value for row in rows],
@@ -156,8 +157,8 @@ def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
 
 
 def widen_batch(batch: Any, width: int | None) -> Any:
-    """Return a batch of stored rows as a table with vectors of this width (None: without); vectors of another width are
-    left out.
+    """Return a batch of stored rows as a table with vectors of `width` dimensions (None: without vectors). Vectors of
+    another width are left out.
     """
     table = pa.Table.from_batches([batch])
     if VECTOR in table.column_names and table[VECTOR].type.list_size != width:
@@ -171,7 +172,7 @@ def widen_batch(batch: Any, width: int | None) -> Any:
 
 
 def scope_from_table(table: Any) -> StoredScope:
-    """Return a table as a scope, in the order of writing, without the rows whose checksums do not fit."""
+    """Return a table as a `StoredScope`, in the order of writing, without the rows whose checksums do not fit."""
     whole = whole_rows(table)
     lost = len(table) - int(whole.sum())
     if lost:
@@ -220,9 +221,9 @@ def _vectors(column: Any) -> Vectors:
 
 
 def graph_partitions(vectors: int) -> int:
-    """Return the number of partitions of a graph of this many vectors; 0 if a scan is as fast (docs/decisions/0007).
+    """Return the number of partitions of a graph of `vectors` vectors; 0 if a scan is as fast (docs/decisions/0007).
 
     Below 100,000 vectors there is no graph: a scan is exact, and the scope is searched in memory anyway. Above that,
-    IVF_HNSW_SQ with one partition per million rows, because filters halve the recall of finer partitions.
+    the index IVF_HNSW_SQ has one partition per million rows, because filters halve the recall of finer partitions.
     """
     return max(1, vectors // _PARTITION_ROWS) if vectors >= _GRAPH_ROWS else 0

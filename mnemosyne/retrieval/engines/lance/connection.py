@@ -1,4 +1,4 @@
-"""Tables of a folder, each opened once, and the errors for unusable ones."""
+"""Opens the LanceDB tables of a folder, each once, and turns the errors of unusable tables into ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METADATA_BYTES = 8 << 20
 
 
 class LanceConnection:
-    """Opens, creates and drops the tables of a folder; `shared` is the folder as other processes see it."""
+    """Opens, creates and drops the tables of a folder. `shared` handles the lock and the marks that other processes see."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.shared = folder, SharedFolder(folder)
@@ -28,8 +28,8 @@ class LanceConnection:
 
     @asynccontextmanager
     async def guard(self, scope: str) -> AsyncIterator[None]:
-        """Raise any error inside the block as IndexUnavailableError of a scope, or as ScopeDroppedError if another
-        process has dropped it.
+        """Raise any error inside the block as IndexUnavailableError for `scope`, or as ScopeDroppedError if another
+        process has dropped the scope.
         """
         try:
             yield
@@ -37,7 +37,7 @@ class LanceConnection:
             raise await self._failure(scope, error) from error
 
     async def open(self, scope: str, *, is_alone: bool = False) -> Any:
-        """Return the table of a scope, or None; `is_alone`: this process holds the folder's lock."""
+        """Return the table of a scope, or None if there is none. `is_alone` states that this process holds the folder's lock."""
         if scope in self._tables:
             return self._tables[scope]
         await self.shared.remember_scope(scope)
@@ -57,13 +57,13 @@ class LanceConnection:
         return self._tables[scope]
 
     async def create(self, scope: str) -> Any:
-        """Return the new table of a scope; this process holds the folder's lock."""
+        """Create the table of a scope and return it. The caller must hold the folder's lock."""
         table = await self._database.create_table(table_name(scope), schema=SCHEMA, exist_ok=True)
         self._tables[scope] = table
         return table
 
     async def drop(self, scope: str) -> None:
-        """Remove the table of a scope, whatever the state of its files; this process holds the folder's lock."""
+        """Remove the table of a scope, whatever the state of its files. The caller must hold the folder's lock."""
         table = self._tables.pop(scope, None)
         if table is not None:
             table.close()
@@ -77,7 +77,9 @@ class LanceConnection:
         await to_thread.run_sync(remove_files, self.folder, scope)
 
     def release(self, scope: str) -> None:
-        """Let the table of a scope be opened again, in its generation of that time."""
+        """Forget the table of a scope, so that it is opened again in the generation that it then has. (The generation
+        changes when a scope is dropped.)
+        """
         self._tables.pop(scope, None)
         self.shared.forget(scope)
 

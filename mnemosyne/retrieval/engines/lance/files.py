@@ -1,9 +1,9 @@
-"""Files of the durable index: the folder of a table, the lock of the folder, and a mark for each scope that was
+"""Names and removes the files of an index: tables, checkpoints, the folder's lock, and a mark for each scope that was
 dropped.
 
-Their names are fixed, so that a table can be found and removed without its engine, whatever the state of its files.
-Several processes may use one folder: each writes while it holds the lock, and none restores a scope that another
-dropped.
+File names are fixed, so that a table can be found and removed without its engine, whatever the state of its files.
+Several processes may use one folder. Each writes while it holds the lock. A dropped scope gets a new mark, by which
+other processes notice that they must not write their old rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _END, _CHECKPOINT_END = ".lance", ".checkpoint"
 
 
 class SharedFolder:
-    """A folder that several processes write to. The address of a remote store has neither lock nor marks."""
+    """Lock and marks of a folder that several processes write to. The address of a remote store has neither."""
 
     def __init__(self, folder: str, *, wait_seconds: float = 60.0) -> None:
         self._folder, self._wait_seconds = folder, wait_seconds
@@ -40,7 +40,7 @@ class SharedFolder:
         self._lock: FileLock | None = None
 
     async def remember_scope(self, scope: str) -> None:
-        """Remember which generation of a scope is read from here on; the first call counts until `forget`."""
+        """Remember which generation of a scope is read from now on. Until `forget`, only the first call counts."""
         if scope not in self._marks:
             self._marks[scope] = await to_thread.run_sync(read_mark, self._folder, scope)
 
@@ -49,15 +49,16 @@ class SharedFolder:
         self._marks.pop(scope, None)
 
     async def is_dropped(self, scope: str) -> bool:
-        """Return whether another process has dropped a scope since this one read it."""
+        """Return whether another process has dropped a scope since this process read it."""
         return scope in self._marks and self._marks[scope] != await to_thread.run_sync(read_mark, self._folder, scope)
 
     @asynccontextmanager
     async def hold_lock(self, *scopes: str) -> AsyncIterator[None]:
-        """Hold the folder's lock until the block ends; the operating system releases the lock of a killed process.
+        """Hold the folder's lock until the block ends. The operating system releases the lock of a killed process.
 
-        ScopeDroppedError when one of the scopes was dropped; OSError (filelock.Timeout) when another process holds the
-        lock too long.
+        Raises:
+            ScopeDroppedError: if another process has dropped one of `scopes`.
+            OSError: if another process holds the lock too long (filelock.Timeout), or the folder cannot be used.
         """
         async with self._writing:
             await self._run(self._acquire)
@@ -71,8 +72,8 @@ class SharedFolder:
                     await self._run(self._release)
 
     async def leave_mark(self, scope: str) -> None:
-        """Record, with the lock held, that a scope is being dropped: a process that read it before will not write to
-        it.
+        """Record that a scope is being dropped, so that a process that read it before will not write to it. The
+        caller must hold the lock.
         """
         if self._is_local:
             await to_thread.run_sync(self._leave, scope)
@@ -82,7 +83,9 @@ class SharedFolder:
             await to_thread.run_sync(work, limiter=self._thread)
 
     async def make_folder(self) -> None:
-        """Create a private folder, if it is a local one that can be created; LanceDB would open it to others."""
+        """Create the folder so that only its owner may read it, if it is local and can be created. LanceDB would open
+        it to others.
+        """
         with suppress(OSError):
             await self._run(lambda: make_private_folder(Path(self._folder)))
 
@@ -105,13 +108,15 @@ class SharedFolder:
 
 
 def table_name(scope: str) -> str:
-    """Return a file name for a scope: readable and unique."""
+    """Return a file name for a scope that is readable and unique."""
     readable = re.sub(r"[^a-z0-9]+", "_", scope.lower()).strip("_")[:40] or "scope"
     return f"{readable}_{hashlib.sha256(scope.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def read_mark(folder: str, scope: str) -> str:
-    """Return which generation of a scope there is: another one once it was dropped; empty for the address of a remote store."""
+    """Return the mark of a scope, which changes when the scope is dropped. It is empty for a scope that was never
+    dropped and for the address of a remote store.
+    """
     try:
         return _mark_file(folder, scope).read_text(encoding="ascii") if "://" not in folder else ""
     except OSError:
@@ -124,30 +129,30 @@ def _mark_file(folder: str, scope: str) -> Path:
 
 
 def has_files(folder: str, scope: str) -> bool:
-    """Return whether there are files of a scope; false for the address of a remote store."""
+    """Return whether LanceDB has files of a scope; False for the address of a remote store."""
     return "://" not in folder and _files(folder, scope).exists()
 
 
 def checkpoint_file(folder: str, scope: str) -> Path:
-    """Return the place of a scope's checkpoint."""
+    """Return the path of a scope's checkpoint."""
     return Path(folder) / f"{table_name(scope)}{_CHECKPOINT_END}"
 
 
 def remove_files(folder: str, scope: str) -> None:
-    """Remove the files of a scope, if there are any; OSError when they cannot be removed."""
+    """Remove the checkpoint and the table of a scope, if there are any. Raises OSError if they cannot be removed."""
     if "://" not in folder:
         checkpoint_file(folder, scope).unlink(missing_ok=True)
     remove_table(folder, scope)
 
 
 def remove_table(folder: str, scope: str) -> None:
-    """Remove LanceDB's table of a scope, if there is one; OSError if it cannot be removed."""
+    """Remove LanceDB's table of a scope, if there is one. Raises OSError if it cannot be removed."""
     if has_files(folder, scope):
         shutil.rmtree(_files(folder, scope))
 
 
 def copy_files(folder: str, target: Path, names: Sequence[str]) -> None:
-    """Copy the files of the existing tables among `names` into another folder; the caller keeps others from writing."""
+    """Copy the files of those tables in `names` that exist into the folder `target`. The caller keeps others from writing."""
     make_private_folder(target)
     for name in names:
         if has_files(folder, name):
@@ -162,7 +167,7 @@ def remove_others(folder: Path, scope: str) -> None:
 
 
 async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> None:
-    """Remove the files of a scope, those of LanceDB's tables `names` included; IndexUnavailableError if they cannot be removed."""
+    """Remove the checkpoint of a scope and LanceDB's tables `names`. Raises IndexUnavailableError if they cannot be removed."""
     if not await to_thread.run_sync(Path(folder).exists):
         return
     shared = SharedFolder(folder)
@@ -176,8 +181,8 @@ async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> N
 
 
 def list_tables(folder: str) -> tuple[str, ...]:
-    """Return the names of the tables in a folder, and of tables of which only a checkpoint is left, sorted; none for a
-    missing folder.
+    """Return the names of the tables in a folder, sorted, including tables of which only a checkpoint is left. The
+    result is empty for a missing folder.
     """
     try:
         return tuple(sorted({each.stem for each in Path(folder).iterdir() if each.suffix in (_END, _CHECKPOINT_END)}))
@@ -186,7 +191,9 @@ def list_tables(folder: str) -> tuple[str, ...]:
 
 
 async def remove_tables(folder: str, names: Sequence[str]) -> None:
-    """Remove tables by their names, each with a mark for processes that have read it; OSError."""
+    """Remove tables by their names, and leave a mark for processes that have read them. Raises OSError if they cannot
+    be removed.
+    """
     shared = SharedFolder(folder)
     async with shared.hold_lock():
         for name in names:

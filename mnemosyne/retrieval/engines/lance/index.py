@@ -1,6 +1,8 @@
-"""Tables of large scopes in LanceDB: one per scope, with words as tokens, and vectors if there are any.
+"""Stores the tables of large scopes in LanceDB, one per scope, with words as tokens, and with vectors if there are
+any.
 
-Of this package only `files` imports neither lancedb nor pyarrow; the others are imported when a scope needs them.
+In this package only `files` imports neither lancedb nor pyarrow. The other modules are imported when a scope needs
+them.
 """
 
 from __future__ import annotations
@@ -42,11 +44,13 @@ from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 
 
 class LanceIndex(DurableIndex):
-    """The rows of scopes too large for memory, and their graphs; `LargeScope` searches them.
+    """The rows of scopes that are too large for memory, and their graphs (indexes of the nearest vectors).
+    `LargeScope` searches them.
 
-    Several processes may use one folder: each writes while it holds the folder's lock, and never overwrites
-    newer rows of another with older ones. Once another process has dropped a scope, every method that uses it raises
-    ScopeDroppedError, until `release`. Every other failure of LanceDB is raised as IndexUnavailableError.
+    Several processes may use one folder. Each writes while it holds the folder's lock, and never overwrites newer
+    rows of another process with older ones. Once another process has dropped a scope, every method that uses the
+    scope raises ScopeDroppedError, until `release`. Every other failure of LanceDB is raised as
+    IndexUnavailableError.
 
     Args:
         tidy_writes: Number of writes after which `maintain` compacts a table.
@@ -61,8 +65,12 @@ class LanceIndex(DurableIndex):
         self._versions: dict[str, int] = {}
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch: its rows replace those with the same id, and its removed ids are deleted, except where another
-        process has read further than the batch's watermarks. IndexUnavailableError, ScopeDroppedError.
+        """Write a batch: its rows replace those with the same id, and its removed ids are deleted. If another process
+        has read further than the batch's watermarks, its newer rows stay.
+
+        Raises:
+            IndexUnavailableError: if the table cannot be written.
+            ScopeDroppedError: if another process has dropped the scope.
         """
         async with self._connection.guard(scope):
             await self._connection.open(scope)
@@ -79,8 +87,10 @@ class LanceIndex(DurableIndex):
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Return a stored scope in the order of writing, all of it or some chains; None when nothing is stored.
-        IndexUnavailableError.
+        """Return the rows of a scope in the order of writing, or only those of `chains`. Return None if nothing is
+        stored.
+
+        Raises IndexUnavailableError if the table cannot be read.
         """
         async with self._connection.guard(scope):
             table = await self._connection.open(scope)
@@ -106,7 +116,10 @@ class LanceIndex(DurableIndex):
         chains: Collection[Chain] | None = None,
     ) -> bool:
         """Delete the damaged rows that `load` with the same arguments leaves out; see `GraphStore.remove_damaged`.
-        IndexUnavailableError, ScopeDroppedError.
+
+        Raises:
+            IndexUnavailableError: if the table cannot be written.
+            ScopeDroppedError: if another process has dropped the scope.
         """
         is_removed = True
 
@@ -121,7 +134,7 @@ class LanceIndex(DurableIndex):
             return is_removed
 
     async def watermark(self, scope: str, chain: Chain) -> int:
-        """Return the highest sequence stored for this chain of the scope (0 = none)."""
+        """Return the highest stored sequence of `chain` in the scope (0: none)."""
         if (scope, chain) not in self._watermarks:
             rows = await self._select(scope, f"chain = {literal(chain.value)}", ["sequence"])
             found = pc.max(rows["sequence"]).as_py() if rows is not None else None
@@ -129,13 +142,13 @@ class LanceIndex(DurableIndex):
         return self._watermarks[scope, chain]
 
     async def count(self, scope: str) -> int:
-        """Return how many entries the scope holds."""
+        """Return the number of entries of the scope."""
         async with self._connection.guard(scope):
             table = await self._connection.open(scope)
             return 0 if table is None else int(await table.count_rows())
 
     async def encoder_of(self, scope: str) -> str:
-        """Return the name of an embedder whose vectors the scope has; empty if it has none."""
+        """Return the name of an embedder that has processed rows of the scope; empty if none has."""
         async with self._connection.guard(scope):
             table = await self._connection.open(scope)
             if table is None:
@@ -144,7 +157,9 @@ class LanceIndex(DurableIndex):
         return str(found["embedder"][0].as_py()) if len(found) else ""
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best by cosine; approximate (HNSW) once `maintain` has indexed 100,000 rows or more."""
+        """Return the best entries by cosine. The result is approximate (HNSW) once `maintain` has indexed 100,000
+        rows or more.
+        """
         if not await self._has_rows(where):
             return NO_HITS
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
@@ -156,7 +171,7 @@ class LanceIndex(DurableIndex):
         return build_hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
-        """Return ids and cosines of the nearest rows of every chain, branch and model, best first.
+        """Return (id, cosine) of the nearest rows, best first, whatever their chain, branch and model.
 
         In a table whose rows are all in the graph this is ten times faster than a search with a filter.
         """
@@ -169,8 +184,10 @@ class LanceIndex(DurableIndex):
         return tuple(zip(found["entry_id"].to_pylist(), cosines.tolist(), strict=True))
 
     async def drop(self, scope: str) -> None:
-        """Remove the table of a scope, whatever the state of its files; other processes write to the scope only after
-        they have read it again. IndexUnavailableError if files cannot be removed.
+        """Remove the table of a scope, whatever the state of its files. Other processes write to the scope only after
+        they have read it again.
+
+        Raises IndexUnavailableError if files cannot be removed.
         """
         async with self._connection.guard(scope), self._connection.shared.hold_lock():
             await self._connection.shared.leave_mark(scope)
@@ -190,29 +207,35 @@ class LanceIndex(DurableIndex):
             self._watermarks.pop((scope, chain), None)
 
     async def prepare(self, scope: str) -> None:
-        """Build the graph of a scope and the indexes of its filters; takes long. IndexUnavailableError."""
+        """Build the graph of a scope and the indexes of its filters. It takes long. Raises IndexUnavailableError if
+        the table cannot be used.
+        """
         await self._upkeep.prepare(scope)
 
     async def absorb(self, scope: str, other: str, *, graph: bool = True) -> None:
-        """Write all rows of another table into one and, with `graph`, rebuild its graph; takes long. IndexUnavailableError.
+        """Write all rows of the table `other` into the table of `scope` and, with `graph`, rebuild its graph. It
+        takes long.
 
-        If another write interrupts the building of the graph, it is postponed: until then the rows are scanned.
+        If another write interrupts the building of the graph, the building is postponed, and until then the rows are
+        scanned. Raises IndexUnavailableError if the tables cannot be used.
         """
         await self._upkeep.absorb(scope, other, graph=graph)
 
     async def finish(self, scope: str, *, rebuild: bool) -> None:
-        """Give a table that is not written any more its indexes, and delete the files of all but its last version;
-        takes long. IndexUnavailableError.
+        """Build the indexes of a table that will not be written any more, and delete the files of all but its last
+        version. It takes long.
+
+        Raises IndexUnavailableError if the table cannot be used.
 
         Args:
-            rebuild: Rows were written since the graph was built.
+            rebuild: Whether rows were written since the graph was built.
         """
         await self._upkeep.finish(scope, rebuild=rebuild)
 
     async def maintain(self) -> None:
-        """Compact tables with many writes since the last time, and update the indexes of tables that are searched.
+        """Compact the tables with many writes since the last time, and update their indexes.
 
-        Writes and searches continue meanwhile. If a write interrupts the compaction, it is postponed.
+        Writes and searches continue meanwhile. If a write interrupts the compaction, the compaction is postponed.
         """
         await self._upkeep.maintain()
 

@@ -1,7 +1,7 @@
-"""Checksums of the rows of the durable index: a CRC-32 of the searchable part of a row, and one of its vector.
+"""Computes and checks checksums of index rows: a CRC-32 of the searchable part of a row, and one of its vector.
 
-They guard against faults of disks and files. A row without them was written by an earlier release and is accepted.
-Calculation only; like `arrow_rows` it imports pyarrow and is imported only when a configuration names the engine.
+Checksums guard against faults of disks and files. A row without them was written by an earlier release and is
+accepted. Calculation only. This module imports pyarrow, so import this module only when a scope needs LanceDB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOW = 0xFFFFFFFF
 
 
 def with_sums(table: Any) -> Any:
-    """Return rows, whose columns of checksums may be there or not, with their checksums."""
+    """Return rows with their checksums. `table` may have columns of checksums already; they are replaced."""
     sums = [text_sums(table), vector_sums(table)]
     table = table.drop_columns([field.name for field in SUM_FIELDS if field.name in table.column_names])
     for field, each in zip(SUM_FIELDS, sums, strict=True):
@@ -34,7 +34,7 @@ def with_sums(table: Any) -> Any:
 
 
 def whole_rows(table: Any) -> npt.NDArray[np.bool_]:
-    """Return for each row whether its checksums fit, as far as it has them and their columns are there."""
+    """Return for each row whether its checksums fit. A checksum that is missing, or whose columns are missing, is not checked."""
     whole = np.ones(len(table), dtype=np.bool_)
     for name, calculate in ((TEXT_SUM, text_sums), (VECTOR_SUM, vector_sums)):
         if name in table.column_names and table[name].null_count < len(table):
@@ -47,14 +47,14 @@ def whole_rows(table: Any) -> npt.NDArray[np.bool_]:
 
 
 def text_sums(table: Any) -> npt.NDArray[np.int64]:
-    """Return the checksum of id, chain, place, sequence and words of each row."""
+    """Return for each row the checksum of its id, chain, branch, depth, sequence and words."""
     parts = [_text_sums_of(batch) for batch in table.to_batches()]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
 def vector_sums(table: Any) -> npt.NDArray[np.int64]:
-    """Return the checksum of vector and embedder of each row; of a row without a vector, the checksum of the embedder
-    only.
+    """Return for each row the checksum of its vector and embedder. For a row without a vector it is the checksum of
+    the embedder only.
     """
     parts = [_vector_sums_of(batch) for batch in table.to_batches()]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)

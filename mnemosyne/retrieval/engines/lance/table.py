@@ -1,7 +1,6 @@
-"""Operations on one LanceDB table: indexes, columns, searches.
+"""Works on one LanceDB table: builds indexes, adds columns, writes rows, makes queries.
 
-Besides `connection` the only file that imports lancedb; like it, imported only when a configuration names it. Errors of
-LanceDB pass through.
+This module imports lancedb, so import this module only when a scope needs LanceDB. Errors of LanceDB pass through.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ async def index_columns(table: Any) -> None:
 
 
 async def index_vectors(table: Any, *, force: bool = False) -> None:
-    """Build the graph of a table that is large enough for one: always with `force`, else only if it has none or an
-    outgrown one.
+    """Build the graph of a table that is large enough for one. Without `force` it is built only if there is none or
+    most rows are outside.
 
-    If another write interrupts it, it is postponed: until then the rows are scanned.
+    If another write interrupts the building, it is postponed, and until then the rows are scanned.
     """
     if await width_of(table) is None:
         return
@@ -71,14 +70,15 @@ async def index_vectors(table: Any, *, force: bool = False) -> None:
 
 
 async def width_of(table: Any) -> int | None:
-    """Return the dimensions of the vectors; None if there is no column for them."""
+    """Return the number of dimensions of the table's vectors; None if there is no column for vectors."""
     schema = await table.schema()
     return int(schema.field(VECTOR).type.list_size) if VECTOR in schema.names else None
 
 
 async def fit_width(table: Any, wanted: int | None) -> int | None:
-    """Give the vector column the wanted width (None: leave it) and return the width; vectors of another width, which
-    another model made, are dropped.
+    """Give the vector column `wanted` dimensions (None: leave it unchanged) and return its number of dimensions.
+
+    Vectors of another width, which another model made, are dropped.
     """
     width = await width_of(table)
     if wanted is None or wanted == width:
@@ -92,7 +92,7 @@ async def fit_width(table: Any, wanted: int | None) -> int | None:
 
 
 async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
-    """Run a write; retry it when another write interrupted it."""
+    """Run the write `work`, and retry it if another write interrupted it. After five tries the error is raised."""
     for tries_left in reversed(range(_TRIES)):
         try:
             await work()
@@ -103,16 +103,18 @@ async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
-    """Write a batch of another table's rows into a table whose vectors have this width."""
+    """Write a batch of another table's rows into a table. `width` is the number of dimensions of the batch's vectors."""
     await fit_width(table, width)
     await upsert(table, widen_batch(batch, await width_of(table)))
 
 
 async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, int], *, vectors: bool) -> bool:
-    """Delete the rows whose checksums do not fit, among those that a filter (empty: none) passes, and return True.
+    """Delete the rows whose checksums do not fit, among those that the filter `condition` passes (empty: all), and
+    return True.
 
-    Return False if the table is ahead of the watermarks `read`, so that the rows may not have been made again.
-    `vectors`: check the checksums of the vectors too. The caller holds the lock of the folder.
+    Return False if the table has rows above the watermarks in `read`, because the damaged rows may then not have been
+    added again. With `vectors` the checksums of the vectors are checked too. The caller must hold the lock of the
+    folder.
     """
     names = [name for name in (await table.schema()).names if vectors or name != VECTOR]
     query = table.query().where(condition) if condition else table.query()
@@ -131,8 +133,10 @@ async def _delete_rows(table: Any, row_ids: Sequence[int]) -> None:
 
 
 async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict[Chain, int]]:
-    """Return the part of a batch that is newer than a table to which another process has written, and the table's
-    highest sequence of each chain in which it is above the batch's watermark.
+    """Return (newer batch, ahead) for a table to which another process has written.
+
+    The newer batch is the part of `batch` that is newer than the table. `ahead` has the table's highest sequence of
+    each chain in which it is above the batch's watermark.
     """
     newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]
@@ -145,23 +149,23 @@ async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict
 
 
 async def upsert(table: Any, rows: Any) -> None:
-    """Write rows, replacing those of the same id."""
+    """Write rows; they replace rows with the same id."""
     merge = table.merge_insert("entry_id").when_matched_update_all().when_not_matched_insert_all()
     await merge.execute(rows, on_bad_vectors="null")
 
 
 def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
-    """Return the query for the nearest rows by cosine; the caller adds filter and columns.
+    """Return the query for the nearest rows by cosine. The caller adds a filter and columns.
 
-    A graph by itself gives twice the distance (LanceDB 0.40), of rounded vectors: with `refine_factor` it is calculated
-    from the vectors, so that hits can be compared with those from memory.
+    A graph by itself gives twice the distance (LanceDB 0.40), and of rounded vectors. With `refine_factor` the
+    distance is calculated from the exact vectors, so that hits can be compared with hits from memory.
     """
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")
     return query.ef(max(128, 2 * limit)).refine_factor(1).limit(limit)
 
 
 def is_conflict(error: Exception) -> bool:
-    """Return whether a write failed only because another one interrupted it, so that a retry can succeed."""
+    """Return whether a write failed only because another write interrupted it, so that a retry can succeed."""
     return any(word in str(error).lower() for word in ("commit conflict", "concurrent", "conflicting"))
 
 

@@ -1,4 +1,4 @@
-"""Builds the indexes of the tables of a folder and compacts them; searches and writes continue meanwhile."""
+"""Builds the indexes of the LanceDB tables in a folder and compacts the tables. Searches and writes continue meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COPIED_ROWS = 20_000
 
 
 class TableUpkeep:
-    """Keeps the tables of a connection in order. `tidy_writes`: a table is compacted after that many writes."""
+    """Keeps the tables of a connection in order. A table is compacted after `tidy_writes` writes."""
 
     def __init__(self, connection: LanceConnection, *, tidy_writes: int) -> None:
         self._connection, self._tidy_writes = connection, tidy_writes

@@ -1,1 +1,3 @@
-"""Scopes that are searched in a published snapshot: its table is only read, and later changes are in memory."""
+"""Searches scopes in a published snapshot, the index of a world made by a worker. Its table is only read, and later
+changes are in memory.
+"""

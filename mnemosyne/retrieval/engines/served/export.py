@@ -1,4 +1,6 @@
-"""Writes the rows of a scope as one table with its graph, for a snapshot. It imports LanceDB and is imported by name."""
+"""Writes the rows of a scope as one table with its graph, for a snapshot. This module imports LanceDB, so it is
+imported only when needed.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ _NEWEST = 2**62
 
 
 async def export_scope(base: str, scope: str, target: Path, changes: RowBatch, *, is_shared: bool) -> None:
-    """Write the table of a scope in the index folder `base`, with its deltas and `changes`, into an empty folder.
-    IndexUnavailableError.
+    """Write the table of a scope, with its deltas (tables of newer rows) and `changes`, into the empty folder
+    `target`. `base` is the folder of the index.
 
-    The graph is kept if nothing has changed, else built: that takes long.
+    The graph is kept if nothing has changed. Otherwise it is built, which takes long. Raises IndexUnavailableError if
+    a table cannot be read or written.
 
     Args:
         is_shared: Whether other processes may write to `base` meanwhile.

@@ -1,5 +1,6 @@
-"""Scopes of an index that are searched in published snapshots, and their changes since. It must not import an
-engine.
+"""Keeps track of the scopes of an index that are searched in published snapshots, and of their later changes.
+
+This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ _TRIES = 3
 
 
 class OpenedSnapshot(NamedTuple):
-    """A snapshot with its search engine: all of it in memory, or its words."""
+    """A snapshot with its table, which searches it. A small snapshot is in memory as a whole; of a large one
+    (`LargeScope`), the words are.
+    """
 
     snapshot: ServedSnapshot
     table: ScopeTable | LargeScope
 
 
 class ServedScopes:
-    """Scopes of an index that are searched in snapshots. `source` None: there are none. See `TieredIndex` for the
-    numbers of rows.
+    """The scopes of an index that are searched in snapshots. If `source` is None, there are none. For the numbers of
+    rows see `TieredIndex`.
     """
 
     def __init__(self, source: SnapshotSource | None, *, memory_rows: int, delta_rows: int, held_rows: int) -> None:
@@ -40,24 +43,26 @@ class ServedScopes:
         return scope in self._served
 
     def get(self, scope: str) -> ServedSnapshot | None:
-        """Return the snapshot in which a scope is searched."""
+        """Return the snapshot in which a scope is searched; None if it is in none."""
         return self._served.get(scope)
 
     def has_changes(self, scope: str) -> bool:
-        """Return whether anything was added to a scope since its snapshot was opened."""
+        """Return whether anything was added to a scope, or removed from it, since its snapshot was opened."""
         snapshot = self._served.get(scope)
         return snapshot is not None and bool(snapshot.delta.rows or snapshot.delta.removed)
 
     def note(self, scope: str, batch: RowBatch) -> bool:
-        """Add to the writes since the snapshot of a scope was opened; return whether the scope is searched in one."""
+        """Add `batch` to the writes since the snapshot of a scope was opened. Return False if the scope is not
+        searched in a snapshot.
+        """
         if (snapshot := self._served.get(scope)) is None:
             return False
         snapshot.note(batch)
         return True
 
     async def open(self, scope: str) -> OpenedSnapshot | None:
-        """Return the newest usable snapshot of a scope, not searched yet; None if there is none, or the scope was dropped
-        here.
+        """Return the newest usable snapshot of a scope, which is searched only after `serve`. Return None if there is
+        none, or the scope was dropped here.
         """
         if self._source is None or scope in self._refused:
             return None
@@ -69,7 +74,7 @@ class ServedScopes:
         return None
 
     async def open_newer(self, scope: str) -> OpenedSnapshot | None:
-        """Return a usable snapshot that is newer than the one in which a scope is searched, not searched yet."""
+        """Return a usable snapshot that is newer than the present one of a scope, or None. It is searched only after `serve`."""
         if self._source is None or (snapshot := self._served.get(scope)) is None:
             return None
         newer = await self._source.find_newer(scope, snapshot.snapshot_id)
@@ -90,12 +95,12 @@ class ServedScopes:
         return OpenedSnapshot(snapshot, table)
 
     def serve(self, scope: str, snapshot: ServedSnapshot) -> None:
-        """Search a scope in a snapshot from here on."""
+        """Search a scope in a snapshot from now on."""
         self.forget(scope)
         self._served[scope] = snapshot
 
     def forget(self, scope: str) -> None:
-        """Search a scope in its snapshot no longer; it may be opened again."""
+        """Stop searching a scope in its snapshot. The snapshot may be opened again."""
         if (snapshot := self._served.pop(scope, None)) is not None:
             self._left.append(snapshot)
 
@@ -105,21 +110,21 @@ class ServedScopes:
         self._refused.add(scope)
 
     async def release(self) -> None:
-        """Let the files of the snapshots that are searched no longer be removed."""
+        """Allow the files of the snapshots that are no longer searched to be removed."""
         while self._left and self._source is not None:
             await self._source.release(self._left.pop())
 
     async def close(self) -> None:
-        """Search no scope in a snapshot any more."""
+        """Stop searching in snapshots and release all of them."""
         for scope in list(self._served):
             self.forget(scope)
         await self.release()
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return the degradation codes that apply when these scopes are searched.
+        """Return the degradation codes that apply when these scopes are searched: those of the source, and two more.
 
-        `snapshot_old`: a snapshot is searched with its later changes; `index_behind`: some of them are not in yet; and
-        those of the source.
+        `snapshot_old`: a snapshot is searched together with its later changes. `index_behind`: some of these changes
+        are not in the index yet.
         """
         wanted = list(scopes)
         found = [self._served[scope] for scope in wanted if scope in self._served]

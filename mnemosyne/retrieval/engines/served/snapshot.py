@@ -1,4 +1,4 @@
-"""A published snapshot that a host searches, and its source. Values and a protocol only."""
+"""Describes a published snapshot that a host searches, and the protocol of its source. Values and a protocol only."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mnemosyne.schema.memory import Chain
 
 @dataclass(kw_only=True, slots=True)
 class ServedSnapshot:
-    """A snapshot that a host searches in place of an index of its own."""
+    """A published snapshot of a scope that a host searches in place of an index of its own."""
 
     snapshot_id: str
     folder: Path
-    """Folder of its table."""
+    """Folder of the snapshot's table."""
     stale: tuple[str, ...] = ()
-    """Ids of rows that the store no longer has."""
+    """Ids of rows that the store no longer has, or no longer has with this content."""
     sequences: Mapping[str, int] = field(default_factory=dict)
-    """Sequences of the other rows in this store by id, if they differ from the publisher's (empty: they do not)."""
+    """Sequences of the other rows in this store by id, if they differ from the publisher's sequences (empty: they are equal)."""
     watermarks: Mapping[Chain, int] = field(default_factory=dict)
-    """Sequence of the store, by chain, up to which the fresh rows are complete."""
+    """By chain, the sequence of the store up to which the snapshot was compared with the store."""
     incomplete: bool = False
-    """Whether it lacks entries of the store all the same."""
+    """Whether the snapshot lacks entries of the store up to these sequences."""
     delta: RowBatch = NO_ROWS
-    """Writes since it was opened."""
+    """Writes since the snapshot was opened."""
 
     def note(self, batch: RowBatch) -> None:
-        """Add to the writes since the snapshot was opened."""
+        """Add `batch` to the writes since the snapshot was opened."""
         self.delta = merge_batches(self.delta, batch)
 
     @property
@@ -40,27 +40,29 @@ class ServedSnapshot:
 
     @property
     def changes(self) -> RowBatch:
-        """Return the changes that turn the snapshot's table into the searched one."""
+        """Changes that turn the rows of the snapshot's table into the rows that are searched."""
         return merge_batches(RowBatch(rows=(), removed=self.stale, watermarks={}), self.delta)
 
 
 class SnapshotSource(Protocol):
-    """Finds the snapshots of scopes. No method raises for a storage that is away or a snapshot that is damaged."""
+    """Finds the snapshots of scopes. No method raises if the storage cannot be reached or a snapshot is damaged."""
 
     async def open(self, scope: str) -> ServedSnapshot | None:
         """Return the newest usable snapshot of a scope; None if the scope has none."""
         ...
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:
-        """Return a usable snapshot that is newer than the one named, if it is time to look for one."""
+        """Return a usable snapshot that is newer than `snapshot_id`, or None if there is none or it is not time to
+        look for one.
+        """
         ...
 
     async def reject(self, snapshot: ServedSnapshot, reason: str) -> None:
-        """Remove a snapshot from this host, because its table cannot be read; `open` fetches it again."""
+        """Remove a snapshot from this host because its table cannot be read. `open` fetches it again."""
         ...
 
     async def release(self, snapshot: ServedSnapshot) -> None:
-        """Let the files of a snapshot be removed."""
+        """Allow the files of a snapshot to be removed."""
         ...
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
-"""Reads the table of a snapshot like memory and graph do: rows that the store no longer has are hidden.
+"""Opens the table of a snapshot for searches, in memory or through its graph. Rows that the store no longer has are
+hidden.
 
-The durable engine is imported by name, as in `tiered_index`.
+LanceDB is imported only when it is needed, as in `tiered_index`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ _EXCLUDED = 1_000
 async def open_table(
     scope: str, snapshot: ServedSnapshot, *, memory_rows: int, delta_rows: int, held_rows: int
 ) -> ScopeTable | LargeScope:
-    """Return the search engine of a scope in a snapshot: all of it in memory up to `memory_rows`, else its words.
-    IndexUnavailableError or ScopeDroppedError if the table cannot be read or has damaged rows.
+    """Return the table that searches a scope in a snapshot. Up to `memory_rows` rows the whole snapshot is in memory;
+    of a larger one, the words are.
+
+    Raises:
+        IndexUnavailableError: if the table cannot be read or has damaged rows.
+        ScopeDroppedError: if the table was dropped.
     """
     module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")
     reader: DurableIndex = module.LanceIndex(str(snapshot.folder))
@@ -65,9 +70,10 @@ def _fill(table: ScopeTable, stored: StoredScope | None, snapshot: ServedSnapsho
 
 
 class SnapshotGraph:
-    """The `GraphStore` of a snapshot: its table is read, rows that were removed from it are hidden, and nothing is written.
+    """The `GraphStore` of a snapshot. Its table is only read: rows that are removed from it are hidden, and nothing
+    is written.
 
-    `sequences`: see `ServedSnapshot`.
+    For `sequences` see `ServedSnapshot`.
     """
 
     def __init__(self, store: GraphStore, sequences: Mapping[str, int]) -> None:
@@ -77,7 +83,7 @@ class SnapshotGraph:
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Return the rows of the snapshot's table; None for any other."""
+        """Return the rows of the snapshot's table; None for any other table."""
         stored = await self._store.load(scope, vectors=vectors, chains=chains)
         if stored is None or not self._sequences:
             return stored
@@ -91,19 +97,19 @@ class SnapshotGraph:
         vectors: bool = True,
         chains: Collection[Chain] | None = None,
     ) -> bool:
-        """Do nothing and return True: the damaged rows were not loaded, and those made again are in memory."""
+        """Do nothing and return True. The damaged rows were not loaded, and rows that were added in their place are in memory."""
         return True
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Hide the removed rows; the others are in memory already."""
+        """Hide the rows that the batch removes. Its other rows are in memory already."""
         self._hidden.update(batch.removed)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
-        """Return ids and cosines of the nearest rows, hidden ones among them, best first."""
+        """Return (id, cosine) of the nearest rows, best first. Hidden rows are among them."""
         return await self._store.nearest(scope, vector, limit)
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
-        """Return the best by cosine among the rows that are not hidden and that a filter admits."""
+        """Return the best rows by cosine among those that are not hidden and that the filter `where` admits."""
         wanted = limit
         if len(self._hidden) <= _EXCLUDED:
             where = replace(where, exclude=where.exclude | self._hidden)
@@ -115,7 +121,7 @@ class SnapshotGraph:
         return Hits.from_rows([(name, score, at, numbers.get(name, number)) for name, score, at, number in rows])
 
     async def absorb(self, scope: str, other: str) -> None:
-        """Do nothing: the next snapshot has the new rows."""
+        """Do nothing, because the next snapshot will have the new rows."""
 
     async def drop(self, scope: str) -> None:
-        """Do nothing: a snapshot is not changed."""
+        """Do nothing, because a snapshot is not changed."""

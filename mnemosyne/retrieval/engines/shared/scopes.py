@@ -1,8 +1,8 @@
 """Reads and adds the index rows that several hosts share in a `SegmentStore`, for each scope of an index.
 
-A scope is one session or one world. Its shared rows are a list of segments. Rows are added 64 at a time once they
-have their vectors, and 16 segments are joined into one. Scopes with fewer than 256 rows are not shared: their words
-are made again in some ms. This module must not import an engine.
+A scope is one session or one world. Its shared rows are a list of segments. New rows are added once there are 64 of
+them and they have their vectors, and 16 segments are joined into one. Scopes with fewer than 256 rows are not shared:
+their words are made again in some ms. This module must not import an engine.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Parts of the tiered index: its folder, the place of each scope, and the work after turns."""
+"""Parts of the tiered index: its folder, the place in which each scope is searched, and the work after turns."""

@@ -1,7 +1,7 @@
-"""The folder of an index: LanceDB, and the faults met there.
+"""Manages the folder of an index: loads LanceDB when it is needed, and remembers the faults of the folder.
 
-LanceDB is imported when it is first needed, by name and off the event loop: it is heavy, and a store whose scopes are all small
-should not pay for it.
+LanceDB is imported by name and off the event loop when it is first needed. It is heavy, and a store whose scopes are
+all small should not pay for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mnemosyne.retrieval.engines.large_scope import DurableIndex, table_names
 
 
 class DurableFolder:
-    """The folder `path`. `engine`: storage of large scopes; None: LanceDB, once `open` was called."""
+    """The folder `path` of an index. `engine` stores large scopes; if it is None, `open` loads LanceDB."""
 
     def __init__(self, path: str, engine: DurableIndex | None) -> None:
         self.path, self.engine = path, engine
@@ -29,7 +29,9 @@ class DurableFolder:
         self._lost: dict[str, str] = {}
 
     async def open(self, scope: str) -> DurableIndex | None:
-        """Return the engine; None if it is not installed. IndexUnavailableError if it cannot be loaded."""
+        """Return the engine for large scopes; None if LanceDB is not installed. Raises IndexUnavailableError if it
+        cannot be loaded.
+        """
         if self.engine is None and not self.is_alone:
             try:
                 self.engine = await to_thread.run_sync(open_engine, self.path)
@@ -42,22 +44,22 @@ class DurableFolder:
         return self.engine
 
     def release(self, scope: str) -> None:
-        """Close the tables of a scope."""
+        """Release the tables of a scope, so that they are opened again."""
         if self.engine is not None:
             for name in table_names(scope):
                 self.engine.release(name)
 
     def forget(self, scope: str) -> None:
-        """Forget the rows of a scope that wait, and what did not work with it."""
+        """Forget the damaged rows of a scope, and that the scope is only in memory."""
         self._lost.pop(scope, None)
         self.detached.discard(scope)
 
     def note(self, error: IndexUnavailableError, scope: str) -> None:
-        """Remember a fault."""
+        """Remember a fault of a scope (empty: of the scope that `error` names)."""
         self._faults[str(error)] = scope or error.scope
 
     def note_lost(self, scope: str, rows: int) -> None:
-        """Remember how many rows of a scope are damaged."""
+        """Remember that `rows` rows of a scope are damaged (0: none)."""
         self._lost.pop(scope, None)
         if rows:
             self._lost[scope] = (
@@ -66,11 +68,11 @@ class DurableFolder:
             )
 
     def lost_of(self, scope: str) -> str:
-        """Return the sentence on the damaged rows of a scope; empty if there are none."""
+        """Return the sentence about the damaged rows of a scope; empty if there are none."""
         return self._lost.get(scope, "")
 
     def keep_lost(self, scope: str, said: str) -> None:
-        """Use the sentence on the damaged rows of another scope for this one."""
+        """Use `said`, the sentence about the damaged rows of another scope, for this scope."""
         if said:
             self._lost[scope] = said
 
@@ -79,11 +81,13 @@ class DurableFolder:
         return (*self._faults, *self._lost.values())
 
     def clear_faults(self, scopes: Collection[str]) -> None:
-        """Forget the faults of some scopes, and those without a scope."""
+        """Forget the faults of `scopes`, and the faults without a scope."""
         self._faults = {fault: scope for fault, scope in self._faults.items() if scope and scope not in scopes}
 
 
 def open_engine(folder: str) -> DurableIndex:
-    """Return LanceDB's index of a folder. It is imported here: call this on a thread. ImportError."""
+    """Return LanceDB's index of a folder. LanceDB is imported here, so call this on a thread. Raises ImportError if
+    it cannot be imported.
+    """
     opened: DurableIndex = import_module("mnemosyne.retrieval.engines.lance.index").LanceIndex(folder)
     return opened

@@ -1,8 +1,8 @@
-"""Place in which each scope of an index is searched: in a snapshot, in rows shared by hosts, in memory from its files,
-or in these.
+"""Decides where each scope of an index is searched, and opens it there: in memory, or partly on disk in LanceDB.
 
-A scope is opened at first use; from there on `ScopePlaces` knows its search engine, and the data to forget when another
-process drops it or its files fail.
+A scope is one session or one world. It is opened at first use, from a published snapshot, from rows that hosts share,
+from its file, or from LanceDB. From then on `ScopePlaces` knows its search engine. If another process drops the scope
+or its files fail, `ScopePlaces` also knows what to forget.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TierLimits:
-    """The limits of a `TieredIndex`; see there."""
+    """The limits of a `TieredIndex`, which explains them."""
 
     memory_rows: int
     delta_rows: int
@@ -43,9 +43,10 @@ class TierLimits:
 
 
 class ScopePlaces:
-    """The searcher of each scope: `memory` or `large` (words in memory, vectors in files). The rows of a scope come from a
-    snapshot (`served`), from the segments that hosts share (`shared`), from its file (`checkpoints`) or, if it is large,
-    from LanceDB. `opening` is held while a scope is opened or changes its place.
+    """The search engine of each scope: `memory`, or `large` (words in memory, most vectors on disk).
+
+    The rows of a scope come from a snapshot (`served`), from the segments that hosts share (`shared`), from its file
+    (`checkpoints`) or, if it is large, from LanceDB. `opening` is held while a scope is opened or changes its place.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ScopePlaces:
         self.opening = anyio.Lock()
 
     async def query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
-        """Return the answer of the search engine of a scope; `nothing` if it fails."""
+        """Return the answer of a scope's search engine to `question`; `nothing` if the engine fails."""
         for _ in range(_TRIES):
             engine = await self.open(scope)
             if engine is None:
@@ -79,7 +80,7 @@ class ScopePlaces:
         return nothing
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[Hits]:
-        """Return the best by BM25 for each search; see `TieredIndex.search_texts`."""
+        """Return the best entries by BM25 for each search; see `TieredIndex.search_texts`."""
         scopes = dict.fromkeys(each.where.scope for each in searches)
         for _ in range(_TRIES):
             in_memory = {scope for scope in scopes if await self.open(scope) is None}
@@ -105,8 +106,10 @@ class ScopePlaces:
         return [found[place] for place in range(len(searches))]
 
     async def guard(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
-        """Return the result of some work on a scope (empty: on any), `nothing` if it fails; the failed part is
-        detached.
+        """Return the result of `work` on a scope (empty: on any scope); `nothing` if it fails.
+
+        After a failure the scope is read again if another process has dropped it. Otherwise it continues only in
+        memory (`detach`).
         """
         try:
             return await work()
@@ -119,7 +122,7 @@ class ScopePlaces:
             return nothing
 
     async def open(self, scope: str) -> LargeScope | None:
-        """Load a scope into memory at first use; return the engine that searches it, None if memory does."""
+        """Load a scope at first use. Return the engine that searches it, or None if it is searched in memory."""
         if self.memory.holds(scope):
             self.memory.touch(scope)
             return None
@@ -148,7 +151,7 @@ class ScopePlaces:
         return None
 
     def serve(self, scope: str, opened: OpenedSnapshot) -> None:
-        """Search a scope in a snapshot from here on."""
+        """Search a scope in a snapshot from now on."""
         self.forget(scope)
         if isinstance(opened.table, LargeScope):
             self.large[scope] = opened.table
@@ -157,14 +160,16 @@ class ScopePlaces:
         self.served.serve(scope, opened.snapshot)
 
     async def open_large(self, scope: str, engine: DurableIndex) -> LargeScope:
-        """Return the searcher of a scope of which only the words are in memory."""
+        """Return the search engine of a scope of which only the words are in memory."""
         large = LargeScope(scope, engine, delta_rows=self.limits.delta_rows, held_rows=self.limits.held_rows)
         await large.open()
         self.folder.note_lost(scope, large.lost)
         return large
 
     async def save(self, scope: str) -> None:
-        """Write the file of a scope in memory if it has changed; if that fails, memory continues, and the store has all texts."""
+        """Write the file of a scope in memory if the scope has changed. If this fails, the scope stays in memory, and
+        the store has all its texts.
+        """
         if not self.memory.holds(scope) or scope in self.folder.detached or self.folder.lost_of(scope):
             return
         try:
@@ -175,19 +180,19 @@ class ScopePlaces:
             self.folder.note(error, scope)
 
     def is_safe(self, scope: str) -> bool:
-        """Return whether folder or snapshot hold everything that memory does of a scope, and memory all of it."""
+        """Return whether a scope may leave memory, because everything in memory is also in the folder or in its snapshot."""
         if scope in self.served:
             return not self.served.has_changes(scope)
         return scope not in self.folder.detached and not self.checkpoints.has_changes(scope)
 
     def has_grown(self, scope: str) -> bool:
-        """Return whether a scope in memory has become too large for it."""
+        """Return whether a scope in memory has become too large for memory."""
         if scope in self.served or scope in self.folder.detached:
             return False
         return self.memory.table(scope).count() > self.limits.memory_rows
 
     def forget(self, scope: str, *, is_shared: bool = False) -> None:
-        """Forget everything of a scope; with `is_shared`, except the rows that hosts share of it."""
+        """Forget everything of a scope. With `is_shared`, its rows that hosts share are kept."""
         if not is_shared:
             self.shared.forget(scope)
         self._forget_place(scope)
@@ -200,7 +205,7 @@ class ScopePlaces:
         self.folder.release(scope)
 
     def leave(self, scope: str) -> None:
-        """Let go of a scope in memory that is safe; it is opened again when it is used."""
+        """Remove a safe scope (`is_safe`) from memory. It is opened again when it is used."""
         self.memory.forget(scope)
         self.checkpoints.forget(scope)
         self.served.forget(scope)

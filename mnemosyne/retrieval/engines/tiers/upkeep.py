@@ -1,5 +1,5 @@
-"""Work on the scopes of an index behind turns: files are written, grown scopes move to LanceDB, those used longest ago leave
-memory, and newer snapshots are taken.
+"""Maintains the scopes of an index after turns: writes files, moves grown scopes to LanceDB, evicts old scopes, takes
+newer snapshots.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ class TierUpkeep:
             await self._renew_snapshots()
 
     async def evict(self) -> int:
-        """Write the files of scopes that are due; write and forget the scopes in memory that were used longest ago, beyond
-        `open_scopes` and `open_rows`. Return the number of the latter.
+        """Write the files of scopes that are due. Then write and forget the scopes in memory that were used longest
+        ago, until `open_scopes` and `open_rows` are kept.
+
+        Return the number of scopes beyond these limits.
         """
         places, excess = self._places, self._find_excess()
         for scope in places.checkpoints.list_due(places.memory):
@@ -110,7 +112,12 @@ class TierUpkeep:
         return served is None or not served.sequences
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows of a scope; see `Index.remove_lost`. IndexUnavailableError, ScopeDroppedError."""
+        """Delete the damaged rows of a scope; see `Index.remove_lost`.
+
+        Raises:
+            IndexUnavailableError: if the tables cannot be written.
+            ScopeDroppedError: if another process has dropped the scope.
+        """
         places, folder = self._places, self._places.folder
         if (large := places.large.get(scope)) is None:
             folder.note_lost(scope, 0)
@@ -164,7 +171,7 @@ class TierUpkeep:
             places.large[scope] = large
 
     async def write_table(self, scope: str, engine: DurableIndex) -> None:
-        """Write all rows of a scope in memory into an empty table of LanceDB."""
+        """Write all rows of a scope in memory into an empty table of `engine`."""
         for part in await self._split(scope):
             await engine.write(scope, part)
 
