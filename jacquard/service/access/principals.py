@@ -41,7 +41,7 @@ def principal_of(request: HTTPConnection) -> Principal:
 
 
 def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
-    """Return `principal` limited to what `viewer` may know, and with edits recorded under `author`.
+    """Return `principal` limited to what `viewer` may know (None: no further limit), and with edits recorded under `author`.
 
     Edits with a token are always recorded under the token, whatever `author` is. Raises Refusal if the caller is bound to
     another viewer, and ConfigError if a name cannot be an id.

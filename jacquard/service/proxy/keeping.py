@@ -69,7 +69,7 @@ class KeptTurn:
     reply: str | None = None
     """Reply of the engine itself, without a call of a model; None if a model answers."""
     degraded: tuple[str, ...] = ()
-    """Codes of the parts of the turn that failed."""
+    """Degradation codes: they name what failed or was left out while the turn was prepared."""
     decision: Decision = field(default_factory=Decision)
     sent_tokens: int = 0
     """Tokens of the first call as our estimator counts them; 0 if they were not counted."""

@@ -55,7 +55,7 @@ class CallPlace:
     shown_turns: int = 0
     """Number of newest complete turns that the client shows before `user`."""
     is_cut: bool = False
-    """True if the client leaves out older messages."""
+    """True if the client leaves out messages that are older than the ones it shows."""
     again_turn: str | None = None
     """Id of the turn whose input is answered again; None if `user` is new."""
     decision: Decision = field(default_factory=Decision)

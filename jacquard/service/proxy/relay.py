@@ -45,7 +45,7 @@ class Passage(Protocol):
         ...
 
     async def close(self) -> None:
-        """Commit the part of the reply that has been read, unless a reply was committed already."""
+        """Commit the part of the reply that the client saw, unless the reply was committed already."""
         ...
 
 
