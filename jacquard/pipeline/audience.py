@@ -1,4 +1,4 @@
-"""Audience of a turn: the viewers who may know all guarded texts in its prompt. Pure."""
+"""Finds the audience of a turn: the viewers who may know everything that its prompt shows. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PLACED = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
 def find_audience(turn: Turn, chosen: Iterable[MemoryEntry], found: Audience = ()) -> Audience:
-    """Return the viewers who may know a turn; empty means everyone.
+    """Return the viewers who may know a turn; empty if everyone may.
 
-    Every text that its prompt may have shown counts: chosen memories, axioms and directives, world info, the history, the
-    summary, and the audience of guarded turns (`found`).
+    A viewer must be allowed to know every text that the prompt may have shown: the memories `chosen`, axioms and directives,
+    world info, the history and the summary. `found` is the audience of further texts in the prompt.
     """
     gone = turn.lore.gone
     placed = [entry for entry in turn.world.lore if entry.kind in _PLACED and entry.entry_id not in gone]
@@ -40,5 +40,5 @@ def find_audience(turn: Turn, chosen: Iterable[MemoryEntry], found: Audience = (
 
 
 def guard_message(message: Message, audience: Audience) -> Message:
-    """Return a message restricted to these viewers."""
+    """Return `message` with `audience` as the only viewers who may know it; unchanged if `audience` is empty."""
     return replace(message, extra={**message.extra, **audience_field(audience)}) if audience else message

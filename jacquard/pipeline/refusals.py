@@ -1,7 +1,8 @@
-"""Block that reports to the model the refused ops of its last reply, the reasons, and the present values.
+"""Builds the prompt block that reports to the model the refused ops of its last reply, with reasons and present values.
 
-It is shown until the model has replied again. Actions, repairs of a host and inputs without a reply do not count as turns of
-the model. The store is read only to skip those; no concrete store is imported. See docs/decisions/0036.
+An op is one change of the state that a reply asks for. The block is shown until the model has replied again. Actions, repairs of
+a host and inputs without a reply are not replies of the model; the store is read only to skip them. See docs/decisions/0036.
+This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _MISPLACED = frozenset(("update_before_content", "update_not_last", "update_uncl
 """Codes of updates that were not carried out because of their place; a quotation is not the model's own update."""
 
 UNTAGGED, CARRIED_OUT, SET_ASIDE = "untagged", "carried_out", "set_aside"
-"""Key and values of a stored report: the treatment of changes that a reply wrote without their tag."""
+"""Key of a stored report, and its two values: whether changes that a reply wrote without their tag were carried out."""
 _NOTICE = "notice"
 _UNTAGGED = {
     CARRIED_OUT: (
@@ -62,7 +63,10 @@ _NOTHING: Report = {}
 
 
 async def find_last_report(store: Store, window: SessionWindow) -> Report:
-    """Return the record of the commit of the model's last reply; empty if there is none that can be read."""
+    """Return the report that was stored when the model's last reply was committed.
+
+    Return an empty report if there is no reply among the last turns, or if the report cannot be read.
+    """
     record, session_id = window.previous, window.head.session_id
     for _ in range(_STEPS_BACK):
         if record is None or _is_reply(record):
@@ -83,7 +87,10 @@ def _is_reply(record: TurnRecord) -> bool:
 
 
 def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
-    """Return the block about refused ops of the last reply; none if no op was refused."""
+    """Return the block about the refused ops of the last reply, as a tuple; an empty tuple if there is nothing to report.
+
+    Changes that the reply wrote without their tag are reported too. `count` returns the tokens of a text.
+    """
     zh = turn.world.locale.lower().startswith("zh")
     name, lines = BLOCK_ID, _describe_refusals(turn.facts.last_report, turn.window.state, zh=zh)
     untagged = turn.facts.last_report.get(UNTAGGED)

@@ -1,8 +1,8 @@
-"""Finds the scheduled texts of a world that are due in a turn. Pure.
+"""Finds the scheduled texts of a world that a turn must show. Pure.
 
-A text is due at an interval of turns, after an event of the previous turn, or when its conditions are true; after each use it
-has a cooldown. The plan of the previous turn states when each was last due, so the schedule follows the branch. This module
-must not import a store.
+An author schedules a text at an interval of turns, after an event, or while conditions are true. After each use a text has a
+cooldown. The plan of the previous turn states when each text was last due, so that each branch of a session has its own
+schedule. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import Injection, WorldPack
 
 INJECTION = "injection"
-"""Kind of the entry of a scheduled text."""
+"""Kind of the memory entry that represents a scheduled text."""
 
 
 def find_due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """Return the ids of the texts due in the turn after the window's head, in the world's order, and when each was last due.
+    """Return (due, last_due) for the next turn of a session.
 
-    Turns count from 1 on the path to the head, numerical ones included.
+    `due` contains the ids of the texts that are due, in the order of the world. `last_due` maps the id of each text to the
+    number of the turn in which it was last due, this turn included. Turns are counted from 1 along the branch; numerical turns
+    count too.
     """
     previous = window.previous
     plan = previous.plan if previous is not None and previous.plan is not None else {}
@@ -51,8 +53,9 @@ def _is_due(each: Injection, depth: int, last: int | None, events: frozenset[str
 
 
 def list_injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
-    """Return the scheduled texts of this turn; like directives they are placed directly before the input and are not part of
-    memory.
+    """Return the scheduled texts of a turn as memory entries, which are never stored.
+
+    A prompt shows scheduled texts directly before the input, as it does with directives.
     """
     known = {each.injection_id: each for each in world.injections}
     return tuple(
@@ -71,7 +74,7 @@ def list_injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEn
 
 
 def event_words(entries: Iterable[MemoryEntry]) -> list[str]:
-    """Return the words by which a schedule names the events of a turn, each once, in order.
+    """Return the words by which a schedule names the events in `entries`, each word once, in order.
 
     Examples: `quest_update`, `quest_completed`, `quest_completed:q_temple`.
     """

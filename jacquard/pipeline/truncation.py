@@ -1,4 +1,4 @@
-"""Cuts a text that does not fit after a complete sentence. Pure; no model is called."""
+"""Shortens a text that exceeds a token limit by cutting it between two sentences. Pure; no model is called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from jacquard.core.errors import SummarizerError
 
 MARK = " […]"
-"""Marks the place where a text was cut."""
+"""Mark at the place where a text was cut."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？…])\s*|\n+")
 _CHARS_A_TOKEN = 8
@@ -16,9 +16,10 @@ _CHARS_A_TOKEN = 8
 
 
 def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
-    """Return as many of the first sentences as fit, marked as cut; a text that fits is returned unchanged.
+    """Return the beginning of `text`: as many complete sentences as fit into `limit_tokens`, followed by MARK.
 
-    `count` returns the tokens of a text. Raises SummarizerError if not even one character fits.
+    A text that fits is returned unchanged. If not even the first sentence fits, it is cut, if possible at a blank. `count`
+    returns the tokens of a text. Raises SummarizerError if not even one character fits.
     """
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -47,10 +48,11 @@ def _find_longest(text: str, ends: Sequence[int], limit_tokens: int, count: Call
 
 
 def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return as many of the last sentences as fit, after the mark of a cut, and how many sentences are left out.
+    """Return (end, dropped): the end of `text` that fits into `limit_tokens`, and the number of sentences left out.
 
-    A text that fits is returned unchanged. A single sentence that does not fit is cut at a blank, and counts as left out.
-    Raises SummarizerError if not even one character fits.
+    The end consists of MARK and as many of the last sentences as fit. A text that fits is returned unchanged. If not even the
+    last sentence fits, it is cut at a blank and counts as left out. `count` returns the tokens of a text. Raises
+    SummarizerError if not even one character fits.
     """
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -80,9 +82,10 @@ def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int
 
 
 def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return a text for a prompt, complete or its first sentences, and the number of characters of the original that it shows.
+    """Return (shown, chars): the complete `text` or its first sentences, and how many of its characters are shown.
 
-    The time depends on the limit, not on the length of the text.
+    If not even one character fits, `shown` is only the mark of the cut and `chars` is 0. The time depends on `limit_tokens`,
+    not on the length of the text.
     """
     start = text[: limit_tokens * _CHARS_A_TOKEN]
     if len(start) == len(text) and count(text) <= limit_tokens:

@@ -1,4 +1,7 @@
-"""One turn during its preparation: everything that its prompt is made of. Both streams start from it, and it never changes."""
+"""Defines the immutable value `Turn`: everything from which both streams of a turn make its prompt.
+
+Stream A renders the skeleton (state, quests, history); Stream B recalls and selects memories.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class ShownHistory:
     """Conversation that a prompt shows."""
 
     messages: tuple[WindowMessage, ...] = ()
-    """The history window, oldest first, already trimmed."""
+    """Messages of the history window (the newest part of the conversation), oldest first, already trimmed."""
     pinned: tuple[WindowMessage, ...] = ()
     """Older system messages, which every prompt shows before the history."""
     left_out: tuple[LeftOut, ...] = ()
@@ -41,25 +44,30 @@ class ShownHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnLore:
-    """Lore of a turn: the entries withheld from its prompt, and those activated by the rules of world info."""
+    """Lore (the author's texts about the world) of one turn: entries that are hidden or withheld, and entries of world info.
+
+    World info is lore that keywords bring into a prompt.
+    """
 
     hidden: frozenset[str] = frozenset()
     """Ids of the entries that the turn's viewer may not see."""
     withheld: frozenset[str] = frozenset()
-    """Ids of the entries that only world info may place: they are neither recalled nor axioms or directives."""
+    """Ids of the entries that only the rules of world info may place. They are not recalled, and do not count as axioms or
+    directives.
+    """
     activation: Activation = NO_ACTIVATION
     entries: Mapping[tuple[str, str], MemoryEntry] = field(default_factory=dict)
-    """Lore entries by the name of their book and their uid there."""
+    """(name of the book, uid in the book) -> lore entry."""
     unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
-    """Entries whose world info cannot be read, each with the fault; they are treated like other lore."""
+    """(entry, fault) for each entry whose world info cannot be read; these entries are treated like other lore."""
 
     @property
     def gone(self) -> frozenset[str]:
-        """Ids of the entries that are not placed in the prompt as lore."""
+        """Ids of the hidden and the withheld entries together."""
         return self.hidden | self.withheld
 
     def entry_of(self, found: WorldInfoEntry) -> MemoryEntry:
-        """Return the lore entry from which an entry of world info was read."""
+        """Return the lore entry from which the world info entry `found` was read."""
         return self.entries[found.world, found.uid]
 
     @property
@@ -73,16 +81,16 @@ NO_LORE = TurnLore()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionOutcome:
-    """Result of a numerical action, which answers a turn without a model."""
+    """Result of a numerical action: a declared action that changes numbers and answers a turn without a model."""
 
     reply: str
     """The reply for the player."""
     state: Mapping[str, Any]
-    """The state after the action; unchanged if it was refused."""
+    """The state after the action; unchanged if the action was refused."""
     patch: tuple[Mapping[str, Any], ...] = ()
-    """The ops of the action as JSON Patch."""
+    """The changes of the action as JSON Patch."""
     refused: Condition | None = None
-    """The guard that failed."""
+    """The guard (condition of the action) that failed (None: no guard failed)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,17 +102,19 @@ class SessionFacts:
     user_facts: tuple[UserFact, ...] = ()
     """Facts about the user, former ones too."""
     last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Record of the commit of the model's last reply."""
+    """Report that was stored when the model's last reply was committed: verdicts on its ops, events and more."""
     evidences: tuple[tuple[Evidence, ...], ...] | None = None
-    """Evidence that may be shown, one group for each of `candidate_filters` (None: read from the store)."""
+    """Evidence (stored texts with their sources) that may be shown: one group for each filter of `candidate_filters` (None: it
+    is read from the store when it is needed).
+    """
     blocks: tuple[ContextBlock, ...] | None = None
-    """Context blocks of the session (None: read from the store)."""
+    """Context blocks of the session's document (None: they are read from the store when they are needed)."""
     gated: tuple[MemoryEntry, ...] = ()
-    """Entries that have viewers or conditions."""
+    """Memory entries that only some viewers may know, or only under conditions."""
     written: Mapping[tuple[str, Chain], int] | None = None
-    """Number of written memory entries by scope and chain (`TurnInputs`)."""
+    """(scope, chain) -> number of memory entries written there (`TurnInputs`). A scope is one session or one world."""
     tasks: Mapping[str, Any] | None = None
-    """To-do list of a recorded prompt (None: the tasks of the window are shown)."""
+    """To-do list of a recorded prompt, for a replay (None: the tasks of the window are shown)."""
 
 
 NO_FACTS = SessionFacts()
@@ -112,7 +122,7 @@ NO_FACTS = SessionFacts()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """One turn: everything that its prompt depends on, except templates, layout and memory."""
+    """Everything that the prompt of one turn depends on, except templates, layout and memories."""
 
     message: Message
     """The user's input."""
@@ -122,19 +132,19 @@ class Turn:
     plan: PlanContext = NO_PLAN
     turn_id: str = ""
     fingerprint: str = ""
-    """Digest of everything that a stored answer depends on."""
+    """Hash of everything that a stored answer depends on (`request_fingerprint`)."""
     profile: Profile = STORY
     """Kind of agent that the prompt is for."""
     history: ShownHistory | None = None
-    """Conversation to show (None: the window's, trimmed by the configuration)."""
+    """Conversation that the prompt shows (None: not known yet)."""
     lore: TurnLore = NO_LORE
     action: ActionOutcome | None = None
-    """Numerical action that was applied to the state of the window (None: a model answers)."""
+    """Outcome of the numerical action that answers the turn (None: a model answers)."""
     facts: SessionFacts = NO_FACTS
 
     @property
     def text(self) -> str:
-        """Words of the user's input."""
+        """Text of the user's input."""
         return self.message.content
 
     @property
@@ -149,10 +159,10 @@ class Turn:
 
     @property
     def session_id(self) -> str:
-        """Session of the turn."""
+        """Id of the session."""
         return self.window.head.session_id
 
     @property
     def boundary(self) -> str:
-        """Boundary around texts that are shown in markup exactly as written; '': they are escaped."""
+        """Boundary: the mark around texts that the markup shows exactly as written. If it is '', texts are escaped instead."""
         return self.profile.boundary_of(self.session_id)

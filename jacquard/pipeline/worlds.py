@@ -1,7 +1,7 @@
-"""World of a session: the present version of its pack in the store, read when it is first needed.
+"""Reads and stores the world packs of sessions, and builds an empty world for sessions without a pack.
 
-The pack, which is rendered, and its lore rows, which decide what is hidden, are written in one transaction under one digest, so
-they have the same version even if the pack's folder is edited meanwhile. A session imported without a pack has an empty world.
+A world pack is what an author wrote about a world. The pack and the rows of its lore are written in one transaction under one
+digest. They always have the same version, even if the folder of the pack is edited meanwhile.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TRIES = 3
 
 
 def translate_bare_world(world: WorldPack, locale: str) -> WorldPack:
-    """Return a bare world in another language, with our own instruction in it; a host's world stays unchanged."""
+    """Return `world` with another `locale`. Our own instruction of a world without a pack is translated; any other is kept."""
     instruction = world.instruction
     if instruction in _INSTRUCTIONS.values():
         instruction = _INSTRUCTIONS["zh" if locale.lower().startswith("zh") else "en"]
@@ -50,7 +50,7 @@ def translate_bare_world(world: WorldPack, locale: str) -> WorldPack:
 
 @lru_cache(maxsize=64)
 def build_bare_world(world_id: str) -> WorldPack:
-    """Return a world without lore, quests, actions or rules, in English."""
+    """Return a world without lore, quests, actions or rules, in English, for a session without a pack."""
     return WorldPack(
         world_id=world_id,
         title=world_id,
@@ -69,8 +69,9 @@ def build_bare_world(world_id: str) -> WorldPack:
 
 
 def party_names(world: WorldPack) -> Mapping[str, str]:
-    """Return the names of the two parties of a played world by role (`user`, `assistant`), if the pack states them, each on one
-    line.
+    """Return role (`user`, `assistant`) -> name of the player and of the persona, as far as the pack states them.
+
+    Each name is on one line.
     """
     persona = read_plain_value(world.persona.get("name"))
     names = {
@@ -81,26 +82,31 @@ def party_names(world: WorldPack) -> Mapping[str, str]:
 
 
 def is_account_id(name: str) -> bool:
-    """Return whether an author's id is an account id, such as `3f0c9a-uuid` or `discord:88`, and not a name."""
+    """Return whether the author id of a message is an account id, such as `3f0c9a-uuid` or `discord:88`, and not a name."""
     return bool(_ACCOUNT_ID.fullmatch(name)) and not name.isalpha()
 
 
 def name_of_speaker(message: Message, names: Mapping[str, str] = EMPTY) -> str:
-    """Return the speaker's name on one line; a party has its name in `names` (`party_names`)."""
+    """Return the name of the speaker of `message` on one line. `names` contains the names of the two parties (`party_names`)."""
     return name_of_author(message.author.id if message.author else "", message.role, names)
 
 
 def name_of_author(author_id: str, role: str = Role.USER.value, names: Mapping[str, str] = EMPTY) -> str:
-    """Return an author's name on one line; the name of the role if there is none, or only an account id."""
+    """Return the name of the author with the id `author_id`, on one line.
+
+    If the id is empty or an account id, return the name of the role. `names` contains the names of the two parties
+    (`party_names`); the name of a role without an entry there is the role itself.
+    """
     name = " ".join(author_id.split())
     return names.get(role, role) if not name or is_account_id(name) else names.get(name, name)
 
 
 class WorldSource:
-    """Returns the packs of worlds; caches them by digest.
+    """Returns the packs of worlds from the store, and caches them.
 
-    `given` are packs of the host by world id: each becomes the present version of its world in the store when it is first
-    needed. After that the store decides: a version written by another process applies from the next turn on.
+    `given` contains packs of the host by world id. Such a pack is written to the store when it is first needed, and is then the
+    present version of its world. After that the store decides: a version written by another process applies from the next turn
+    on.
     """
 
     def __init__(self, store: Store, given: Mapping[str, WorldPack]) -> None:
@@ -109,9 +115,9 @@ class WorldSource:
         self._held: dict[str, WorldPack] = {}
 
     async def store_pack(self, world: WorldPack) -> int:
-        """Make a pack with its lore the present version of its world; return how many lore entries changed.
+        """Write a pack with its lore as the present version of its world. Return how many lore entries changed.
 
-        Raises TemplateError if its templates cannot be read.
+        Raises TemplateError if the templates of the pack cannot be read.
         """
         world_id = world.world_id
         if self._named.get(world_id) is world and await self._store.world_digest(world_id) == world.digest:
@@ -123,15 +129,14 @@ class WorldSource:
         return changed
 
     async def world(self, world_id: str, *, write: bool = True, digest: str | None = None) -> WorldPack:
-        """Return the present version of a world; an empty world for a session that never had a pack.
+        """Return the present version of a world, or an empty world if the store never had a pack of it.
 
-        A session never had a pack if its world has no name or is unknown to the store. Raises WorldUnavailableError if the pack
-        of a known world is missing.
+        Raises WorldUnavailableError if the pack of a known world is missing or cannot be read.
 
         Args:
-            world_id: id of the world.
-            write: if false, a given pack is returned without writing it to the store.
-            digest: digest of the present version, if it was just read.
+            world_id: id of the world; '' gives an empty world.
+            write: if false, a pack of the host is returned without writing it to the store.
+            digest: digest of the present version, if the caller has just read it.
         """
         if not world_id:
             return build_bare_world(world_id)

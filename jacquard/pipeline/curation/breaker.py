@@ -1,6 +1,6 @@
-"""Circuit breaker: a selector that keeps failing is not called for some time.
+"""Provides a circuit breaker for selectors: a selector that keeps failing is not called for some time.
 
-Its only clock is the one passed in. It must not import anything that waits.
+Its only clock is the function passed as `clock`. This module must not import anything that waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = open_log(__name__)
 
 
 class BreakerChange(StrEnum):
-    """Change of a breaker; the log record has it as `breaker`, with the clock's seconds as `breaker_at`."""
+    """Change of a breaker. Its log record has the change as `breaker`, and the time of the clock in seconds as `breaker_at`."""
 
     OPENED = "opened"
     TRIAL = "trial"
@@ -37,12 +37,15 @@ _SENTENCES = {
 
 
 class CircuitBreaker:
-    """Counts consecutive failures.
+    """Decides by the number of consecutive failures whether calls are admitted.
 
-    Closed: every call is admitted. After `failure_limit` consecutive failures it opens: no call is admitted for
-    `reset_seconds`. Then it is half open: one call is admitted as a trial; its success closes the breaker, its failure opens it
-    again. Calls admitted before it opened do not keep it open longer if they fail, and close it if they succeed. Each change is
-    logged. `clock` returns monotonic seconds. Raises ValueError if `failure_limit` is below 1.
+    - Closed: every call is admitted. After `failure_limit` consecutive failures the breaker opens.
+    - Open: no call is admitted for `reset_seconds`. Then the breaker is half open.
+    - Half open: one call is admitted as a trial. If the trial succeeds, the breaker closes; if it fails, the breaker opens again.
+
+    A call may have been admitted before the breaker opened. If such a call fails, the breaker does not stay open longer; if it
+    succeeds, the breaker closes. Each change is logged. `clock` returns monotonic seconds. Raises ValueError if `failure_limit`
+    is below 1.
     """
 
     def __init__(
@@ -57,17 +60,17 @@ class CircuitBreaker:
 
     @property
     def failures(self) -> int:
-        """Consecutive failures so far."""
+        """Number of consecutive failures."""
         return self._failures
 
     def remaining_seconds(self) -> float:
-        """Return the seconds until it is half open; 0 if it is closed or half open."""
+        """Return the seconds until the breaker is half open; 0 if it is closed or half open."""
         if self._opened_at is None:
             return 0.0
         return max(0.0, self._opened_at + self._reset_seconds - self._clock())
 
     def admit(self) -> bool:
-        """Return whether a call may be made now; every admitted call must end with `succeed`, `fail` or `abandon`."""
+        """Return whether a call may be made now. Every admitted call must end with `succeed`, `fail` or `abandon`."""
         if self._opened_at is None:
             return True
         now = self._clock()
@@ -95,11 +98,11 @@ class CircuitBreaker:
             self._log_change(BreakerChange.REOPENED, self._opened_at)
 
     def miss(self) -> None:
-        """Record that the turn stopped waiting for a call: a failure until an answer arrives."""
+        """Record that the turn stopped waiting for a call. The call counts as failed unless its answer still arrives."""
         self.fail()
 
     def abandon(self) -> None:
-        """Record a call that was cancelled before it had a result; it does not count."""
+        """Record that a call was cancelled before it had a result. The call does not count as failed or succeeded."""
         self._on_trial = False
 
     def _log_change(self, change: BreakerChange, at: float) -> None:
@@ -111,11 +114,11 @@ class CircuitBreaker:
 
 
 class BreakingSelector:
-    """Selector with a circuit breaker: while the breaker is open, it raises SelectorError `circuit_open` at once.
+    """Calls a selector through a circuit breaker. While the breaker is open, it raises SelectorError `circuit_open` at once.
 
-    If a turn stops waiting, that counts as a failure at once, not only when the call ends; so three turns on a server that
-    hangs open the breaker. A late answer closes it again, because a slow model can still serve the next turn. A missed call
-    that then fails counts once.
+    If a turn stops waiting for the selector, this counts as a failure at once, not only when the call ends. Three turns on a
+    server that hangs therefore open the breaker. A late answer closes it again, because a slow model can still serve the next
+    turn. A call that the turn stopped waiting for and that then fails counts as one failure.
     """
 
     def __init__(self, selector: Selector, breaker: CircuitBreaker) -> None:
@@ -125,9 +128,9 @@ class BreakingSelector:
         self._last_failure = ""
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the selector's choice; its errors are counted and raised again.
+        """Return the selection of the selector. Errors of the selector are counted and raised again.
 
-        Raises SelectorError `circuit_open` while the breaker is open.
+        Raises SelectorError with the code `circuit_open` while the breaker is open.
         """
         if not request.candidates:
             return Selection(entry_ids=())

@@ -1,7 +1,8 @@
-"""Deadline of Stream B; no other module of Stream B knows a time limit.
+"""Limits the time that a turn waits for Stream B (recall and selection of memories).
 
-The work runs in the engine's task group, so it may outlive its turn but never the engine. `docs/decisions/0003-deadline.md`
-lists the result of each limit. This module must not import a store, a model or a concrete selector.
+No other module of Stream B has a time limit. The work runs in the task group of the engine, so that it can continue after its
+turn has gone on; it ends with the engine at the latest. `docs/decisions/0003-deadline.md` lists the result of each limit. This
+module must not import a store, a model or a concrete selector.
 """
 
 from __future__ import annotations
@@ -52,24 +53,27 @@ class _Attempt:
 
 
 NEAR_SECONDS = 0.1
-"""Warning time before the deadline; at most a quarter of the deadline."""
+"""Seconds before the deadline at which the result without the selector is made, but at most a quarter of the deadline."""
 
 
 class TooLateError(Exception):
-    """The awaited work did not finish in time; it has been cancelled."""
+    """The awaited work did not finish in time and has been cancelled."""
 
 
 async def within(limit_ms: int, work: Awaitable[T]) -> T:
-    """Return the result of `work`, or cancel it after `limit_ms` and raise TooLateError."""
+    """Return the result of `work`.
+
+    Raises TooLateError if `work` takes more than `limit_ms`; `work` is then cancelled.
+    """
     with anyio.move_on_after(limit_ms / 1000):
         return await work
     raise TooLateError
 
 
 class CurationDeadline:
-    """Answers for Stream B on time.
+    """Runs Stream B for turns and returns a result in time.
 
-    `task_group` must be open as long as turns are prepared; cancelling it ends all background work.
+    `task_group` must be open as long as turns are prepared. If it is cancelled, all background work ends.
     """
 
     def __init__(self, task_group: TaskGroup) -> None:
@@ -77,7 +81,7 @@ class CurationDeadline:
         self._under_way: list[_Attempt] = []
 
     async def wait_until_idle(self) -> None:
-        """Return when no work is running, neither for a turn nor in the background."""
+        """Wait until no work is running, neither for a turn nor in the background."""
         while self._under_way:
             await self._under_way[0].ended.wait()
 
@@ -91,20 +95,26 @@ class CurationDeadline:
         on_near: Near | None = None,
         calls: CallBook | None = None,
     ) -> Curation:
-        """Return the turn's result of Stream B within `limits.deadline_ms`. It never raises.
+        """Return the result of Stream B for a turn within `limits.deadline_ms`. It never raises an error.
 
-        - In time: the stream's own result.
-        - `selector_timeout_ms` over, recall done: the fallback's choice (path fallback, `selector_timeout`).
-        - Deadline over, recall done: the fallback's choice (path fallback, `deadline`).
-        - Deadline over, recall still running: nothing chosen (path timeout, `deadline`).
-        - Unexpected error: the fallback's choice if recall is done, else nothing chosen; code `internal`.
+        - If the stream ends in time, its own result is returned.
+        - If `selector_timeout_ms` has passed and recall is done, the fallback chooses (path fallback, code `selector_timeout`).
+        - If the deadline has passed and recall is done, the fallback chooses (path fallback, code `deadline`).
+        - If the deadline has passed and recall is still running, nothing is chosen (path timeout, code `deadline`).
+        - After an unexpected error the fallback chooses if recall is done, else nothing is chosen (code `internal`).
 
-        Work that is still running continues for at most `limits.background_seconds` after the deadline. A choice that the
-        selector makes in that time is passed to `on_late`; other results are dropped. `on_end` is called once when such work
-        ends, however it ends. Cancelling the call cancels the work.
+        Work that is still running after that continues in the background, for at most `limits.background_seconds` after the
+        deadline. Cancelling this call cancels the work.
 
-        `on_near` is awaited shortly before the deadline with the result for the case that nothing more arrives (not if the
-        selector's time ends sooner). Model calls are recorded in `calls`.
+        Args:
+            stream: recalls and selects.
+            request: input of the stream.
+            limits: the time limits.
+            on_late: called with a selection that the selector makes in the background; other late results are dropped.
+            on_end: called once when work in the background ends, in any way.
+            on_near: called shortly before the deadline with the result that is returned if nothing more arrives. It is not
+                called if `selector_timeout_ms` ends the wait sooner.
+            calls: book in which the model calls are recorded.
         """
         deadline_seconds = limits.deadline_ms / 1000
         lifetime = deadline_seconds + limits.background_seconds

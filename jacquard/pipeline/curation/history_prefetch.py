@@ -1,7 +1,7 @@
-"""Embeds the newest messages after a committed turn, because recall for the next input may need their vector.
+"""Embeds the newest messages of a session in the background after each turn, because recall for the next input may need them.
 
-Nothing waits for it. A turn that starts earlier waits for the running embedding, or embeds the messages itself if there is
-none. This module must not import a concrete store or embedder.
+A commit does not wait for the embedding. If the next turn starts earlier, its recall waits for the running embedding, or embeds
+the messages itself if none is running. This module must not import a concrete store or embedder.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class HistoryPrefetcher:
         self._behind: list[anyio.Event] = []
 
     async def wait_until_idle(self) -> None:
-        """Return when no messages are being read or embedded."""
+        """Wait until no messages are being read or embedded."""
         while self._behind:
             await self._behind[0].wait()
 
     def begin(self, session_id: str, turn_id: str) -> None:
-        """Start the embedding after a committed turn, for the next one; returns at once."""
+        """Start to embed the newest messages up to the committed turn `turn_id`. Return at once."""
         done = anyio.Event()
         self._behind.append(done)
         self._tasks.start_soon(self._run, session_id, turn_id, done)

@@ -1,7 +1,8 @@
-"""Updates the index after committed turns, so that no turn has to embed the messages of the previous one.
+"""Updates the index of memories in the background after each committed turn.
 
-Nothing waits for it. A turn that starts earlier finds the new messages by their words; if the engine ends, the next engine's
-first turns index the rest. This module must not import a concrete store, index or embedder.
+The next turn then need not embed the messages of the previous turn. No turn waits for the update: a turn that starts earlier
+finds the new messages by their words. If the engine ends first, the first turns of the next engine index the rest. This module
+must not import a concrete store, index or embedder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _log = open_log(__name__)
 
 
 class IndexFeed:
-    """Indexes the entries of a session and its world after each of its turns; one run at a time for each session."""
+    """Indexes the entries of a session and of its world after each turn of the session, with one run at a time per session."""
 
     def __init__(self, store: Store, feeder: IndexFeeder, tasks: TaskGroup) -> None:
         self._store, self._feeder, self._tasks = store, feeder, tasks
@@ -27,14 +28,14 @@ class IndexFeed:
         self._loading: anyio.Event | None = None
 
     async def wait_until_idle(self) -> None:
-        """Return when nothing is being indexed or loaded."""
+        """Wait until nothing is being indexed or loaded."""
         while self._running:
             await next(iter(self._running.values())).wait()
         if self._loading is not None:
             await self._loading.wait()
 
     def begin_loading(self) -> None:
-        """Start loading the embedding models that a turn had to do without; returns at once."""
+        """Start to load the embedding models in the background, because a turn had to do without them. Return at once."""
         if self._loading is None:
             self._loading = anyio.Event()
             self._tasks.start_soon(self._load, self._loading)
@@ -49,7 +50,7 @@ class IndexFeed:
             done.set()
 
     def begin(self, session_id: str) -> None:
-        """Start indexing the entries of a committed turn; returns at once."""
+        """Start to index the new entries of a session in the background. Return at once."""
         if session_id in self._running:
             self._again.add(session_id)
         else:

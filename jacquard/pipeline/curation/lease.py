@@ -1,8 +1,8 @@
-"""Leases on selections: while the scene stays the same, the memories of one turn serve later turns without a model call.
+"""Decides after recall whether a lease holds: whether the selection of an earlier turn is used again without a model call.
 
-`prefetch` decides before recall whether the scene is the same; this module decides after recall whether the selection is still
-the best. A lease only returns entries that this turn's recall found, so every gate of recall applies to them too. Pure; it must
-not import a store, a model or a selector.
+A lease is the reuse of one selection of memories while the scene stays the same. The module `prefetch` decides before recall
+whether the scene is the same; this module decides whether the selected memories still fit best. It returns only entries that the
+recall of the present turn found, so that secrets are checked again. Pure; it must not import a store, a model or a selector.
 """
 
 from __future__ import annotations
@@ -15,41 +15,43 @@ from mnemosyne.schema.query import Candidate, EntryPlace, Recall
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """Selection that may be used again."""
+    """Selection of an earlier turn that may be used again."""
 
     turn_id: str
-    """Turn for which it was made."""
+    """Id of the turn for which the selection was made."""
     entry_ids: tuple[str, ...]
-    """Chosen entries, in the order of choice."""
+    """Ids of the chosen entries, in the order of choice."""
     age: int
-    """Turns since then (0: the same turn, repeated)."""
+    """Number of turns since the selection was made (0: the same turn is prepared again)."""
     turns: int
-    """Number of turns that it may serve."""
+    """Number of later turns that may use the selection."""
     margin: float
-    """The lease ends if another entry has more than this many times (1 or more) the score of its best entry."""
+    """Factor of 1 or more: the lease ends if another entry scores more than `margin` times the best chosen entry."""
     why: str
-    """A sentence that states why the scene is the same."""
+    """Sentence that states why the scene is the same."""
     model: str | None = None
-    """Model that chose."""
+    """Model that made the selection."""
     keywords: tuple[str, ...] = ()
     """Words added to the search if the input says too little by itself."""
     places: tuple[EntryPlace, ...] = ()
-    """Places that tell the entries from others with the same ids, in the same order; if empty, only ids count."""
+    """Places (scope, chain and id) of the chosen entries, in the order of `entry_ids`; they distinguish entries that have the
+    same id. If empty, entries are compared by id only.
+    """
 
     def holds(self, candidate: Candidate) -> bool:
-        """Return whether a candidate is part of the leased selection."""
+        """Return whether the selection contains `candidate`."""
         return candidate.place in self.places if self.places else candidate.entry_id in self.entry_ids
 
     def order(self, candidate: Candidate) -> int:
-        """Return the place of a candidate in the leased selection (0 = first)."""
+        """Return the place of `candidate` in the selection, counted from 0."""
         return self.places.index(candidate.place) if self.places else self.entry_ids.index(candidate.entry_id)
 
 
 def renew_choice(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
-    """Return the leased selection with its recalled entries, at most `limit`, or None; and a sentence that states why.
+    """Return (selection, why): the entries of the lease that `recall` found, at most `limit`, or None if the lease ends.
 
-    The lease ends if no leased entry is recalled any more, or if another entry has more than `margin` times the score of the
-    best leased one, because then the input asks for something else.
+    `why` is a sentence that explains either result. The lease ends if none of its entries is recalled any more. It also ends if
+    another entry scores more than `margin` times the best entry of the lease, because then the input asks for something else.
     """
     held = sorted(filter(lease.holds, recall.candidates), key=lease.order)[:limit]
     if not held:

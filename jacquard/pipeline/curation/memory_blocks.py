@@ -1,6 +1,6 @@
-"""Renders selected memories as prompt blocks. Pure.
+"""Renders the selected memories as prompt blocks (the pieces of a prompt). Pure.
 
-Every text of an entry is escaped here, once. Only this module decides which attributes an element has; an entry cannot add any.
+Every text of an entry is escaped here, once. An entry cannot add attributes to its element; only this module decides about them.
 It must not import a retriever, a selector or a model.
 """
 
@@ -54,18 +54,18 @@ _DATES_SHOWN = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLabels:
-    """Attributes of the memories' elements."""
+    """Settings that decide about the attributes of the memories' elements."""
 
     speakers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Names of the two parties by role."""
     clock: bool = True
-    """True if to show when an entry was written."""
+    """True if the time at which an entry was written is shown."""
     dates: bool = False
-    """True if to show the dates that words of a message mean (`yesterday`), relative to the time of writing."""
+    """True if words such as `yesterday` in a message are shown with the date that they meant when the message was written."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Time of the story by turn id."""
+    """Turn id -> time in the story."""
     boundary: str = ""
-    """Boundary of `filament.show_text`."""
+    """Mark around texts that are shown exactly as written (`filament.show_text`); '' if texts are escaped."""
 
 
 _PLAIN = MemoryLabels()
@@ -80,14 +80,20 @@ def render_memories(
     labels: MemoryLabels = _PLAIN,
     hash_text: HashText = hash_with_sha256,
 ) -> tuple[Block, ...]:
-    """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
+    """Return one block for each entry of `selection`: lore first, then memories, both in the order of choice.
 
-    `rank` is the place in the selection (0 = first); the first entry is HIGH, the others MEDIUM. If the selector gave a
-    rationale, it comes first and is dropped first when the budget is short. An entry of more than `limit_tokens` shows its
-    first sentences, and its ref states the number of characters shown.
+    The first chosen entry has the priority HIGH, the others MEDIUM; `rank` of a block is its place in the selection, counted
+    from 0. If the selector gave a rationale, its block comes first; it has the priority LOW, so that it is dropped first.
 
-    `names` maps addresses to evidence ids that differ from the entries' own; the selection uses these names. `hash_text` is the
-    host's.
+    Args:
+        selection: the choice. Chosen entries that are not in `entries` are left out.
+        entries: complete entries.
+        estimator: counts tokens.
+        limit_tokens: maximum tokens of an entry. A longer entry shows its first sentences, and its ref states how many
+            characters are shown.
+        names: address of an entry -> name of the entry in `selection`, if it differs from the entry's id.
+        labels: settings for the attributes of the elements.
+        hash_text: hash function of the host for the refs.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
@@ -102,7 +108,7 @@ def render_memories(
 
 
 def describe_cuts(blocks: Sequence[Block], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
-    """Return a code with its sentence for every memory that is not shown completely."""
+    """Return a degradation as `code: sentence` for every block of `blocks` that does not show its memory completely."""
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
     memories = [(block, block.origin) for block in blocks if block.kind is BlockKind.MEMORY]
     cut = [(block, origin.uri, origin.refs[0].selector) for block, origin in memories if origin.refs]
@@ -230,10 +236,11 @@ def _describe_dates(entry: MemoryEntry) -> str:
 
 
 def labels_of(turn: Turn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
-    """Return the attributes for the memories of a turn.
+    """Return the settings for the attributes of the memories in a turn.
 
-    In a session with a world pack the times are those of the story. Without one, or if `curation.dates` is `always`, they are
-    the clock's, with the dates that words of messages mean (unless it is `never`).
+    With a world pack, memories show times of the story. Without a pack they show the time of writing. The setting
+    `curation.dates` decides whether words such as `yesterday` get their date: `auto` means only without a pack, `always` means
+    in every session, with the time of writing, and `never` means not at all.
     """
     wanted, bare = turn.config.curation.dates, turn.world.digest == BARE_DIGEST
     return MemoryLabels(

@@ -1,8 +1,13 @@
-"""Decides which selections are kept for later turns and when they are used: late results of Stream B, and leases. Pure.
+"""Decides which selections of memories are kept for later turns, and which later turns may use them. Pure.
 
-A kept selection was made for another input, so it is only used in the same scene: same branch, viewer and focus. A late result
-also needs the same subject, because it is used without recall; a lease is checked against the turn's own recall (`lease`). This
-module must not import a store; it makes and reads values.
+A selection is used later in one of two ways:
+
+- Late result: the selection came after its turn had gone on; a later turn uses it instead of recall.
+- Lease: the selection was used, and later turns use it again without a model call.
+
+A kept selection was made for another input. It is therefore used only in the same scene: same branch, viewer and focus (active
+quest). A late result also needs the same subject. A lease is checked against the recall of the later turn (module `lease`). This
+module must not import a store.
 """
 
 from __future__ import annotations
@@ -26,16 +31,16 @@ from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 
 WORD_OVERLAP = 0.5
-"""Share of common content words from which two inputs without keywords have the same subject."""
+"""Minimum share of common content words by which two inputs without keywords have the same subject."""
 FEW_WORDS = 2
-"""An input of at most this many content words (two pairs of Chinese characters count as one) does not change the subject."""
+"""Maximum number of content words of an input that does not change the subject; two pairs of Chinese characters count as one."""
 
 _ASKS = re.compile("[?？]")
 _HAN = re.compile("[\u3400-\u9fff]")
 
 
 def is_keepable(curation: Curation) -> bool:
-    """Return whether a selection is worth keeping: made by the selector itself, and not empty."""
+    """Return whether a selection may be kept: the selector made it in this run, and it is not empty."""
     return curation.path is CurationPath.SELECTED and bool(curation.chosen)
 
 
@@ -50,10 +55,11 @@ def build_prefetch(
     viewer: str | None = None,
     late: bool = True,
 ) -> Prefetch:
-    """Return a selection with the scene for which it was made; `depth` is that of its turn.
+    """Return the selection of `curation` in the form in which it is kept, with the scene for which it was made.
 
-    `late`: the turn was prepared without it. The model's reasons are not kept, because they refer to another input and may
-    mention what the reader must not know yet.
+    `turn_id`, `branch_id` and `depth` (its number on the branch) are those of the turn for which it was made. `late` states that
+    this turn was prepared without it. The model's reasons are not kept, because they refer to another input and may mention
+    what a viewer must not know yet.
     """
     return Prefetch(
         turn_id=turn_id,
@@ -76,7 +82,7 @@ def build_prefetch(
 
 
 def is_late(prefetch: Prefetch) -> bool:
-    """Return whether the turn was prepared without it; such a result may serve the next turn without recall."""
+    """Return whether a kept selection is a late result: its own turn was prepared without it."""
     return bool(prefetch.value.get("late", True))
 
 
@@ -89,11 +95,14 @@ def scene_matches(
     shown: frozenset[str],
     viewer: str | None = None,
 ) -> tuple[bool, str]:
-    """Return whether a late result may serve the turn after `head`, and a sentence that states why or why not.
+    """Return (fits, sentence): whether the turn after `head` may use a late result, and why or why not.
 
-    All of these are required: the same line of turns; made for this turn or the previous one; the same viewer; the same focus
-    quest; a common focus keyword (if neither turn has any: half of the content words of the longer input); an entry that is not
-    in `shown`, the ids of entries that are in the prompt or must not be shown.
+    All of these conditions must be true:
+
+    - The late result was made on the same branch, or on an ancestor of it, for this turn or the previous one.
+    - The viewer and the focus quest are the same.
+    - Both turns share a focus keyword. If neither has any, the inputs share half of the content words of the longer input.
+    - At least one chosen entry is not in `shown`: the ids of entries that the prompt has already or must not show.
     """
     if _is_same_line(prefetch, head) and prefetch.depth not in (head.depth, head.depth + 1):
         return False, f"The late result was made for turn {prefetch.depth}; this is turn {head.depth + 1}."
@@ -108,7 +117,10 @@ def scene_matches(
 
 
 def build_prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
-    """Return a late result as this turn's curation, without entries in `shown` (already in the prompt, or hidden)."""
+    """Return a late result as the result of Stream B for this turn; `why` is the sentence of `scene_matches`.
+
+    Entries in `shown` are left out: ids of entries that the prompt has already or must not show.
+    """
     kept = tuple(codec.from_plain(raw, Candidate) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
     candidates = make_entry_ids_unique(Recall(candidates=kept)).candidates
     value = prefetch.value
@@ -131,13 +143,17 @@ def find_lease(
     *,
     viewer: str | None,
 ) -> tuple[Lease | None, str]:
-    """Return the lease for the turn after `head`, or None; and a sentence that states why it ended.
+    """Return (lease, why): the lease for the turn after `head` and '', or None and a sentence that states why it ended.
 
-    All of these are required: the same line of turns; made at most `lease_turns` turns before; the same viewer; the same focus
-    quest, template and time in the plan; no new entity in the input. The sentence is '' for a selection that ended before; an
-    empty selection is kept to record that. Which entries may be shown, and whether they are still the best, is decided after
-    recall. An input that says little ("go on", "我点点头") is searched together with the words of the input that it continues, and
-    then no other entry can end the lease.
+    All of these conditions must be true:
+
+    - The selection was made on the same branch, or on an ancestor of it, at most `lease_turns` turns before.
+    - The viewer is the same, and so are focus quest, template and time in the plan.
+    - The input names no new entity.
+
+    If the lease ended in an earlier turn already, the sentence is ''. After recall, `renew_choice` decides whether the entries
+    are still the best. An input that says little ("go on", "我点点头") is searched together with the keywords of the earlier
+    input; then a better entry does not end the lease.
     """
     age, turns = head.depth + 1 - prefetch.depth, settings.lease_turns
     # The end of a lease is reported once, in the turn after its last.

@@ -1,6 +1,7 @@
-"""Recall of Stream B: the gates before it, the texts that the prompt already shows, and the query.
+"""Builds the query by which Stream B recalls memories for a turn, and decides which memories may be recalled.
 
-The gates come first, so that neither the selector nor the prompt ever sees a secret.
+A gate of an entry states who may know it, or under which conditions. Gates are checked during recall, so that neither a selector
+nor the prompt ever sees a secret. Memories that the prompt shows in any case are not recalled.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ RECENT_MESSAGES = 4
 _COMPARED_MESSAGES = 24
 """Number of newest messages that are searched for repetitions."""
 VECTOR_SHARE = 2 / 3
-"""Share of the deadline that recall may wait for the query's vector; the rest is for ranking and selecting."""
+"""Share of the deadline that recall may wait for the query's vector. The rest is for ranking and selecting."""
 _SAME_SHARE, _NEARBY_TURNS = 0.6, 3
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
@@ -47,17 +48,17 @@ def find_hidden_entries(
     activated: Iterable[MemoryEntry] = (),
     head: SessionHead | None = None,
 ) -> frozenset[str]:
-    """Return the ids of the entries that a viewer may not see in this state.
+    """Return the ids of the entries that `viewer` may not see in this `state`.
 
-    `restricted` are the store's entries with gates. Entries placed by Stream A or by world info (`activated`) are rendered from
-    the pack, so the pack's own gates apply to them, whatever the store's rows contain by now.
+    `restricted` contains the entries with gates as the store has them. Axioms, directives and the entries `activated` by world
+    info are rendered from the pack; for them the gates in the pack apply, even if the store has newer rows.
     """
     placed = gated_entries((*(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A), *activated))
     return hidden_entries((*restricted, *placed), viewer, view_state(state), head)
 
 
 def build_recall_query(turn: Turn) -> RetrievalQuery:
-    """Return the query for the memories of a turn; entries stored in the state (closed quests) are its `extra`."""
+    """Return the query for the memories of a turn. Its `extra` contains closed quests, which are entries made from the state."""
     plan, window, world, config = turn.plan, turn.window, turn.world, turn.config
     shown = turn.shown
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A} | turn.lore.withheld
@@ -107,10 +108,13 @@ def build_recall_query(turn: Turn) -> RetrievalQuery:
 def may_recall(
     entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime, shown: str = ""
 ) -> bool:
-    """Return whether a memory may be recalled.
+    """Return whether a memory may be recalled. All of these conditions must be true:
 
-    The viewer may know it; it is not too sensitive for this prompt or for the selecting model; it is not a passage of an
-    expired document or out-of-story talk; and `shown` (a text without blanks) does not contain all of it.
+    - `viewer` may know the memory in the state `view`.
+    - The memory is not more sensitive than `most`.
+    - It is not a passage of a document that has expired at `now`.
+    - It is not a message outside of the story.
+    - `shown`, the text of the prompt without blanks, does not contain all of its text.
     """
     if has_expired(entry, now) or (shown and squeeze(entry.text) in shown):
         return False
@@ -158,14 +162,15 @@ def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
 
 
 def known_keywords(plan: PlanContext) -> tuple[str, ...]:
-    """Return the plan's keywords if the world's dictionary found them; guessed ones are words of the input already."""
+    """Return the plan's keywords if they are names of the world; guessed keywords are left out, because the input has them."""
     return plan.search_intent.focus_keywords if plan.entities else ()
 
 
 def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
-    """Return the newest messages that recall uses, oldest first, independent of the plan.
+    """Return the texts of the newest messages that recall uses in addition to the input, oldest first.
 
-    A message that only repeats an older one ("I wait." for the third time) has no subject, and its words would find its like.
+    A message that only repeats an older one ("I wait." for the third time) is left out, because its words would find only
+    similar messages.
     """
     texts = [item.message.content for item in drop_asides(shown[-_COMPARED_MESSAGES:])]
     newest = max(0, len(texts) - RECENT_MESSAGES)
@@ -179,12 +184,12 @@ def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
 
 
 def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPTY) -> tuple[str, ...]:
-    """Return the newest messages as shown to a model (`name: text`), oldest first; `names` as for `line_of`."""
+    """Return the newest messages as lines for a model, oldest first; see `line_of`."""
     return tuple(line_of(item, names) for item in shown[-RECENT_MESSAGES:])
 
 
 def line_of(item: WindowMessage, names: Mapping[str, str] = EMPTY) -> str:
-    """Return a message as shown to a model: `name: text`. `names` has the names of the roles (`party_names`)."""
+    """Return a message as a line for a model: `name: text`. `names` contains the names of the two parties (`party_names`)."""
     return f"{name_of_speaker(item.message, names)}: {item.message.content}"
 
 
@@ -222,7 +227,11 @@ def remove_speaker_labels(user_message: str, window: SessionWindow, world: World
 
 
 def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
-    """Return the part of an input that is searched for; the whole input if nothing else is left."""
+    """Return the part of an input by which recall searches.
+
+    Speaker labels, talk outside of the story and words such as "do you remember" are removed. If nothing is left after that,
+    return the whole input.
+    """
     left = remove_asides(remove_speaker_labels(user_message, window, world)).strip()
     if not _REMINDER.search(left):
         return left or user_message
@@ -230,7 +239,9 @@ def find_searched_text(user_message: str, window: SessionWindow, world: WorldPac
 
 
 SEVERAL = 3
-"""This many messages that differ only in numbers are one habit; two may be two facts ("paid 5 coins", "paid 7 coins")."""
+"""Minimum number of messages that differ only in numbers and count as one habit. Two of them may be two facts ("paid 5 coins",
+"paid 7 coins").
+"""
 _NUMBERS = re.compile(
     r"第?\s?(?:\d+(?:[.,]\d+)*|[一二三四五六七八九十百千万两]+)"
     r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)\b",
@@ -239,7 +250,7 @@ _NUMBERS = re.compile(
 
 
 def squeeze(text: str) -> str:
-    """Return a text without blanks, so that line breaks do not matter in comparisons."""
+    """Return a text without white space, so that line breaks do not matter in comparisons."""
     return "".join(text.split())
 
 

@@ -1,6 +1,6 @@
-"""Reads a small model's selection from its answer. Pure.
+"""Reads a selection of memories from the answer of a small model. Pure.
 
-The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a selector or
+The answer is not trusted: only ids that were offered to the model are used. This module must not import a model, a selector or
 anything that waits.
 """
 
@@ -44,14 +44,18 @@ class _Listing:
 
 
 def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selection:
-    """Return the selection in `text`: only ids of `entry_ids`, each once, in its order, at most `limit`.
+    """Return the selection that the answer `text` contains: ids of `entry_ids`, each once, in the order of the answer.
 
-    Example: `Sure! ["m3", "m1", "zz"]` gives m3 and m1, with `counts` of one unknown id and of prose.
+    At most `limit` ids are returned. Example: `Sure! ["m3", "m1", "zz"]` gives m3 and m1; `counts` states one unknown id, and
+    that there was prose.
 
-    Accepted are a JSON list of ids or of `{id, why}`, and an object with such a list (`{"selected": […], "rationale": …}`,
-    `{"ids": […]}`), with prose or a markdown fence around it, and with common faults (trailing commas, single quotes, a cut
-    end). `counts` names the corrections: `unknown_ids`, `duplicates`, `over_limit`, `prose`, `repaired`, `empty`. Raises
-    SelectorError `unreadable` if there is no list, or if none of its ids is known; an empty list is a valid selection.
+    The answer may be a JSON list of ids or of objects `{id, why}`, or an object that contains this list
+    (`{"selected": […], "rationale": …}`, `{"ids": […]}`). Prose or a code fence around the JSON is ignored, and common faults
+    are repaired (trailing commas, single quotes, a missing end). `counts` of the selection counts the corrections:
+    `unknown_ids`, `duplicates`, `over_limit`, `prose`, `repaired`, `empty`.
+
+    Raises SelectorError with the code `unreadable` if the answer has no list, or a list in which no id is known. An empty list
+    is a valid selection.
     """
     known = {escape_attribute(entry_id).strip(): entry_id for entry_id in entry_ids}
     known |= {entry_id.strip(): entry_id for entry_id in entry_ids}

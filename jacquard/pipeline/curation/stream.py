@@ -1,6 +1,7 @@
-"""Stream B: recall, selection, and their report.
+"""Runs Stream B of a turn: recalls memories, selects among them, and reports every decision for the receipt.
 
-It has no time limit (`deadline` has), no store and no concrete retriever or selector, and must not import them.
+The module `deadline` sets time limits; there are none here. This module must not import a store, or a concrete retriever or
+selector.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class CurationRequest:
     select_limit: int = 6
     fallback_limit: int = 6
     relevance_floor: float = 0.0
-    """Minimum probability of relevance (0..1) of the fallback's choice."""
+    """Minimum probability of relevance (0..1) of a memory that the fallback chooses."""
     locale: str = ""
     lease: Lease | None = None
-    """Earlier selection that may be used again."""
+    """Earlier selection that may be used again (None: there is none)."""
     names: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Names of the two parties by role, for the speakers of messages."""
 
@@ -63,7 +64,7 @@ class CurationRequest:
         return self.plan.search_intent.overview is not None
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
-        """Return the selector's input for a recall, with a unique id for each candidate."""
+        """Return the input of a selector for the candidates of `recall`; each candidate gets a unique id."""
         return SelectionRequest(
             user_message=self.user_message,
             recent=self.recent,
@@ -97,28 +98,28 @@ class Curation:
     recall: Recall = _NOTHING_RECALLED
     selection: Selection = _NOTHING_CHOSEN
     timings_ms: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Milliseconds of `recall` and `select`, as far as they were done."""
+    """Milliseconds of the steps `recall` and `select`; a step that was not done has no entry."""
     prefetch_refused: str = ""
-    """Reason why a late result was not used."""
+    """Reason why the late result of an earlier turn was not used ('': it was used, or there was none)."""
     lease_refused: str = ""
-    """Reason why a lease was not used."""
+    """Reason why an earlier selection was not used again ('': it was used, or there was none)."""
     chosen_for: str = ""
-    """Turn for which a kept selection was made."""
+    """Id of the earlier turn for which the selection was made ('': this turn)."""
     entries: tuple[MemoryEntry, ...] = ()
-    """Complete entries of the selection, in its order, if they still exist and may be known."""
+    """Complete entries of the selection, in the order of choice. An entry that is gone or may not be known is left out."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Time of the story by turn id, in worlds that state it."""
+    """Turn id -> time in the story, in worlds that state it."""
     evidences: tuple[Evidence, ...] = ()
-    """Evidence of the session whose ids the selected entries may have."""
+    """Evidence that the session already has under the ids of the selected entries."""
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
-        """Return a curation without a selection."""
+        """Return a result without a selection (path SKIPPED)."""
         return cls(path=CurationPath.SKIPPED, code=code, reason=reason, recall=recall)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Everything recalled, best first."""
+        """Recalled candidates, best first."""
         return self.recall.candidates
 
     @property
@@ -129,7 +130,7 @@ class Curation:
 
     @property
     def degradations(self) -> tuple[str, ...]:
-        """Degradation codes of Stream B."""
+        """Degradations of Stream B, each as a code or as `code: detail`."""
         failure = self._failure
         failed = () if failure is None else (f"{failure}: {self.reason}",)
         lost = (DegradationCode.EVIDENCE_NOT_FOUND,) if len(self.entries) < len(self.chosen) else ()
@@ -152,7 +153,7 @@ class Curation:
 
 
 class CurationStream:
-    """Recalls and selects; without a selector, or if it cannot choose, `fallback` chooses the best few."""
+    """Recalls memories and selects among them. Without a selector, or if the selector cannot choose, `fallback` chooses."""
 
     def __init__(self, retriever: Retriever, selector: Selector | None, fallback: Selector) -> None:
         self._retriever = retriever
@@ -161,14 +162,17 @@ class CurationStream:
 
     @property
     def retriever(self) -> Retriever:
-        """The retriever."""
+        """Retriever that recalls the memories."""
         return self._retriever
 
     @asynccontextmanager
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[CurationStream]:
-        """Yield a stream that recalls the scopes of `own_scopes` from `source`; see `OverlaidRetriever`."""
+        """Yield a stream that recalls the scopes `own_scopes()` (sessions and worlds) from `source` instead of the index.
+
+        See `OverlaidRetriever`.
+        """
         async with overlay_of(self._retriever, source, own_scopes) as retriever:
             yield CurationStream(retriever, self._selector, self._fallback)
 
@@ -178,10 +182,10 @@ class CurationStream:
         on_recall: Callable[[Recall], None] | None = None,
         context: SelectionContext | None = None,
     ) -> Curation:
-        """Return the choice for one turn; `on_recall` gets the recall before the selection, `context` is passed to the
-        selector.
+        """Return the result of Stream B for one turn.
 
-        Raises only errors of the retriever; if the selector fails in any way, the fallback chooses.
+        `on_recall` is called with the recalled candidates before the selection begins. `context` is passed to the selector.
+        Errors of the retriever are raised; if the selector fails in any way, the fallback chooses instead.
         """
         started = perf_counter()
         recall = make_entry_ids_unique(await self._retriever.recall(request.query))
@@ -197,7 +201,11 @@ class CurationStream:
         return replace(curation, timings_ms=timings)
 
     async def fall_back(self, request: CurationRequest, recall: Recall, code: str, reason: str) -> Curation:
-        """Return the heuristic's choice from a recall, with the reason: the configuration, or the failure of the selector."""
+        """Return the fallback's choice among the candidates of `recall`.
+
+        `code` and `reason` state why the selector did not choose. They are replaced if the input asks for an overview, or if no
+        selector is configured.
+        """
         path = CurationPath.FALLBACK
         if request.is_overview:
             path, code = CurationPath.HEURISTIC, "overview"
@@ -248,9 +256,10 @@ class CurationStream:
 
 
 def make_entry_ids_unique(recall: Recall) -> Recall:
-    """Return a recall in which every name is unique: the best candidate keeps the id, others are named by their address.
+    """Return `recall` with a unique name for every candidate.
 
-    Names that differ only in surrounding blanks count as equal, because a model confuses them.
+    If candidates of different scopes have the same id, the best one keeps the id as its name, and the others get their address.
+    Ids that differ only in surrounding blanks count as equal, because a model confuses them.
     """
     taken = {candidate.entry_id for candidate in recall.candidates}
     owners: dict[str, EntryPlace] = {}
@@ -266,7 +275,7 @@ def make_entry_ids_unique(recall: Recall) -> Recall:
 
 
 def build_stream_report(curation: Curation) -> StreamBReport:
-    """Return Stream B's part of the receipt, with one decision for every candidate, in recall order."""
+    """Return the part of the receipt about Stream B, with one decision for every candidate, in the order of recall."""
     return StreamBReport(
         path=curation.path,
         code=curation.code,
@@ -359,9 +368,10 @@ _CLOSING = " \t\n\"'”’」』）)*_.。!！~～…"
 
 
 def pair_questions(selection: Selection, candidates: Sequence[Candidate], limit: int) -> Selection:
-    """Return a selection in which each question of a player precedes a memory of its turn that can answer it.
+    """Return `selection` with an answer after each chosen message that is only a question of the player.
 
-    A question whose turn has no other candidate is left out. If the limit is reached, the last ones are removed.
+    The answer is another candidate of the same turn; it is added if it was not chosen. A question whose turn has no other
+    candidate is left out. If there are more than `limit` entries then, the last ones are removed.
     """
     known = {each.name: each for each in candidates}
     chosen: list[str] = []

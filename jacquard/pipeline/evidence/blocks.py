@@ -1,7 +1,8 @@
-"""Results of tools and searches as prompt blocks.
+"""Turns results of tools and searches into prompt blocks.
 
-`jacquard.pipeline.evidence.candidates` chooses them; here each ref is resolved by its selector and checked against its hash,
-and the text is escaped and labelled with its trust. It only reads the session; it must not import a concrete store.
+`jacquard.pipeline.evidence.candidates` chooses the results. This module resolves each ref (pointer to a part of a result),
+checks its hash, and renders the text as an escaped block with its trust. It only reads the session and must not import a
+concrete store.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ async def load_evidence_blocks(
     most: str = Sensitivity.SECRET,
     viewer: str | None = None,
 ) -> EvidenceBlocks:
-    """Return the tool and search results that a turn shows as blocks: those that match `query` best.
+    """Return the tool and search results that match `query` best, as prompt blocks with their lines of the receipt.
 
-    Recalled memories are evidence too, but come from recall and not from here.
+    Recalled memories are not included; they come from recall.
 
     Args:
         store: store of the session.
@@ -76,13 +77,13 @@ async def load_evidence_blocks(
         session_id: id of the session.
         config: settings of evidence.
         count: returns the tokens of a text.
-        query: words of the turn.
-        parts: derive and render (None: the built-in ones).
-        document: the session for these parts.
-        boundary: boundary of `filament.show_text`.
-        listed: evidence by `candidate_filters` (None: it is read, on the active branch and for `viewer`).
+        query: words of the turn, with weights.
+        parts: parts of the host that derive and render blocks (None: the built-in ones).
+        document: the session, as `parts` get it.
+        boundary: mark around texts that are shown exactly as written (`filament.show_text`).
+        listed: the evidence that each of `candidate_filters` finds (None: it is read from the active branch, for `viewer`).
         viewer: viewer of the prompt.
-        most: sensitivity of the most sensitive text that the prompt may show.
+        most: highest sensitivity that the prompt may show.
     """
     with_parts = parts or default_parts(store, clock, count)
     known = document or SessionDocument(session=Session(session_id=session_id))

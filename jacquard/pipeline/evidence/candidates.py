@@ -1,6 +1,7 @@
-"""Evidence of a session as candidates for a prompt: the shown ones, and a line of the receipt for every other.
+"""Chooses the evidence that a prompt shows, and explains in the receipt every choice that was made.
 
-It only reads the session; it must not import a concrete store.
+Evidence is a stored text with its source, such as the result of a tool. This module only reads the session and must not import
+a concrete store.
 """
 
 from __future__ import annotations
@@ -29,14 +30,13 @@ CHAIN = "evidence"
 _FOUND = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.USER_INPUT, EvidenceType.OTHER})
 _SEARCHED = frozenset({EvidenceType.RAG_DOC})
 LOOKED_THROUGH = 500
-"""Maximum number of newest results, and of newest found pages, that are read; it bounds the cost of a turn."""
+"""Maximum number of the newest tool results, and of the newest search results, that a turn reads."""
 
 
 def candidate_filters(viewer: str | None) -> tuple[EvidenceFilter, ...]:
-    """Return the filters for a turn's evidence: the newest results, and the newest found pages, known to its viewer on its
-    branch.
+    """Return two filters for the evidence that a turn reads: newest tool results and inputs, and newest search results.
 
-    Recalled memories are candidates of their own chains.
+    Both find only evidence of the active branch that `viewer` may know, and no recalled memories.
     """
     known_to = frozenset(() if viewer is None else (viewer,))
     return tuple(
@@ -48,10 +48,10 @@ def candidate_filters(viewer: str | None) -> tuple[EvidenceFilter, ...]:
 
 
 _COMPARED = 96
-"""Number of best candidates that are compared for contradictions."""
+"""Number of the best candidates that are compared for contradictions."""
 
 _LISTED = 50
-"""Maximum number of omitted candidates with a line each; the rest share one line."""
+"""Maximum number of omitted candidates that have their own line in the receipt; the others share one line."""
 
 _KEYWORD_WEIGHT = 0.5
 _RECENT_WEIGHT = 0.3
@@ -61,7 +61,7 @@ _PREVIEW_CHARS = 160
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceQuery:
-    """Words of a turn with their weights, and when the last reply was committed."""
+    """Query for evidence: words of a turn with their weights, and the time of the last reply (`since`; None: no reply)."""
 
     terms: Mapping[str, float]
     since: datetime | None = None
@@ -72,24 +72,25 @@ NO_QUERY = EvidenceQuery(terms={})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceChoice:
-    """Evidence to show, the resolved contradictions of all candidates, and the receipt's lines."""
+    """Evidence to show, the contradictions between candidates, and the lines of the receipt."""
 
     chosen: tuple[Evidence, ...]
-    """Oldest first if all are shown, else best last; in both, later items have the better rank."""
+    """Items to show. If all candidates are shown, the oldest item comes first; otherwise the best item comes last."""
     settled: ConflictResolution
+    """Contradictions between the best candidates, and how they were settled."""
     decisions: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     newest: str = ""
-    """Mark of the newest candidates (`mark_newest`)."""
+    """Ids of the newest candidates as one text (`mark_newest`)."""
 
 
 def newest_texts(turn: Turn) -> tuple[str, ...]:
-    """Return the newest messages of the history; their words count in addition to the input's."""
+    """Return the newest messages of the history, whose words belong to the query in addition to those of the input."""
     return tuple(placed.message.content for placed in (turn.shown)[-_RECENT_MESSAGES:])
 
 
 def evidence_query(turn: Turn) -> EvidenceQuery:
-    """Return the words of a turn for its evidence; it reads the input and `newest_texts`."""
+    """Return the query for the evidence of a turn: the words of the input, the plan's keywords and `newest_texts`."""
     terms: dict[str, float] = {}
     for weight, texts in (
         (1.0, (turn.text,)),
@@ -110,12 +111,11 @@ async def choose_evidence(
     now: datetime,
     most: str = Sensitivity.SECRET,
 ) -> EvidenceChoice:
-    """Return the evidence to show, at most `config.limit`, and the decision about every other candidate in `listed`
-    (`candidate_filters`).
+    """Return the evidence to show, at most `config.limit` items, with the decision about every candidate.
 
-    Candidates are the session's results of tools, skills and searches, its user inputs and others. Documents are not, because
-    recall finds their passages; nor are texts of models, which are in the conversation. Items more sensitive than `most` are
-    withheld, and the receipt shows neither their text nor that they contradict another item.
+    `listed` contains the evidence that each of `candidate_filters` found: results of tools, skills and searches, user inputs and
+    others. Documents in it are skipped, because recall finds their passages. For items more sensitive than `most`, the receipt
+    shows no text and no title, and does not state whether they contradict another item. `now` decides which items have expired.
     """
     unread = any(len(each) == LOOKED_THROUGH for each in listed)
     found = [each for group in listed for each in group if not is_document(each)]
@@ -149,7 +149,11 @@ async def choose_evidence(
 
 
 def mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
-    """Return a text that changes if the session gets a candidate that is not in `listed` (`candidate_filters`)."""
+    """Return the ids of the newest candidates in `listed` as one text.
+
+    The text changes if the session gets a newer candidate. `listed` contains the evidence that each of `candidate_filters`
+    found.
+    """
     newest = (next((each.evidence_id for each in reversed(group) if not is_document(each)), "") for group in listed)
     return " ".join(newest).strip()
 

@@ -1,7 +1,8 @@
-"""Context blocks of a session's document as prompt blocks, assembled with the rest of the prompt.
+"""Turns the context blocks of a session's document into prompt blocks.
 
-These are the blocks that a host wrote or that came with a document. Blocks that turns made of their own prompts are a record
-and are not shown again. It only reads the session; it must not import a concrete store.
+A context block was written by a host or came with an imported document. Turns also store the blocks of their own prompts as
+context blocks; these are only a record and are not shown again. This module only reads the session and must not import a
+concrete store.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from mnemosyne.schema.redaction import RedactionRecord
 MADE_BY = "made_by"
 ENGINE = "jacquard"
 MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
-"""Field (in `extra`) of blocks that a turn made of its own prompt."""
+"""Value of `extra` of a block that a turn recorded from its own prompt."""
 
 UNPINNED = "unpinned"
-"""Field (in `extra`) of the empty block of a memory that is no longer pinned."""
+"""Key in `extra` of an empty block: it replaces the block of a memory that is no longer pinned."""
 
 _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 """Prefixes of ids of recorded blocks that change from turn to turn; a session has many of them."""
@@ -47,7 +48,7 @@ _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceBlocks:
-    """Evidence and context blocks of a session as prompt blocks, the best last, with the receipt's lines on them."""
+    """Evidence and context blocks of a session as prompt blocks, the best last, with their lines of the receipt."""
 
     blocks: tuple[Block, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()
@@ -60,14 +61,14 @@ class EvidenceBlocks:
     """Ids of all context blocks of the session's document, shown or not."""
     redactions: tuple[RedactionRecord, ...] = ()
     derived: tuple[ContextBlock, ...] = ()
-    """Blocks that a deriver made of other things than evidence."""
+    """Context blocks that a part of the host made of other things than the shown evidence."""
     newest: str = ""
-    """Mark of the newest candidates."""
+    """Ids of the newest candidates as one text (`mark_newest`)."""
     audience: Audience = ()
-    """Everyone who may know all that is shown (empty: everyone)."""
+    """Viewers who may know everything that is shown (empty: everyone)."""
 
     def with_document(self, document: EvidenceBlocks) -> EvidenceBlocks:
-        """Return these blocks together with those of the session's document."""
+        """Return the blocks of the session's document (`document`) and these blocks together."""
         return replace(
             self,
             blocks=(*document.blocks, *self.blocks),
@@ -90,11 +91,11 @@ async def load_context_blocks(
     parts: EvidenceParts | None = None,
     derived: Sequence[ContextBlock] = (),
 ) -> EvidenceBlocks:
-    """Return the context blocks for a session's prompts, followed by those that a deriver made; `count` returns the tokens of a
-    text.
+    """Return the context blocks of the session's document, followed by the blocks `derived`, as prompt blocks.
 
-    A block of the conversation whose words are in the history or the summary is left out with a line, and so is a block without
-    a text. A block that refers to evidence of another branch, or that the viewer may not know, is left out without a line.
+    The receipt has a line for each block that is left out because it has no text, or because the history or the summary shows
+    its text already. A block is left out without a line if it refers to evidence of another branch, or if the viewer may not
+    know it. `count` returns the tokens of a text. `parts` render the blocks (None: the built-in parts).
     """
     stored = turn.facts.blocks
     if stored is None:
@@ -162,7 +163,7 @@ def is_of_document(block: Block) -> bool:
 
 
 def is_made_by_engine(block: ContextBlock) -> bool:
-    """Return whether a turn made a block of its own prompt."""
+    """Return whether a context block is the record of a block in a turn's own prompt."""
     return block.extra.get(MADE_BY) == ENGINE
 
 

@@ -1,7 +1,8 @@
-"""Parts of an engine that make text from evidence: deriver, resolver, renderer.
+"""Makes the texts of context blocks from evidence, with three parts that a host can replace.
 
-A failing part of a host never stops a turn: its text is left out, and the receipt states why. This module must not import a
-concrete store.
+The deriver makes context blocks from evidence, the resolver finds the text of a ref (pointer to evidence), and the renderer
+writes the text of a block. If a part of a host fails, the turn goes on: the text is left out and the receipt states why. This
+module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from mnemosyne.schema.session import Ref
 
 _log = open_log(__name__)
 EVERYTHING = DeriveOptions()
-"""Options for deriving a prompt from everything."""
+"""Options that let a deriver make blocks of everything."""
 
 NO_HINTS = RenderHints()
 """Hints for complete, unchanged texts."""
@@ -39,7 +40,7 @@ NO_HINTS = RenderHints()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceParts:
-    """Parts that derive, resolve and render blocks, with the options and hints of the host."""
+    """Parts that derive, resolve and render blocks, with the options of the deriver and the hints of the renderer."""
 
     deriver: BlockDeriver
     resolver: EvidenceResolver
@@ -50,7 +51,10 @@ class EvidenceParts:
     async def derive(
         self, document: SessionDocument, evidences: Sequence[Evidence]
     ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
-        """Return the blocks of a session and its evidence, and a sentence for each item that cannot be derived and is left out."""
+        """Return (blocks, errors): the blocks that the deriver makes, and a sentence for each item that it failed on.
+
+        If the deriver fails on all `evidences` together, it is called separately for each of them.
+        """
         try:
             return tuple(await self.deriver.derive(document, evidences, self.options)), ()
         except Exception:
@@ -70,7 +74,10 @@ class EvidenceParts:
     async def render_all(
         self, session_id: str, blocks: Sequence[ContextBlock], loaded: Mapping[str, Evidence] = EMPTY
     ) -> list[ResolvedBlock]:
-        """Return blocks as `render` does, in order; all at once, because texts in other places are fetched."""
+        """Return the result of `render` for each of `blocks`, in order.
+
+        The blocks are rendered at the same time, because texts may be fetched from other places.
+        """
         if not blocks:
             return []
         rendered: dict[int, ResolvedBlock] = {}
@@ -93,7 +100,10 @@ class EvidenceParts:
     async def render(
         self, session_id: str, block: ContextBlock, loaded: Mapping[str, Evidence] = EMPTY
     ) -> ResolvedBlock:
-        """Return a block with its text, and with the refs that were resolved for it. `loaded`: evidence by id."""
+        """Return a block with its text and with the refs that were resolved for it.
+
+        `loaded` contains evidence by id that need not be read from the store again.
+        """
         found: list[ResolvedRef] = []
 
         async def resolve(ref: Ref) -> ResolvedRef:

@@ -1,1 +1,1 @@
-"""Selectors: a small model, a reranker, and the heuristic that needs neither."""
+"""Provides selectors, which choose among recalled memories: a small model, a reranker, and rules that need no model."""

@@ -1,4 +1,4 @@
-"""Cuts a preview to the parts that matter for an input. Pure; it must not import a selector or a model."""
+"""Cuts the preview of a memory to the clauses that have words of the input. Pure; it must not import a selector or a model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mnemosyne.retrieval.text.words import word_tokens
 CUT = "…"
 _PIECE = re.compile(r"[^。！？；.!?;,，\n]+[。！？；.!?;,，\n]*\s*")
 _WIDE = 3
-"""A character of a script without spaces counts as this many Latin characters."""
+"""Number of Latin characters as which one character of a script without spaces counts."""
 
 
 def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
-    """Return `text` on one line; if it is too long, the run of clauses with most of `words`.
+    """Return `text` on one line. If it is too long, return the neighbouring clauses that contain most of `words`.
 
-    `limit_chars` counts Latin characters; other characters count as three. `…` marks the cuts.
+    `limit_chars` counts Latin characters; a character of a script without spaces (Chinese) counts as three. `…` marks a cut.
     """
     line = " ".join(text.split())
     if _width(line) <= limit_chars:

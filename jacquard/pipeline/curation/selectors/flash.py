@@ -1,8 +1,8 @@
-"""Flash Selector: a small model chooses among the recalled candidates.
+"""Selects memories with a small language model, which reads all candidates (recalled memories) and answers with ids.
 
-It uses any LlmAdapter, and must not import one. Everything it sends except its rules is escaped and marked as data, so that no
-lore, message or input can instruct the model. To save tokens (`docs/decisions/0023-selection.md`), long previews are cut around
-the words of the input, and the answer is a list of ids.
+The module works with any `LlmAdapter` and must not import one. Everything in the prompt except the rules is escaped and marked as
+data, so that no lore, message or input can instruct the model. To save tokens, long previews are cut around the words of the
+input, and the answer is only a list of ids (`docs/decisions/0023-selection.md`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ PREVIEW_CHARS = 360
 
 
 class FlashSelector:
-    """Selects with a small model, which sees each candidate once; no call is repeated.
+    """Selects with a small model. The model sees each candidate once, and a failed call is not repeated.
 
-    `timeout_seconds` limits the call itself and may be longer than a turn waits, because a late answer can still serve the next
-    turn. More than `batch_size` candidates are sent in concurrent batches; their selections are joined by place, and a failed
-    batch is counted (`failed_batches`) unless all fail. Raises SelectorError `timeout`, `model_error` or `unreadable`, with the
-    tokens spent.
+    `timeout_seconds` limits a call. It may be longer than the time that a turn waits, because the next turn can use a late
+    answer. `max_tokens` limits the answer. More than `batch_size` candidates are sent in several calls at the same time; the
+    first choices of all calls come first in the result, then the second choices, and so on. If only some of the calls fail,
+    `counts` states how many (`failed_batches`).
     """
 
     name = "flash"
@@ -60,9 +60,10 @@ class FlashSelector:
         self._batch_size = batch_size
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the model's selection; `counts` has the corrections and the tokens of its calls.
+        """Return the model's selection. `counts` contains the corrections of its answers and the tokens of the calls.
 
-        Raises SelectorError `timeout`, `model_error` or `unreadable` if every batch failed.
+        Raises SelectorError with the code `timeout`, `model_error` or `unreadable` if every call failed; the error contains the
+        tokens that were spent.
         """
         if not request.candidates:
             return Selection(entry_ids=())
@@ -122,9 +123,9 @@ class FlashSelector:
 
 
 def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None = None) -> tuple[MessagePart, ...]:
-    """Return the messages of a selector call: rules as system message, transcript and candidates as user message.
+    """Return the messages of a call: the rules as system message; newest messages, input and candidates as user message.
 
-    Candidates (of `pool`, else of the request) are in their order, best first.
+    The candidates are those of `pool`, or of `request` if `pool` is None, best first.
     """
     recent = "".join(f"{escape_text(_clip(line, RECENT_CHARS))}\n" for line in request.recent[-RECENT_MESSAGES:])
     history = f"<recent_history>\n{recent}</recent_history>\n" if recent else ""

@@ -1,17 +1,19 @@
-"""Heuristic selector: a selection without a model, always available. Pure.
+"""Selects memories by rules, without a model, so that a selection is always available. Pure.
 
-Candidates are ordered by their fused score with corrections:
+Candidates are chosen one by one, by their score in recall with these corrections:
+
 - Near-duplicates are merged into the better one, unless they differ in a number, a name or a "not".
-- Candidates that name entities of the plan get a bonus; lore whose subject the input names gets a larger one, because it
-  explains a proper noun; the largest goes to an entity of the input that no chosen candidate covers yet.
-- Among candidates of nearly equal score, chains get shares by the plan's weights.
-- A candidate of a turn that is already represented loses score, because a turn's messages and summary repeat each other; no
-  turn gets more than two.
-- An overview is spread over time: a candidate from a stretch of turns that is represented loses score, and one with a new
-  entity gets a bonus.
+- A candidate that names an entity of the plan gets a bonus. Lore whose subject the input names gets a larger bonus. A candidate
+  about an entity of the input that no chosen candidate covers yet gets the largest bonus.
+- If scores are nearly equal, the chains (kinds of memory) get shares by the weights of the plan.
+- A candidate loses score if another candidate of its turn is chosen, because messages and summary of a turn repeat each other.
+  At most two candidates of a turn are chosen.
+- If the input asks for an overview, the choice is spread over time. A candidate loses score if one from the same stretch of
+  turns is chosen, and gets a bonus if it is about a new entity.
 
-No correction lifts a candidate from the bottom of recall to its top. Candidates below the request's relevance floor are not
-chosen (`relevance`). Measurements: `docs/decisions/0023-selection.md` and `0038-relevance.md`.
+The corrections are small: none of them lifts a candidate from the bottom of recall to its top. Candidates below the request's
+minimum probability of relevance are not chosen (module `relevance`). Measurements: `docs/decisions/0023-selection.md` and
+`0038-relevance.md`.
 """
 
 from __future__ import annotations
@@ -76,11 +78,12 @@ class _Columns(Struct, frozen=True, kw_only=True):
 
 
 class HeuristicSelector:
-    """Selects by score. The same request gives the same selection; it never fails.
+    """Selects by score. The same request gives the same selection, and a selection never fails.
 
-    `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which two previews are near-duplicates. Texts with
-    different figures, names, negations or entities never are: "paid 5 coins" and "paid 7 coins" are two facts. Only if several
-    messages differ just in their numbers are they a habit ("I look around, time 3."), and one represents the others.
+    Two previews are near-duplicates if the Jaccard overlap of their words and word pairs is at least `fold_overlap` (0..1].
+    Previews with different figures, names, negations or entities are not near-duplicates: "paid 5 coins" and "paid 7 coins" are
+    two facts. If several messages differ only in their numbers ("I look around, time 3."), they count as a habit, and one of
+    them represents the others.
     """
 
     name = "heuristic"
@@ -89,7 +92,7 @@ class HeuristicSelector:
         self._fold_overlap = fold_overlap
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates; `why` has each one's deciding score and its probability of relevance."""
+        """Return the best candidates. `why` states the score of each candidate, and the relevance of the chosen ones."""
         return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
 
     def _select(self, request: SelectionRequest) -> Selection:
@@ -223,10 +226,10 @@ def _read_columns(request: SelectionRequest) -> _Columns:
 
 @lru_cache(maxsize=1 << 12)
 def fingerprint_text(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
-    """Return the common parts of near-duplicates (words and word pairs), and the figures, names and negations that distinguish
-    facts.
+    """Return (words, facts): the words and word pairs of a text, and its figures, names and negations.
 
-    Results are cached, because recall finds the same texts turn after turn.
+    Near-duplicates have most of `words` in common and the same `facts`. Results are cached, because recall finds the same texts
+    turn after turn.
     """
     words = word_tokens(text)
     facts = [*_FIGURES.findall(text.lower()), *(each.lower() for each in _NOT.findall(text))]

@@ -1,8 +1,8 @@
-"""Estimates how likely a recalled candidate is relevant to an input, without a model. Pure.
+"""Estimates the probability that a recalled memory is relevant to an input, without a language model. Pure.
 
-The scores of recall have an order but no scale: the best of fifty candidates for "I sit down" scores as high as the best for a
-question. This is a logistic regression over six signals whose values mean the same in every recall; it was fitted to labelled
-plays (`docs/decisions/0038-relevance.md`).
+The scores of recall only order the candidates: the best candidate for "I sit down" scores as high as the best one for a
+question. The estimate is a logistic regression over six signals whose values can be compared between recalls. Its weights were
+fitted to labelled plays (`docs/decisions/0038-relevance.md`).
 """
 
 from __future__ import annotations
@@ -39,28 +39,29 @@ place or date of the input.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelevanceWeights:
-    """Weights of the signals in the logarithm of the odds."""
+    """Weights of the signals. The weighted sum is the logarithm of the odds that a candidate is relevant."""
 
     base: float = -3.85
+    """Constant part of the sum."""
     words: float = 0.81
-    """Logarithm of 1 + BM25 score of recall (scaled in a small memory)."""
+    """Weight of log(1 + BM25 score); the score is scaled if the memory is small."""
     shared: float = 0.84
-    """Logarithm of 1 + number of shared words, and of shared rare Chinese characters outside of them."""
+    """Weight of log(1 + n), with n the number of words and of other rare Chinese characters that input and candidate share."""
     entity: float = 3.22
-    """Each entity of the input that the candidate is about."""
+    """Weight of each entity of the input that the candidate is about."""
     cosine: float = 0.37
-    """Standard deviations of the cosine above the median of the recall."""
+    """Weight of the cosine similarity, in standard deviations above the median of the recall."""
     score: float = 1.25
-    """Share (0..1) of the best score."""
+    """Weight of the candidate's score divided by the best score."""
     title: float = 3.14
-    """The input has the name or a key of a lore entry."""
+    """Weight if the input contains the name or a key of the lore entry or of the open thread."""
 
 
 WEIGHTS = RelevanceWeights()
 
 
 def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WEIGHTS) -> list[float]:
-    """Return the probability (0..1) that each candidate of a request is relevant to the input, in their order."""
+    """Return for each candidate of `request`, in order, the probability (0..1) that it is relevant to the input."""
     text = request.searched_text or request.user_message
     words, plain, entities = content_words(text), normalise(text), frozenset(request.plan.entities)
     best = max([candidate.score for candidate in request.candidates], default=0.0)
@@ -89,9 +90,10 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
 
 @lru_cache(maxsize=1 << 12)
 def content_words(text: str) -> frozenset[str]:
-    """Return the words of a text that name something; for Chinese, pairs without a character that only joins others.
+    """Return the words of a text that name something.
 
-    Results are cached, because recall finds the same texts turn after turn.
+    Chinese text is read as pairs of characters; a pair with a function character, such as 的, is left out. Results are cached,
+    because recall finds the same texts turn after turn.
     """
     return frozenset([word for word in word_tokens(text) if _FUNCTION_CHARACTERS.isdisjoint(word) or not has_cjk(word)])
 

@@ -1,7 +1,7 @@
-"""Reranker as selector: a local model reads the input and a candidate together and scores how well they fit.
+"""Selects memories with a reranker: a local model that reads the input and a candidate together and scores how well they fit.
 
-It uses any PairScorer, and must not import one. The deadline sets the time limits. It scores in small batches, so that a
-cancelled turn stops the work after the current batch.
+The module works with any `PairScorer` and must not import one. It scores in small batches, so that a cancelled turn stops the
+work after the current batch. Time limits are set by `jacquard.pipeline.curation.deadline`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ LOT = 16
 
 
 class RerankSelector:
-    """Selects the candidates with the best scores; ties keep the order of recall, so equal requests give equal selections.
+    """Selects the candidates with the best scores. Equal scores keep the order of recall, so equal requests give equal results.
 
-    Candidates that score below `least` are left out (None: none are; the scale is the model's own). `why` contains the scores.
-    Raises SelectorError `model_error` if the model cannot be loaded or fails.
+    Candidates that score below `least`, on the model's own scale, are left out (None: no minimum). `why` of the selection
+    contains the scores. Raises SelectorError with the code `model_error` if the model cannot be loaded or fails.
     """
 
     name = "rerank"
@@ -27,7 +27,10 @@ class RerankSelector:
         self._least = least
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates, best first; raises SelectorError `model_error` if the model cannot be loaded or fails."""
+        """Return the ids of the best candidates, best first.
+
+        Raises SelectorError with the code `model_error` if the model cannot be loaded or fails.
+        """
         if not request.candidates:
             return Selection(entry_ids=())
         texts = [_text(candidate) for candidate in request.candidates]
