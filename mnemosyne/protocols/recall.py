@@ -21,6 +21,7 @@ from mnemosyne.schema.query import Hits, IndexFilter, Recall, RetrievalQuery, Te
 from mnemosyne.schema.record import SequencedEntry
 
 Vectors = npt.NDArray[np.float32]
+"""Array of float32: one vector of shape (dimensions,), or several as the rows of shape (vectors, dimensions)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -84,7 +84,7 @@ class Store(Protocol):
         return ()
 
     async def close(self) -> None:
-        """Release files and threads; later calls may raise StoreUnavailableError. A second call does nothing."""
+        """Release files and threads. A second call does nothing. After it, other methods may raise StoreUnavailableError."""
         ...
 
     async def create_session(self, start: SessionStart) -> SessionHead:
@@ -164,11 +164,11 @@ class Store(Protocol):
         ...
 
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
-        """Return (digest, session id) pairs: which sessions contain an exchange with one of `digests`, on any branch.
+        """Return (digest, session id) pairs: which sessions contain one of `digests`, on any branch.
 
-        An exchange is a message and its reply; `mnemosyne.chains.messages.exchanges` computes its digest. If many
-        sessions have a digest, only some are returned. Archived sessions are not found. Of a session after an
-        erasure, only newer exchanges are found. A store without an index of exchanges returns nothing.
+        A digest identifies a reply or a user message; `mnemosyne.chains.messages.exchanges` computes it. If many
+        sessions contain a digest, only some are returned. Archived sessions are not found. In a session after an
+        erasure, only newer messages are found. A store without an index of digests returns nothing.
         """
         return frozenset()
 
@@ -228,8 +228,8 @@ class Store(Protocol):
         evidence_ids: Collection[str] = (),
         turn_ids: Sequence[str] = (),
     ) -> ChosenInputs:
-        """Return the data of the memories that a turn chose: entries by scope, evidence items by id, and the states
-        after `turn_ids`.
+        """Return the data of the memories that a turn chose: the entries `entry_ids` of each scope, the evidence
+        items `evidence_ids`, and the states after `turn_ids`.
 
         Missing records are left out. A state that cannot be read is left out too, and noted in `damage_log`.
         """

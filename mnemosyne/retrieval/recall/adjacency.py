@@ -17,7 +17,9 @@ from mnemosyne.schema.memory import TAKES_FROM_RECALL, Chain, MemoryEntry, docum
 from mnemosyne.schema.record import SequencedEntry
 
 REACH = 2
+"""Number of neighbours on each side."""
 OWN_WEIGHT = 2.0
+"""Weight of an entry's own vector, relative to the vector of a neighbour."""
 _SAME_TALK = timedelta(hours=6)
 
 

@@ -16,6 +16,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
 
 QUEST_REACH = 3
+"""Number of steps from the focused quest within which entries are searched."""
 _ENTITY_SHARE = 0.5
 _HALF_LIFE_TURNS = 30.0
 

@@ -15,6 +15,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_sco
 from mnemosyne.schema.query import EntryPlace, RatedEntry, RetrievalQuery, place_of
 
 TOLD = (Chain.NARRATIVE, Chain.EVENT, Chain.HISTORY)
+"""Chains of a session that an overview lists."""
 _PAGE = 200
 _MOST_PAGES = 20
 _STRETCHES = 16
@@ -67,7 +68,7 @@ def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry
     """Return at most `limit` entries, the most valuable first, taken evenly from all stretches of time.
 
     Each stretch gives its best entry, then its second best, and so on. An entry without a depth is a stretch of its
-    own. Entries with a depth that are worth less than half the median are left out.
+    own. Entries without value are left out, and so are entries with a depth that are worth less than half the median.
     """
     worths = [each.worth for each in rated if each.worth > 0.0 and each.entry.depth is not None]
     least = _LEAST_SHARE * median(worths) if worths else 0.0

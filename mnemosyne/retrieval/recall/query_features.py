@@ -116,7 +116,7 @@ def recent_text(recent: Sequence[str]) -> str:
 
 
 def is_self_contained(query: RetrievalQuery) -> bool:
-    """Return whether a query names its subject before it refers to the conversation (`he`, `there`, `那个`)."""
+    """Return whether a query is a question that names its subject before it refers to the conversation (`he`, `there`, `那个`)."""
     text = query.text.strip()
     if not is_question(text):
         return False
@@ -166,3 +166,4 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 RECALLED = (Chain.LORE, Chain.NARRATIVE, Chain.EVENT, Chain.HISTORY)
+"""Chains that recall reads in a session."""

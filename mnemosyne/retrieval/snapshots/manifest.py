@@ -85,8 +85,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def read_manifest(data: bytes, *, shown: str, scope: str, snapshot_id: str) -> Manifest:
     """Return the manifest in `data`, the content of a file.
 
-    Raises SnapshotDamagedError, with the place `shown`, if `data` cannot be read as a manifest, has another format
-    version, belongs to another snapshot, or names a file outside of its folder.
+    Raises SnapshotDamagedError, with the place `shown`, in these cases: `data` cannot be read as a manifest, has
+    another format version, belongs to another snapshot, or names a file outside of its folder.
     """
     try:
         manifest = decode(data, Manifest)

@@ -40,6 +40,7 @@ from mnemosyne.retrieval.snapshots.manifest import (
 from mnemosyne.retrieval.snapshots.storage import SnapshotStorage
 
 Progress = Callable[[int, int], None]
+"""Called with (files uploaded, files in all)."""
 IndexInto = Callable[[str, Index], Awaitable[None]]
 """Indexes a scope from the store into another index, as `HybridRetriever.index_into` does."""
 

@@ -23,12 +23,16 @@ from mnemosyne.retrieval.text.words import word_tokens
 __all__ = ["K1", "B", "FoundWords", "Postings", "TermCounts", "inverse_frequency", "term_weights", "word_tokens"]
 
 K1 = 1.2
+"""Parameter of BM25: the greater, the more a repeated term counts."""
 B = 0.75
+"""Parameter of BM25 (0..1): the greater, the less a term counts in a long document."""
 INT_BYTES = sys.getsizeof(1)
 _TOGETHER = 1 << 15
 
 Mask = npt.NDArray[np.bool_]
+"""One flag per slot: whether the slot counts."""
 Scores = npt.NDArray[np.float64]
+"""One score per slot."""
 Owners = npt.NDArray[np.int64]
 """For each slot, the number of the pool to which it belongs. A pool is a set of slots that is searched by itself."""
 

@@ -17,8 +17,8 @@ def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TO
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens` tokens.
 
     The text is cut after a sentence if one ends in the second half of the part that fits, else between words, else
-    between characters. The cut is found in a few steps of proportion, from at most five characters per token, so that
-    a long text costs no more than a short one. The cut may therefore come earlier than necessary.
+    between characters. The cut is found by proportion in a few steps. The first step takes at most five characters
+    per token, so that a long text costs no more than a short one. The cut may therefore come earlier than necessary.
     """
     text = text.strip()
     end = min(len(text), limit_tokens * _TOKEN_CHARS)

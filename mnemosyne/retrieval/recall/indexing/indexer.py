@@ -25,6 +25,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 
 FIT = 0.5
+"""Least share of a text that the embedder must know (`Embedder.fitness`) for the text to be embedded."""
 _PAGE = 1_000
 _FALLS = 3
 _BATCH = 8
@@ -33,6 +34,7 @@ _BATCH = 8
 _MOST_SCOPES = 4_096
 
 Progress = Callable[[int, int], None]
+"""Called with (entries done, entries known so far)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
