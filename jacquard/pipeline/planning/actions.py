@@ -1,9 +1,10 @@
-"""Numerical actions: an input that the pack declares as an action changes numbers and is answered without a model.
+"""Recognises and applies numerical actions: inputs that change numbers of the state and are answered without a model.
 
-Example: "buy 3 torches" lowers the gold by 15 and gets the action's own reply.
+An author declares an action in the world pack with patterns, guards (conditions), ops (changes of the state) and a reply.
+Example: "buy 3 torches" lowers the gold by 15 and gets the reply of the action. An action must match the whole input, so that
+narration is never mistaken for an action.
 
-Pure, except that patterns run under time limits. An action must match the whole input, so that narration is never mistaken for
-an action. This module must not import a store, a stream or a model.
+Pure, except that patterns run under time limits. This module must not import a store, a stream or a model.
 """
 
 from __future__ import annotations
@@ -41,28 +42,29 @@ _POLITE_START = re.compile(r"^(?:请(?:你|您)?|麻烦(?:你|您)?|please(?!\w)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionMatch:
-    """Action that an input means, with the named groups of its pattern; empty if there is none."""
+    """Action that an input means, with the texts of the named groups of its pattern."""
 
     action: NumericalAction | None = None
-    """None if no action matches."""
+    """The action (None: no action matches)."""
     groups: Mapping[str, str] = field(default_factory=dict)
+    """Name of a group of the pattern -> text that the group matched."""
     faults: tuple[str, ...] = ()
-    """Sentences about patterns that could not be tried completely; such a pattern does not match."""
+    """One sentence for each pattern that failed or exceeded its time limit; such a pattern does not match."""
 
 
 def match_action(user_message: str, world: WorldPack) -> tuple[NumericalAction, Mapping[str, str]] | None:
-    """Return the first action with a pattern that matches the whole input, and its named groups; see `read_input`."""
+    """Return (action, groups) of the first action that matches the whole input, or None; see `read_input`."""
     found = read_input(user_message, world)
     return None if found.action is None else (found.action, found.groups)
 
 
 def read_input(user_message: str, world: WorldPack, action_id: str | None = None) -> ActionMatch:
-    """Return the first action with a pattern that matches the whole input (`action_id`: try only this action).
+    """Return the first action that has a pattern that matches the whole input. With `action_id`, try only this action.
 
-    Case is ignored. The input is normalised (NFKC), trimmed, stripped of end punctuation, and tried with and without polite
-    particles (吧, 请, please …) and the name of the person addressed (掌柜的，…). An input of more than MAX_INPUT_CHARS
-    characters is never an action. All patterns together take at most about INPUT_SECONDS of processor time; call it off the
-    event loop unless `is_read_at_once`.
+    Case and punctuation at the end are ignored. The input is tried as it was written (after NFKC), and without polite words (吧,
+    请, please …) and the name of the person addressed (掌柜的，…). An input of more than MAX_INPUT_CHARS characters is never an
+    action. All patterns together take at most about INPUT_SECONDS of processor time; call this function off the event loop
+    unless `is_read_at_once` returns true.
     """
     if len(user_message) > MAX_INPUT_CHARS or not world.actions:
         return ActionMatch()
@@ -91,7 +93,7 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
 
 
 def is_read_at_once(user_message: str, world: WorldPack) -> bool:
-    """Return whether reading the input takes no noticeable time: there are no patterns, or only plain words."""
+    """Return whether `read_input` takes no noticeable time, because it tries no patterns or only plain words."""
     if len(user_message) > MAX_INPUT_CHARS:
         return True
     return all(_SIGNS.isdisjoint(pattern) for action in world.actions for pattern in action.patterns)
@@ -105,13 +107,13 @@ def apply_action(
     state_chars: int | None = None,
     locale: str = "",
 ) -> ActionOutcome:
-    """Return the action's effect on the state; `state` itself is not changed.
+    """Return the reply of `action` and the state after it; the mapping `state` itself is not changed.
 
-    If a number is out of bounds, the outcome has the message for that number and changes nothing; if a guard does not hold, the
-    same with the guard's message.
+    If a number in `groups` is out of bounds, the reply is the message for this number and the state stays the same. If a guard
+    (condition) is not true, the reply is the message of the guard and the state stays the same.
 
     Raises StateOpError if an op is refused (for example because the state would exceed `state_chars`) or a value cannot be
-    calculated, and TemplateError if the reply's template is not valid; then nothing changes either.
+    calculated. Raises TemplateError if the template of the reply is not valid.
     """
     numbers = read_action_numbers(action, groups)
     for number in action.numbers:
@@ -127,10 +129,10 @@ def apply_action(
 
 
 def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> str:
-    """Return the action's reply with values of the state filled in: plain text for the player, not escaped for a prompt.
+    """Return the reply of `action` as plain text for the player; it is not escaped for a prompt.
 
-    The template can use `state`, `groups` (a group without a match is empty), `numbers` and `item(anchor)`, the mapping with
-    this `id` or `_anchor`. Raises TemplateError if the template is not valid.
+    The template of the reply can use `state`, `groups` (a group without a match is ''), `numbers`, and `item(anchor)`, which
+    returns the mapping of the state whose `id` or `_anchor` is `anchor`. Raises TemplateError if the template is not valid.
     """
     names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
     view = cache(lambda: view_state(state))
@@ -144,12 +146,12 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
 
 
 def is_number_group(groups: Mapping[str, str], name: str) -> bool:
-    """Return whether a group is empty or a number; 两三 (two or three) is not a number."""
+    """Return whether the group `name` is missing, empty or a number; 两三 (two or three) is not a number."""
     return not groups.get(name) or read_number(groups[name]) is not None
 
 
 def read_action_numbers(action: NumericalAction, groups: Mapping[str, str]) -> dict[str, int]:
-    """Return the numbers of an input by name; a missing number gets its default."""
+    """Return name -> number for each number that `action` declares. A number missing in `groups` gets its default."""
     found: dict[str, int] = {}
     for number in action.numbers:
         given = read_number(groups.get(number.name) or "")
@@ -161,7 +163,7 @@ def read_action_numbers(action: NumericalAction, groups: Mapping[str, str]) -> d
 def calculate_values(
     action: NumericalAction, numbers: Mapping[str, int], state: Mapping[str, Any]
 ) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """Return the calculated values of the action's guards and ops.
+    """Return (guards, ops): the values of the action's guards, and its ops, with all expressions calculated.
 
     Raises StateOpError if an expression cannot be calculated on this state.
     """
@@ -194,9 +196,10 @@ def _bounds_text(number: ActionNumber, locale: str) -> str:
 
 
 def find_action_faults(world: WorldPack) -> tuple[str, ...]:
-    """Return the faults of the reply templates of a world's actions, one sentence each, for `jacquard author validate`.
+    """Return the faults of a world's actions, one sentence each, for `jacquard author validate`.
 
-    Every template is compiled; if the guards hold in the world's initial state, the action is also applied to it.
+    The reply template of every action is compiled. If the guards of an action are true in the initial state of the world, the
+    action is also applied to this state.
     """
     faults = []
     for action in world.actions:

@@ -1,8 +1,9 @@
-"""Activates world info by the rules of SillyTavern (`mnemosyne.world.activation`) in a turn. Pure; must not import a store.
+"""Activates the world info of a turn by the rules of SillyTavern (`mnemosyne.world.activation`). Pure.
 
-The scanned conversation is the one that the prompt shows, and entries hidden from the viewer are not scanned. Random numbers
-depend on session and turn ids, and lasting effects come from the previous turn's plan. So preparing a turn again gives the same
-result, and effects follow the branch.
+World info is lore from a book of another program; an entry enters the prompt if its keywords occur in the conversation. The
+conversation is searched as the prompt shows it, and entries hidden from the viewer are left out. Random numbers depend only on
+the ids of session and turn, and lasting effects (such as cooldowns) come from the plan of the previous turn. A turn that is
+prepared again therefore gets the same result. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mnemosyne.world.activation.values import (
 )
 
 WORLD_INFO = "world_info"
-"""Key in `MemoryEntry.metadata` for the entry's origin: `world`, `uid` and its native `fields`."""
+"""Key in `MemoryEntry.metadata`. Its value is the origin of the entry: `world` (the book), `uid`, and the book's own `fields`."""
 _SAID = frozenset({Role.USER, Role.ASSISTANT})
 _SCANNED = frozenset({Role.USER, Role.ASSISTANT, Role.SYSTEM})
 _STRATEGIES = {
@@ -54,19 +55,19 @@ class WorldInfo:
     """World info of a pack."""
 
     entries: tuple[tuple[MemoryEntry, WorldInfoEntry], ...] = ()
-    """Lore entries with their world info, in the order of their uids within one book."""
+    """(lore entry, its world info) for each entry; the entries of one book are in the order of their uids."""
     unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
-    """Lore entries whose fields cannot be read, each with the fault."""
+    """(lore entry, fault) for each entry whose fields cannot be read."""
 
 
 class WorldInfoReader:
-    """Reads the world info of packs; caches the result for each version of a pack."""
+    """Reads the world info of packs, and caches it for each version of a pack."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], WorldInfo] = {}
 
     def read(self, world: WorldPack) -> WorldInfo:
-        """Return the world info of a pack. Slow for a large pack: call it off the event loop."""
+        """Return the world info of a pack. It is slow for a large pack: call it off the event loop."""
         name = (world.world_id, world.digest)
         held = self._held.get(name)
         if held is None:
@@ -77,7 +78,7 @@ class WorldInfoReader:
 
 
 def uses_world_info(world: WorldPack, config: RuntimeConfig) -> bool:
-    """Return whether the rules of SillyTavern decide in this world; False for a world without world info."""
+    """Return whether the rules of SillyTavern place the lore of this world; False for a world without world info."""
     mode = world.activation if config.activation == "auto" else config.activation
     return mode == SILLYTAVERN and any(WORLD_INFO in entry.metadata for entry in world.lore)
 
@@ -88,7 +89,7 @@ def list_world_info(world: WorldPack) -> tuple[MemoryEntry, ...]:
 
 
 def read_world_info(world: WorldPack) -> WorldInfo:
-    """Return the world info of a pack; an entry whose name is already used counts as unreadable."""
+    """Return the world info of a pack. An entry with the same book and uid as an earlier one counts as unreadable."""
     names = _names_of(world)
     of_cards = _books_of_cards(world)
     books: dict[str, int] = {}
@@ -124,12 +125,12 @@ def activate_world_info(
     count: Callable[[str], int],
     trigger: str = "normal",
 ) -> Turn:
-    """Return the turn with its activated lore and the lasting effects in its plan. Slow: call it off the event loop.
+    """Return `turn` with its activated lore, and with the lasting effects in its plan. It is slow: call it off the event loop.
 
     Args:
-        turn: the turn to scan.
+        turn: the turn whose conversation is searched for keywords.
         info: world info of the pack.
-        before: state left by the previous turn.
+        before: world info state that the previous turn left (None: none).
         count: returns the tokens of a text.
         trigger: reason for making a reply (`ScanContext`).
     """
@@ -157,10 +158,10 @@ def activate_world_info(
 
 
 def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
-    """Return the ids of entries that only the rules may place.
+    """Return the ids of the entries that are not recalled, because only the rules of world info may place them.
 
-    `set_off` contains the ids of activated entries, shown or rejected; a vectorized entry that was not activated is recalled by
-    relevance.
+    `set_off` contains the ids of the entries that were activated in this turn, whether shown or rejected. Only an entry that is
+    marked as vectorized, is not disabled and was not activated may be recalled by relevance.
     """
     return frozenset(
         entry.entry_id
@@ -170,13 +171,16 @@ def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
 
 
 def carry_world_info(turn: Turn, before: WorldInfoState) -> Turn:
-    """Return a turn without a scan that keeps the lasting effects of the previous turn."""
+    """Return a turn whose plan has the lasting effects of the previous turn, without activating any entry."""
     state = replace(before, chat_length=_count_messages(turn, before))
     return replace(turn, plan=replace(turn.plan, world_info=state))
 
 
 def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
-    """Return the world info state of the previous turn, or None; raises DamagedRecordError if its plan cannot be read."""
+    """Return the world info state that the previous turn left, or None if there is none.
+
+    Raises DamagedRecordError if the state in the plan of the previous turn cannot be read.
+    """
     previous = window.previous
     held = None if previous is None or previous.plan is None else previous.plan.get("world_info")
     if previous is None or not held:
@@ -189,7 +193,7 @@ def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
 
 
 def scans_world_info(turn: Turn) -> bool:
-    """Return whether world info is scanned in a turn; False if a numerical action answers it."""
+    """Return whether world info is activated in a turn; False if a numerical action answers the turn."""
     return turn.plan.triage is Triage.NARRATIVE and uses_world_info(turn.world, turn.config)
 
 

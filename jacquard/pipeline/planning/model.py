@@ -1,7 +1,7 @@
-"""Planner tier 1: one call of a small model refines a plan when the rules are not confident.
+"""Improves the plan of a turn with one call of a small model (planner tier 1), if the rules are not confident.
 
-It uses any LlmAdapter and must not import one. Everything it sends except its rules is escaped and marked as data. The answer
-is untrusted: a plan contains only names that the session and the world have.
+The module works with any `LlmAdapter` and must not import one. Everything in the prompt except the rules is escaped and marked as
+data. The answer is not trusted: quests and templates in the plan must be known to the session and the world.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ DOMAINS = ("narrative", "lore", "event")
 
 
 class ModelPlanner:
-    """Refines plans with one call of a small model. `timeout_seconds` limits the call; the caller limits its own wait."""
+    """Improves plans with one call of a small model.
+
+    `timeout_seconds` limits the call and `max_tokens` the answer; `count` returns the tokens of a text. The caller decides how
+    long it waits for the result.
+    """
 
     name = "model"
 
@@ -52,9 +56,10 @@ class ModelPlanner:
         self._timeout_seconds = timeout_seconds
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the improved plan (tier 1) and the call, which is recorded even if it fails.
+        """Return (plan, usages): the improved plan, and the record of the model call.
 
-        Raises ModelError if the model cannot be called, with the code `bad_answer` if the answer breaks the schema.
+        Raises ModelError if the model cannot be called, or with the code `bad_answer` if the answer breaks the schema. The
+        error contains the record of the call.
         """
         started = perf_counter()
         templates = template_ids(request.world.planner)
@@ -89,7 +94,7 @@ class ModelPlanner:
 
 
 def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON Schema that constrains the answer."""
+    """Return the JSON Schema of the answer: it allows only active quests of the session, and the given `templates`."""
     quests: list[str | None] = [quest.quest_id for quest in find_active_quests(request.window.state)]
     weight = {"type": "number", "minimum": 0, "maximum": 1}
     properties: dict[str, Any] = {
@@ -119,7 +124,7 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
 
 
 def plan_prompt(request: PlanRequest) -> tuple[MessagePart, ...]:
-    """Return the messages of the call: rules as system message; quests, messages and input, escaped, as user message."""
+    """Return the messages of a call: rules as system message; quests, newest messages and input, escaped, as user message."""
     described = describe_templates(request.world.planner)
     quests = "\n".join(
         f'<quest id="{escape_attribute(quest.quest_id)}"'
@@ -142,7 +147,10 @@ def plan_prompt(request: PlanRequest) -> tuple[MessagePart, ...]:
 
 
 def read_plan(text: str, request: PlanRequest, templates: Sequence[str]) -> PlanContext:
-    """Return the plan in an answer. Raises ModelError `bad_answer`, which names the violation of the schema."""
+    """Return the plan of `request`, changed by the answer `text` of the model. A locked focus is not changed.
+
+    Raises ModelError with the code `bad_answer` and the fault if the answer breaks the schema.
+    """
     value = _read_object(text)
     plan = request.plan
     quest_id = _read_choice(

@@ -1,6 +1,7 @@
-"""Reads the intent and the time of an input by the words of the lexicons: negation, tense, quotation.
+"""Reads the intent of an input (fight, recall, overview) and its time (past, now, future) by the words of the lexicons.
 
-Pure, and linear in the length of the input. It must not import a rule, a stream or a store.
+Negations, tenses and quotations are taken into account. Pure; the time is linear in the length of the input. This module must not
+import a rule, a stream or a store.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _CLAUSE_CHARS = 48
 _NEGATION_CHARS = 14
 """Characters before a word that are searched for its negation: any language, and Chinese, which is denser."""
 READ_CHARS = 8_000
-"""Maximum characters read; of a longer input the first and last halves are read, because a pasted page says little about the
-intent.
+"""Maximum number of characters read. Of a longer input, the beginning and the end are read, half of this number each, because the
+middle of a pasted page says little about the intent.
 """
 _LETTERS = re.compile(r"[^\W_]")
 _ACTS = re.compile(
@@ -45,22 +46,25 @@ class InputReading:
     """Intent and time of an input."""
 
     intents: frozenset[str]
-    """Any of `fight`, `recall`, `overview`."""
+    """Intents of the input: any of `fight`, `recall` and `overview`."""
     temporal: Temporal
     is_timed: bool
-    """True if a word shows the time."""
+    """True if a word of the input shows the time."""
     is_again: bool
     """True if the input asks for the same again."""
     has_player: bool
     """True if the input mentions the player or addresses somebody."""
     outside: str
-    """Normalised input without code and quotations."""
+    """The input in normal form, without code and quotations."""
 
 
 def read_input_words(
     user_message: str, past_words: Sequence[str] = (), future_words: Sequence[str] = ()
 ) -> InputReading:
-    """Return the reading of an input; `past_words` and `future_words` are the world's own."""
+    """Return the intent and the time of an input.
+
+    `past_words` and `future_words` are further words of the world that show the past or the future.
+    """
     text = normalise(_shorten(_CODE.sub(" ", user_message))).replace("’", "'")
     outside = _QUOTES.sub(" ", text)
     plain, spoken = _remove_idioms(outside), _remove_idioms(_own_words(text, outside))
@@ -89,9 +93,9 @@ def read_input_words(
 
 
 def has_keyword(reading: InputReading, keyword: str) -> bool:
-    """Return whether an input has an author's keyword outside of quotations and not negated.
+    """Return whether an input contains `keyword` (of an author's template rule) outside of quotations and not negated.
 
-    A keyword of fighting, such as "attack", counts only if somebody fights. A keyword of memory also counts if it is negated
+    A keyword of fighting, such as "attack", counts only if somebody fights. A keyword of memory counts even if it is negated
     ("I don't remember").
     """
     word = normalise(keyword)
@@ -103,12 +107,12 @@ def has_keyword(reading: InputReading, keyword: str) -> bool:
 
 
 def is_negated_at(text: str, place: int) -> bool:
-    """Return whether the word at a place of a normalised text is negated in its clause."""
+    """Return whether the word that begins at `place` of a normalised text is negated in its clause."""
     return _is_negated(_clause_before(text, place))
 
 
 def is_fight_word(word: str) -> bool:
-    """Return whether a normalised word is, by itself, a word of fighting."""
+    """Return whether the whole of a normalised `word` is a word of fighting."""
     return any(lexicon.fight.fullmatch(word) for lexicon in LEXICONS)
 
 

@@ -1,4 +1,4 @@
-"""Several planner tiers above the rules, used as one: the first plan is taken."""
+"""Combines several refiners (small models that improve the plan of a turn) into one: the first plan that succeeds is used."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mnemosyne.schema.document import ModelUsage
 
 
 class RefinerChain:
-    """Calls refiners in order until one returns a plan; together they have the time limit of one.
+    """Calls the refiners in order until one returns a plan.
 
-    Raises ValueError if there is no refiner.
+    The time limit of a single refiner applies to all of them together. Raises ValueError if there is no refiner.
     """
 
     def __init__(self, refiners: Sequence[PlanRefiner]) -> None:
@@ -23,8 +23,9 @@ class RefinerChain:
         self.model = ", ".join(refiner.model for refiner in refiners)
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the first plan, with the model calls of all refiners so far; raises the last ModelError if none returns a
-        plan.
+        """Return (plan, usages): the first plan that a refiner returns, and the model calls of all refiners that were called.
+
+        Raises ModelError if no refiner returns a plan; the error is that of the last refiner, with all model calls.
         """
         failures: list[ModelError] = []
         for refiner in self._refiners:

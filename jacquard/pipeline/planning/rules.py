@@ -1,7 +1,7 @@
-"""Planner tier 0: only rules, no model; it always returns a plan.
+"""Plans turns by rules (planner tier 0), without a model; every input gets a plan.
 
-Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which does not
-change the plans. It must not import a stream, a store or a model.
+Pure, except that the patterns of a pack run under time limits. A dictionary of names is cached for each world; the cache does not
+change the plans. This module must not import a stream, a store or a model.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SAYS_SOMETHING = re.compile(r"[^\W_]")
 
 
 class Quiet(StrEnum):
-    """Reason for not searching anything for an input."""
+    """Reason why memories are not searched for an input."""
 
     ASIDE = "words outside of the story"
     COMMAND = "a command to the program"
@@ -54,7 +54,7 @@ class Quiet(StrEnum):
 
 
 def find_quiet(user_message: str) -> Quiet | None:
-    """Return the reason for not searching anything, or None for an input that belongs to the story."""
+    """Return the reason why memories are not searched for this input, or None if they are."""
     text = user_message.strip()
     if len(text) <= COMMAND_CHARS and _COMMAND.match(text):
         return Quiet.COMMAND
@@ -64,7 +64,7 @@ def find_quiet(user_message: str) -> Quiet | None:
 
 
 def is_filler(text: str) -> bool:
-    """Return whether a text has only words, signs and pictures that name nothing, such as 嗯, "ok" and 😀."""
+    """Return whether a text has only words, signs and emoji that name nothing, such as 嗯, "ok" and 😀."""
     if not _SAYS_SOMETHING.search(text):
         return True
     words = " ".join("".join(char if char.isalnum() or char == "'" else " " for char in normalise(text)).split())
@@ -102,42 +102,49 @@ _WORD = re.compile(r"[^\W_][\w'’-]*")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputNames:
-    """Names in an input: entity ids and search words, in order of appearance."""
+    """Names in an input, in order of appearance: ids of entities, and search words."""
 
     entities: tuple[str, ...]
     keywords: tuple[str, ...]
     ambiguous: tuple[str, ...] = ()
     """Names that belong to several entities."""
     guessed: bool = False
-    """True if the words are only likely names, because no dictionary has them."""
+    """True if `keywords` are guessed, and at least one is more than the capitalised first word of a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Focus:
-    """Quest in focus."""
+    """Quest in focus: the active quest that a turn is about."""
 
     quest: Quest | None
     reason: str
     pointed: bool = False
-    """True if the input refers to it."""
+    """True if the input refers to the quest, or if the focus is locked."""
     torn: bool = False
-    """True if the input refers to another quest equally."""
+    """True if the input refers to another quest just as much."""
 
 
 class RulePlanner:
-    """Plans by rules. Out-of-story words, commands to the program and inputs without a subject (`quiet`) search nothing.
+    """Plans by rules. For words outside of the story, commands to the program and inputs without a subject, nothing is searched.
 
-    Confidence (0..1) starts at 0.40 and adds 0.25 if the input names an entity or asks for an overview (0.15 for guessed names,
-    unless they only begin sentences), 0.15 if the focus is certain (locked, at most one active quest, or named), 0.10 if a word
-    shows the time, 0.10 if a template rule matches. It loses 0.20 if a name belongs to several entities and 0.20 if the input
-    refers to two quests equally. Declared actions and inputs that search nothing have 1.0.
+    The confidence of a plan (0..1) is 0.40, changed by these amounts:
+
+    - +0.25 if the input names an entity or asks for an overview; otherwise +0.15 if names were guessed (unless they only begin
+      sentences).
+    - +0.15 if the focus is certain: it is locked, there is at most one active quest, or the input refers to the quest.
+    - +0.10 if a word shows the time.
+    - +0.10 if a template rule matches.
+    - -0.20 if a name belongs to several entities.
+    - -0.20 if the input refers to two quests equally.
+
+    The confidence of declared actions, and of inputs for which nothing is searched, is 1.0.
     """
 
     def __init__(self) -> None:
         self._dictionaries: dict[tuple[str, str], NameDictionary] = {}
 
     def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
-        """Return the plan of one turn; every input gets one."""
+        """Return the plan of one turn. `window` ends with the previous turn."""
         spoken = remove_speaker_labels(user_message, window, world)
         told = remove_asides(spoken)
         quests = find_active_quests(window.state)
@@ -228,14 +235,14 @@ def _find_overview(
 
 
 def find_previous_focus(window: SessionWindow) -> str | None:
-    """Return the focus of the previous turn, or None."""
+    """Return the id of the quest in focus in the previous turn, or None."""
     plan = window.previous.plan if window.previous is not None else None
     quest_id = plan.get("active_quest_id") if plan is not None else None
     return quest_id if isinstance(quest_id, str) else None
 
 
 def find_previous_template(window: SessionWindow, rules: PlannerRules) -> str | None:
-    """Return the template of the previous turn, or None if there is none that the world can choose."""
+    """Return the template of the previous turn, or None if there is none or the world cannot choose it any more."""
     plan = window.previous.plan if window.previous is not None else None
     template_id = plan.get("template_id") if plan is not None else None
     return template_id if template_id in template_ids(rules) else None
@@ -261,7 +268,7 @@ def _plan_quiet(
 
 
 def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
-    """Return the names in an input; if the dictionary finds none, names are guessed."""
+    """Return the names that `dictionary` finds in an input. If it finds none, return guessed names."""
     found = dictionary.find(user_message)
     if not found:
         guessed, is_sure = guess_names(user_message)
@@ -279,10 +286,10 @@ def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
 def choose_focus(
     quests: Sequence[Quest], pointing: Mapping[str, tuple[bool, int]], previous: str | None, *, locked: bool
 ) -> Focus:
-    """Return the quest in focus: the previous one, unless the input refers to another active one.
+    """Return the quest in focus: the `previous` one, unless the input refers more to another active quest.
 
-    `pointing` has for each quest whether its title is in the input, and the number of its entities there: a title beats
-    entities, more entities beat fewer. A locked focus stays as long as its quest is active.
+    `pointing` maps the id of each quest to (whether the input contains its title, number of its entities in the input). A title
+    counts more than any number of entities. A locked focus stays as long as its quest is active.
     """
     if not quests:
         return Focus(quest=None, reason="no quest is active")
@@ -306,9 +313,10 @@ def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: N
 
 
 def goal_of(quest: Quest | None, locale: str) -> str:
-    """Return the current goal: the first open step with its progress; without open steps, the quest's description.
+    """Return the current goal of a quest: its first open step with the progress, or its description if no step is open.
 
-    The quest's own progress is added only if it has at most one step, because otherwise it may belong to another step.
+    The progress of the step is used. The progress of the whole quest is used instead only if the quest has at most one step,
+    because otherwise it may be about another step.
     """
     if quest is None:
         return ""
@@ -321,10 +329,11 @@ def goal_of(quest: Quest | None, locale: str) -> str:
 
 
 def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = False) -> Mapping[str, float]:
-    """Return the domain weights, 0..1 each: the defaults, overridden by the pack's weights for this time.
+    """Return the weights (0..1) of the domains `narrative`, `lore` and `event` for a search.
 
-    A past without the player (`is_history`: "Who built the temple?") may be the world's history, which is lore. It has the
-    weights of the present, which do not prefer the play.
+    They are the defaults for the time `temporal`, overridden by the weights of the pack for this time. `is_history` states that
+    the input is about a past without the player ("Who built the temple?"). This may be the history of the world, which is lore,
+    so the weights of the present are used; they do not prefer memories of the play.
     """
     if is_history and temporal is Temporal.PAST:
         temporal = Temporal.NOW
@@ -334,8 +343,10 @@ def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = Fa
 
 
 def guess_names(user_message: str) -> tuple[tuple[str, ...], bool]:
-    """Return likely names without a dictionary (quoted text and capitalised uncommon words), and whether any of them is more
-    than the capitalised first word of a sentence.
+    """Return (names, is_sure): likely names in an input, found without a dictionary.
+
+    Likely names are quoted texts and capitalised words that are not common. `is_sure` states whether any of them is more than
+    the capitalised first word of a sentence.
     """
     found: list[tuple[int, str]] = [
         (match.start(), text.strip()) for match in _QUOTED.finditer(user_message) for text in match.groups() if text

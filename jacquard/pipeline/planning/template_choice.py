@@ -1,6 +1,6 @@
-"""Chooses the template of a turn by the world's rules in their order, or by default rules.
+"""Chooses the template of a turn's prompt by the rules of the world, in their order, or by default rules.
 
-Pure. It must not import a stream, a store or a model.
+Pure. This module must not import a stream, a store or a model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT_RULES = (
     TemplateRule(template_id="flashback", intents=(RECALL,)),
     TemplateRule(template_id="dense", intents=(OVERVIEW,)),
 )
-"""Rules of a world that has none and keeps the default template; fights are left to the world's author."""
+"""Rules of a world that has no rules of its own and keeps the default template. They have no template for fights."""
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -39,12 +39,12 @@ def template_rules(rules: PlannerRules) -> tuple[TemplateRule, ...]:
 
 
 def template_ids(rules: PlannerRules) -> tuple[str, ...]:
-    """Return the templates from which a world's planner may choose, the default first."""
+    """Return the ids of the templates from which the planner of a world may choose, the default template first."""
     return tuple(dict.fromkeys((rules.default_template, *(rule.template_id for rule in template_rules(rules)))))
 
 
 def describe_templates(rules: PlannerRules) -> Mapping[str, str]:
-    """Return the purpose of each of `template_ids`, in their order; '' if unknown."""
+    """Return template id -> purpose for each of `template_ids(rules)`, in order; the purpose is '' if it is unknown."""
     own = {rule.template_id: rule.description for rule in reversed(template_rules(rules)) if rule.description}
     return {name: own.get(name, DESCRIPTIONS.get(name, "")) for name in template_ids(rules)}
 
@@ -52,8 +52,10 @@ def describe_templates(rules: PlannerRules) -> Mapping[str, str]:
 def choose_template(
     reading: InputReading, state: Mapping[str, Any], rules: PlannerRules, previous: str | None = None
 ) -> tuple[str, bool]:
-    """Return the template of the first matching rule, and whether any matched; an input that asks for the same again keeps
-    `previous`.
+    """Return (template_id, has_matched): the template of the first rule that matches the input, and true.
+
+    If no rule matches, return the default template and false. An input that asks for the same again keeps the template
+    `previous` of the previous turn, which counts as a match.
     """
     if reading.is_again and previous in template_ids(rules):
         return previous, True

@@ -1,7 +1,8 @@
-"""Plans one turn in two tiers: rules first, then a small model if they are not confident.
+"""Plans a turn in two tiers: first by rules, then by a small model if the rules are not confident.
 
-Then it checks the result: a locked focus stays, a focus that keeps switching is flagged, and due scheduled texts are recorded.
-This module must not import a concrete planner or a model.
+After that it completes the plan. The focus is the active quest that the turn is about. A locked focus is kept, a focus that keeps
+switching is flagged, and the plan lists the scheduled texts that are due. This module must not import a concrete planner or a
+model.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _ignore_plan(plan: PlanContext) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanResult:
-    """Plan of a turn, its model calls (without ids), and degradation codes."""
+    """Plan of a turn, the records of its model calls, and degradations as `code: detail`."""
 
     plan: PlanContext
     usages: tuple[ModelUsage, ...] = ()
@@ -56,7 +57,7 @@ class PlanResult:
 
 
 class TurnPlanner:
-    """Plans turns: `planner` is tier 0, `refiner` (None: rules only) tier 1."""
+    """Plans turns. `planner` is tier 0 (rules), and `refiner` is tier 1 (a small model; None: only rules plan)."""
 
     def __init__(self, planner: Planner, refiner: PlanRefiner | None, tracing: Tracing) -> None:
         self._planner, self._refiner, self._tracing = planner, refiner, tracing
@@ -71,9 +72,10 @@ class TurnPlanner:
         *,
         on_plan: PlanListener = _ignore_plan,
     ) -> PlanResult:
-        """Return the plan of one turn; if tier 1 fails for any reason, the plan of tier 0 is used.
+        """Return the plan of one turn. If tier 1 fails for any reason, the plan of tier 0 is used.
 
-        `on_plan` is called with the plan of tier 0 before tier 1 is called, so that other work on its search words can begin.
+        `on_plan` is called with the plan of tier 0 before tier 1 is called, so that work with its search words can begin early.
+        It is not called if the plan searches for nothing.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             size = size_of(user_message, window.state)
@@ -153,12 +155,18 @@ def _keep_rules_plan(rules: PlanContext, code: str, detail: str, usages: tuple[M
 
 
 def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) -> bool:
-    """Return whether the focus must not be changed: the world locks it, or the configuration names an active quest."""
+    """Return whether the focus must not be changed.
+
+    The focus is locked if the world locks it, or if the configuration names an active quest as focus.
+    """
     return world.planner.focus_locked or _find_locked_quest(settings, window) is not None
 
 
 def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow) -> PlanContext:
-    """Return the plan with the focus that the configuration locks."""
+    """Return `plan` with the focus and the goal of the quest that the configuration names.
+
+    If the configuration names no quest, the plan is unchanged; if the named quest is not active, only a reason is added.
+    """
     quest_id = _find_locked_quest(settings, window)
     if settings.focus is not None and quest_id is None:
         return replace(plan, reasons=(*plan.reasons, f"the locked focus {settings.focus} is no active quest"))
@@ -180,10 +188,11 @@ def _find_locked_quest(settings: PlannerConfig, window: SessionWindow) -> str | 
 
 
 def count_focus_switches(plan: PlanContext, window: SessionWindow) -> PlanContext:
-    """Return the plan with its number of consecutive focus switches on one topic; from the third on they are flagged.
+    """Return `plan` with the number of consecutive turns that switched the focus while the topic stayed the same.
 
-    A turn switches if its focus differs from the previous turn's. The topic is the same if both turns share a keyword or an
-    entity, or neither has any. A numerical turn switches nothing and keeps the number.
+    From the third switch on, the plan is flagged. A turn switches the focus if its active quest differs from that of the
+    previous turn. The topic is the same if both turns share a keyword or an entity, or if neither has any. A numerical turn
+    keeps the number of the previous turn.
     """
     before = _previous_plan(window)
     count = int(before.get("switches", 0))

@@ -1,1 +1,5 @@
-"""Stream A: the blocks that every prompt must have, rendered from templates, the state and the history."""
+"""Runs Stream A of a turn: renders the skeleton, the part of a prompt that follows fixed rules.
+
+The skeleton consists of the blocks that the templates make of the state (a tree of values), the quests and the world, of the
+messages of the history, and of the user's input.
+"""

@@ -1,7 +1,7 @@
-"""Stream A: the skeleton of a prompt, rendered from templates and the state.
+"""Renders the skeleton of a prompt from templates, the state and the conversation (Stream A).
 
-Pure, except that new or changed template files are read: equal inputs give equal bytes. It must not import a store, an index, a
-model or Stream B.
+The skeleton is the part of a prompt that follows fixed rules. Equal inputs give equal bytes; only new or changed template files
+are read from the disk. This module must not import a store, an index, a model or Stream B.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _AUTHORED = ("instruction", "persona", "summary")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeletonSource:
-    """Inputs of a skeleton's template blocks; equal inputs render equal text."""
+    """Inputs from which the template blocks of a skeleton are rendered; equal inputs give equal texts."""
 
     template_id: str
     locale: str
     variables: Mapping[str, Any]
-    """Variables of every template."""
+    """Variables that every template can read."""
     directives: tuple[MemoryEntry, ...]
-    """Directives of this turn."""
+    """Directives (the author's instructions right before the input) and scheduled texts of this turn."""
     digests: Mapping[str, str]
-    """Hashes of the template files by name."""
+    """Name of a template file -> short hash of its text."""
     without: tuple[BlockType, ...] = ()
     """Types of blocks that the host does not want."""
 
@@ -79,26 +79,26 @@ class Skeleton:
     """Conversation, oldest first."""
     user_input: Block
     anchors: Mapping[str, str]
-    """Anchors in this prompt, each with the JSON Pointer of its place in the state."""
+    """Anchor (the name by which ops address a mapping of the state) -> JSON Pointer of the mapping, for all shown anchors."""
     history_start: str | None
-    """Id of the first message shown; the next turn keeps the window's start by it (`prompt.history_start` of the record)."""
+    """Id of the first message of the history; it is recorded, so that the window of the next turn can start there too."""
     source: SkeletonSource
-    """Inputs of the blocks."""
+    """Inputs of the template blocks."""
     state_tokens: int = 0
-    """Tokens of the state in the prompt."""
+    """Tokens that the state takes in the prompt."""
     state_cut: StateCut | None = None
-    """Parts of the state that are not shown."""
+    """Parts of the state that are not shown completely (None: all are)."""
     results: EvidenceBlocks = NO_RESULTS
-    """Blocks of tool results, from the store (`jacquard.pipeline.skeleton.stream`); a preview has none."""
+    """Blocks of evidence and of the session's document, added by `jacquard.pipeline.skeleton.stream`; a preview has none."""
     degradations: tuple[Degradation, ...] = ()
-    """Notes on a state or text that is not shown completely; those on the state need the store too."""
+    """Notes on texts that are not shown completely; `jacquard.pipeline.skeleton.stream` adds the notes on the state."""
     left_out: tuple[LeftOut, ...] = ()
-    """Messages of the window that do not belong to the story."""
+    """Messages of the window that are not shown because they do not belong to the story."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownState:
-    """Part of a shortened state that a prompt shows: the status, and the active quests by key."""
+    """Part of a shortened state that a prompt shows: the status (the state without quests), and the active quests by key."""
 
     status: Mapping[str, Any]
     quests: Mapping[str, Any]
@@ -120,7 +120,7 @@ def _state_tokens(blocks: Iterable[Block]) -> int:
 
 
 class AutomationStream:
-    """Renders skeletons; `shipped` is the root of the shipped templates, and a pack's own templates take precedence.
+    """Renders skeletons. `shipped` is the root of the shipped templates; the templates of a pack take precedence over it.
 
     Token counts of recent texts are cached, because most of a skeleton is the same as in the previous turn.
     """
@@ -130,11 +130,11 @@ class AutomationStream:
         self._shipped = shipped
 
     def render(self, turn: Turn, state_tokens: int | None = None, without: tuple[BlockType, ...] = ()) -> Skeleton:
-        """Return the skeleton of one turn. It reads the dates of template files: call it off the event loop.
+        """Return the skeleton of one turn. It checks the template files on the disk: call it off the event loop.
 
         Args:
             turn: the turn to render.
-            state_tokens: limit of the state (None: as much as templates can take).
+            state_tokens: maximum tokens of the state (None: only the size limit of the templates applies).
             without: types of blocks to leave out.
 
         Raises TemplateError with file and line if a template cannot be rendered.
@@ -149,9 +149,10 @@ class AutomationStream:
         state_tokens: int | None = None,
         without: tuple[BlockType, ...] = (),
     ) -> Skeleton:
-        """Return the skeleton that the given templates make instead of the world's own (previews, comparisons).
+        """Return the skeleton of one turn, rendered with `templates` instead of the world's templates.
 
-        Raises TemplateError if a template cannot be rendered.
+        It is meant for previews and comparisons; see `render` for the other arguments. Raises TemplateError if a template
+        cannot be rendered.
         """
         view = view_state(turn.window.state)
         state = view.shown
@@ -254,10 +255,10 @@ def _describe_cut(cut: CutPart) -> Degradation:
 def render_blocks(
     templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int], *, only: BlockType | None = None
 ) -> tuple[Block, ...]:
-    """Return the template blocks (`only`: of one type) that these templates make of a source, in their order. Pure.
+    """Return the blocks that `templates` make of `source`, in the order of the manifest. With `only`, only this type. Pure.
 
-    A directive with the id of a template block is named `directive:ID`, even if that block is not rendered. Raises
-    TemplateError if a template cannot be rendered.
+    A directive that has the id of a template block gets the id `directive:ID`, even if the template block is not rendered.
+    `count` returns the tokens of a text. Raises TemplateError if a template cannot be rendered.
     """
     blocks: list[Block] = []
     specs, hashes = templates.blocks(source.template_id), VariableHashes(source.variables)
@@ -273,7 +274,7 @@ def render_blocks(
 
 
 def make_block_ids_unique(skeleton: Skeleton, others: Sequence[Block]) -> tuple[Skeleton, tuple[Block, ...]]:
-    """Return a skeleton and further blocks of its prompt, with ids that are unique among both."""
+    """Return (skeleton, others) with ids that are unique in the whole prompt. `others` are the prompt's further blocks."""
     blocks, history = skeleton.blocks, skeleton.history
     named = rename_duplicates([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)
@@ -340,7 +341,7 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
 
 
 def template_variables(turn: Turn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
-    """Return the variables of every template: only plain values, and never the user's input."""
+    """Return the variables that every template can read. They are plain values and never contain the user's input."""
     plan, world, gone = turn.plan, turn.world, turn.lore.gone
     return {
         "instruction": world.instruction,
@@ -372,7 +373,10 @@ def entry_row(entry: MemoryEntry) -> dict[str, Any]:
 
 
 def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
-    """Return the row of an active quest: its open steps, and its values as stored."""
+    """Return the fields of an active quest that a template may read; of its steps, only the open ones.
+
+    `focused` marks the quest that the turn is about.
+    """
     row: dict[str, Any] = {META: quest.raw.get(META), "id": quest.quest_id}
     if focused:
         row["focus"] = True
@@ -386,7 +390,10 @@ def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
 
 
 def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
-    """Return the directives of this turn: those marked `constant`, and those with a key in the input."""
+    """Return the directives (the author's instructions) of this turn, without those in `hidden`.
+
+    They are the directives marked `constant`, and those that have a keyword in the user's message.
+    """
     text = normalise(user_message)
     return tuple(
         entry
@@ -396,10 +403,11 @@ def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str
 
 
 def find_shown_anchors(view: StateView, quests: tuple[Quest, ...], shown: ShownState | None = None) -> dict[str, str]:
-    """Return anchor -> JSON Pointer for everything the prompt shows: status, active quests and their open steps.
+    """Return anchor -> JSON Pointer in the complete state, for everything that the prompt shows of the state.
 
-    Pointers refer to the complete state. Anchors are left out if they are not in `shown`, the shortened state, or hidden. Raises
-    JacquardError if two things in the state have the same anchor.
+    An anchor is the name by which ops address a mapping. The prompt shows the status, the active quests and their open steps;
+    of a shortened state it shows only the part `shown` (None: the state is not shortened). Raises JacquardError if two mappings
+    of the state have the same anchor.
     """
     try:
         anchors = view.anchors

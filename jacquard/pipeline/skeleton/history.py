@@ -1,7 +1,8 @@
-"""History window with hysteresis: its start stays the same for many turns, so the prompt's prefix does too. Pure.
+"""Chooses the history window (the newest messages of a conversation that a prompt shows), and its token limits. Pure.
 
-A window grows at its end until it passes a limit. Then its start jumps forward until the window is below `low_water` of both
-limits, and stays there again. A turn is never split.
+The start of the window stays the same for many turns, so that the beginning of the prompts stays the same too and can be cached.
+The window grows at its end until it passes a limit on messages or tokens. Then its start jumps forward until the window is below
+the share `low_water` of both limits. A turn is never split.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _OVERVIEW_SHARE = 0.75
 """Share of the tokens left by the history that an overview may take."""
 
 OVERVIEW_FACTOR = 4
-"""An overview may have this many times the memories and tokens of another turn."""
+"""Factor for the number of memories, and for their tokens, in a turn that asks for an overview."""
 
 _FALL = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowLimits:
-    """Limits of a history window: it grows to either, is then cut to `low_water` of both, and grows again."""
+    """Limits of a history window. When the window passes one limit, it is cut to the share `low_water` (0..1) of both."""
 
     max_messages: int
     max_tokens: int
@@ -49,7 +50,7 @@ class WindowLimits:
 
 
 def count_loaded_messages(config: RuntimeConfig) -> int:
-    """Return the number of newest messages of a session that a turn loads."""
+    """Return how many of the newest messages of a session a turn loads."""
     return _limit_messages(config) + _SPARE_MESSAGES
 
 
@@ -60,10 +61,12 @@ def _limit_messages(config: RuntimeConfig) -> int:
 
 
 def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> WindowLimits:
-    """Return the limits of the window; `other_tokens` are the tokens of the rest of the prompt without memories, if known.
+    """Return the limits of the history window.
 
-    The window may take the tokens that skeleton, summary and memories leave, or half of the prompt if those are unknown.
-    Messages in the window are not recalled, so they must not be dropped afterwards. It may always take an eighth.
+    `other_tokens` is the number of tokens that the prompt has besides conversation and memories (None: unknown). The window may
+    take the tokens that this part and the memories leave, but always an eighth of the prompt. If `other_tokens` is unknown, it
+    may take half of the prompt. The limit is set in advance, because messages in the window are not recalled and so must not be
+    dropped later.
     """
     whole = config.budget.prompt_tokens()
     room = whole // 2
@@ -86,9 +89,11 @@ def limit_memories(
     *,
     is_overview: bool = False,
 ) -> int:
-    """Return the maximum tokens of a turn's memories: those that the shown history leaves, but at least their share.
+    """Return the maximum tokens of the memories in a turn's prompt.
 
-    An overview may take more of them than the memories of another turn, but leaves a part free.
+    They may take the tokens that the rest of the prompt and the history `shown` leave, up to the configured limit, but always
+    an eighth of the prompt (or the limit if that is less). For an overview the limit is higher, and a part of the tokens stays
+    free. `count` returns the tokens of a text.
     """
     limit, other_tokens = config.curation.flesh_tokens, find_other_tokens(window)
     if is_overview:
@@ -107,15 +112,17 @@ def _find_room(config: RuntimeConfig, other_tokens: int) -> int:
 
 
 def find_other_tokens(window: SessionWindow) -> int | None:
-    """Return the tokens of the previous prompt without conversation and memories; None if they were not recorded."""
+    """Return the tokens that the previous prompt had besides conversation and memories; None if they were not recorded."""
     prompt = window.previous.prompt if window.previous is not None else None
     tokens = prompt.get("other_tokens") if prompt is not None else None
     return tokens if isinstance(tokens, int) else None
 
 
 def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
-    """Return the tokens of the rest of a prompt for the next turn's limits; they fall slowly, because evidence varies from turn
-    to turn.
+    """Return the number of other tokens to record with a prompt, from which the limits of the next turn are computed.
+
+    `tokens` is the number that the prompt has besides conversation and memories. The result is at least 0.9 of the previous
+    turn's number, so that it falls slowly; evidence varies from turn to turn.
     """
     before = find_other_tokens(window)
     return tokens if before is None else max(tokens, int(before * _FALL))
@@ -127,15 +134,15 @@ def trim_history(
     limits: WindowLimits,
     count: Callable[[str], int],
 ) -> tuple[WindowMessage, ...]:
-    """Return the messages of the window, oldest first: complete turns up to the newest.
+    """Return the messages of the history window, oldest first: complete turns up to the newest turn.
 
-    If everything from `previous_start` on fits both limits, that is the window. If not, or if `previous_start` is not among the
-    messages, the window is the longest run of newest turns that fits `low_water` of both. A cut window begins with a user
-    message if that costs less than half of it. The newest turn is kept even if it passes a limit by itself, because the latest
-    messages must never be missing (the prompt's budget still applies). A limit below 1 means no history.
+    If all turns from `previous_start` on fit both limits, they are the window. Otherwise the window is cut: it consists of as
+    many of the newest turns as fit the share `low_water` of both limits. A cut window begins with a user message if less than
+    half of its turns are lost by this. The newest turn is kept even if it passes a limit by itself, because the latest messages
+    must never be missing; the budget of the prompt still applies. If a limit is below 1, there is no history.
 
     Args:
-        messages: the newest of the session, oldest first.
+        messages: the newest messages of the session, oldest first.
         previous_start: id of the first message of the previous window, or None.
         limits: limits of the window.
         count: returns the tokens of a message's content.
@@ -154,7 +161,7 @@ def trim_history(
 
 
 def find_history_start(window: SessionWindow) -> str | None:
-    """Return the start of the previous turn's window from its record (`prompt.history_start`), or None."""
+    """Return the id of the first message of the previous turn's history window, from the turn's record, or None."""
     prompt = window.previous.prompt if window.previous is not None else None
     start = prompt.get("history_start") if prompt is not None else None
     return start if isinstance(start, str) else None

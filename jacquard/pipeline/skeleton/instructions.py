@@ -1,6 +1,6 @@
-"""Fixed instructions of the host (`custom_instructions`), in addition to the world's. Pure.
+"""Turns the fixed instructions of the host (setting `instructions`) into prompt blocks. Pure.
 
-A host can thus add an instruction without changing a world or a template. This module must not import a template.
+With them a host adds instructions to every prompt without changing a world or a template. This module must not import a template.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _PLACE = BlockPlace(slot=slot_of(BlockKind.INSTRUCTION), placement=Placement(pos
 
 
 def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], int]) -> tuple[Block, ...]:
-    """Return a MUST block for each instruction that is not blank, in their order, directly after the world's own."""
+    """Return a block that is never dropped for each of `instructions` (name -> text) that is not blank, in order.
+
+    A prompt shows these blocks directly after the instruction of the world. `count` returns the tokens of a text.
+    """
     blocks = []
     for place, (name, text) in enumerate(instructions.items(), start=1):
         if text.strip():

@@ -1,9 +1,12 @@
-"""Conversation as prompt blocks: the messages of the history window and the user's input. Pure.
+"""Turns the messages of the history window and the user's input into prompt blocks. Pure.
 
-The profile decides how messages are shown. Escaped, as text of the markup: a speaker's name precedes the text if the role does
-not imply it (the world's player and narrator, and the generic role names, are implied; people of an imported conversation are
-not). A message without a reply, or an empty one, has a `<notice>` after its text. As written: only names are added, and only if
-several people speak.
+The profile (the kind of agent) decides how a prompt shows messages:
+
+- Escaped: the text is escaped in the markup. An input that got no reply, or an empty one, has a `<notice>` after its text.
+- As written: the text is shown exactly as it was written, without a notice.
+
+The profile also decides whether every speaker is named before the message, or only if several people speak. A name that the role
+implies is not shown: the world's player and persona, and generic names such as `user`.
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ from mnemosyne.schema.world import WorldPack
 
 NEWEST_MESSAGES = 6
 PART_TOKENS = 1100
-"""Tokens of a content part that is not text: about what providers charge for an image of 1,000 × 1,000 pixels."""
+"""Tokens that are counted for a content part that is not text: about the price of an image of 1,000 × 1,000 pixels."""
 SMALL_PART_TOKENS = 85
-"""Tokens of an image sent in low detail."""
+"""Tokens that are counted for an image sent in low detail."""
 _PLAIN_PARTIES = frozenset({"", "user", "player", "assistant", "agent", "narrator", "model", "system", "tool"})
 _UNANSWERED = {
     "en": "<notice>This message got no reply.</notice>",
@@ -41,19 +44,25 @@ _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """Rule for showing speakers' names before their messages: all but the `known` ones (case-folded), or none if not `shown`."""
+    """Rule for showing the name of a speaker before a message.
+
+    If `shown` is true, all names except `known` (case-folded) are shown; otherwise no name is shown.
+    """
 
     known: frozenset[str]
     shown: bool = True
 
     def name_of(self, message: Message) -> str:
-        """Return the name to show before a message, on one line, or ''."""
+        """Return the name to show before a message, on one line; '' if none is to be shown."""
         name = _name_of(message.author)
         return name if self.shown and name.casefold() not in self.known else ""
 
 
 def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY) -> Speakers:
-    """Return the rule for names in a prompt with these messages; two people count as several, whatever their roles."""
+    """Return the rule for speakers' names in a prompt that shows these messages.
+
+    If the profile names speakers only if there are several, two different names are enough, even in the same role.
+    """
     known = default_parties(world)
     if profile.speakers is SpeakerNames.NAMED:
         return Speakers(known=known)
@@ -69,11 +78,12 @@ def history_blocks(
     profile: Profile = STORY,
     speakers: Speakers | None = None,
 ) -> tuple[Block, ...]:
-    """Return one block for each message of a session, oldest first; `rank` is its age (0 = newest).
+    """Return one block for each message of `messages`, which are oldest first. Empty replies are left out.
 
-    System messages are MUST, the newest NEWEST_MESSAGES others HIGH, older ones MEDIUM. A tool call and its result are kept or
-    dropped together: in a turn with tool messages, everything but user and system messages is one group. `speakers` is the rule
-    for names (None: derived from these messages only).
+    System messages have the priority MUST, the newest NEWEST_MESSAGES other messages HIGH, and older messages MEDIUM.
+    `rank` of a block is the age of its message (0 = newest). In a turn with tool messages, all messages except user and
+    system messages are one group, so that a tool call and its result are kept or dropped together. `speakers` is the rule
+    for names (None: the rule for these messages). `count` returns the tokens of a text.
     """
     shown = speakers or find_speakers((each.message for each in messages), world, profile)
     as_written = profile.messages is MessageForm.AS_WRITTEN
@@ -140,7 +150,7 @@ def _priority(role: Role, age: int) -> Priority:
 
 
 def without_notice(content: str) -> str:
-    """Return the content of a message's block without the notice that it got no reply."""
+    """Return the content of a message's block without the notice that the message got no reply."""
     for notice in _UNANSWERED.values():
         content = content.removesuffix(f"\n{notice}")
     return content
@@ -152,7 +162,10 @@ def input_block(
     profile: Profile = STORY,
     speakers: Speakers | None = None,
 ) -> Block:
-    """Return the block of the user's message, which is never dropped; in a story it has no name before it."""
+    """Return the block of the user's input, which is never dropped.
+
+    The name of the speaker is shown before it only if the profile names speakers when several people speak.
+    """
     named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(message)
     content = _shown_text(message.content, named, profile)
     attached_tokens = count_attached(message, count)
@@ -176,7 +189,7 @@ def input_block(
 
 
 def count_attached(message: Message, count: Callable[[str], int]) -> int:
-    """Return the tokens of a message's other content: tool calls as JSON, parts by their kind."""
+    """Return the tokens of a message's content that is not text: tool calls are counted as JSON, other parts by their kind."""
     if not message.extra:
         return 0
     calls = read_tool_calls(message)
@@ -190,7 +203,7 @@ def count_attached(message: Message, count: Callable[[str], int]) -> int:
 
 
 def default_parties(world: WorldPack) -> frozenset[str]:
-    """Return the names, case-folded, that a message's role already implies: generic ones, the player, the persona."""
+    """Return the case-folded names that the role of a message implies: generic names, the player and the persona."""
     return _PLAIN_PARTIES | {name.casefold() for name in party_names(world).values()}
 
 

@@ -1,8 +1,8 @@
-"""Gives each block of a prompt a unique id, whatever ids its data have. Pure.
+"""Gives each block of a prompt a unique id. Pure.
 
-Ids come from templates, worlds, messages or the host, and any of these may use `status`, `user_input` or `flesh:rationale`. Of
-two blocks with the same id, the one whose kind comes first in `BlockKind` keeps it; the other gets its kind as a prefix, as in
-`directive:status`. Unique ids stay unchanged.
+Templates, worlds, messages and the host choose ids independently, so that two blocks may have the same id. The block whose kind
+comes first in `BlockKind` keeps the id. The other block gets its kind as a prefix, as in `directive:status`. Unique ids stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _RANK = {kind: place for place, kind in enumerate(BlockKind)}
 
 
 def rename_duplicates(blocks: Sequence[Block], template_ids: Collection[str] = _NOBODY) -> tuple[Block, ...]:
-    """Return the blocks in their order, each with a unique id; applying it again changes nothing.
+    """Return the blocks in their order, each with a unique id.
 
-    The ids of frame and input are reserved for those two, `template_ids` for template blocks, rendered or not.
+    The ids `frame` and `user_input` are reserved for the frame and the user's input. The ids in `template_ids` are reserved for
+    template blocks, even if these are not rendered. A second call with the result changes nothing.
     """
     wanted = {block.block_id for block in blocks} | {FRAME, INPUT_ID, *template_ids}
     taken: set[str] = set()

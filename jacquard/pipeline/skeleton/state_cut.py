@@ -1,8 +1,8 @@
-"""Shortens a state that is too large for its part of the prompt: the largest parts first. Pure.
+"""Shortens a state (a tree of values) that is too large for its part of the prompt. Its largest parts are shortened first. Pure.
 
-A long text shows its beginning and the number of missing characters; a long list or mapping shows its first entries and the
-number of missing ones. Parts of a mapping that take more than their share are cut to it; the others stay unchanged. The same
-state and size give the same result. It must not import a template, a stream or a store.
+A shortened text shows its beginning and the number of missing characters. A shortened list or mapping shows its first entries and
+the number of missing entries. Each field of a mapping gets a share of the characters; only fields that need more than their share
+are shortened. Equal states and sizes give equal results. This module must not import a template, a stream or a store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jacquard.core.receipt import CutPart
 SHOWN_LEVELS = 100
 """Maximum nesting of values that YAML can show (`filament.dump_yaml`)."""
 KEY_CHARS = 200
-"""Fields with longer names, and longer ids, are not shown in a shortened state."""
+"""Maximum length of field names and ids in a shortened state; fields with longer ones are not shown."""
 LEAST_TEXT_CHARS = 40
 _FIELD_CHARS = (160, 60)
 """Minimum characters of each field of a mapping, and of each entry of a short list, before fewer of them are shown."""
@@ -41,7 +41,7 @@ Tokens = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutWords:
-    """Notes in the prompt about missing parts; `{missing}` and `{total}` are numbers."""
+    """Notes that a prompt shows in place of missing parts of the state; `{missing}` and `{total}` are replaced by numbers."""
 
     text: str
     entries: str
@@ -64,15 +64,15 @@ CHINESE = CutWords(
 
 
 def find_cut_words(locale: str) -> CutWords:
-    """Return the notes in a world's language."""
+    """Return the notes in the language of `locale`."""
     return CHINESE if locale.lower().startswith("zh") else ENGLISH
 
 
 def count_shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
-    """Return about how many characters a part of a state takes in a prompt, or `most` + 1 if it takes more than `most`.
+    """Return about how many characters the part `node` of a state takes in a prompt; `most` + 1 if it takes more than `most`.
 
-    `depth` is the number of levels above it. A value nested too deeply to be shown counts as too large. Rules (`$meta`) are not
-    shown and count nothing, unless `with_rules` is set. Reads no further than necessary.
+    `depth` is the number of levels above `node`. A value nested too deeply to be shown counts as more than `most`. The author's
+    rules (`$meta`) are not shown; they are counted only if `with_rules` is true. Counting stops when `most` is exceeded.
     """
     if isinstance(node, str):
         return min(_count_text_chars(node, most, depth), most + 1)
@@ -108,7 +108,10 @@ def _count_text_chars(text: str, most: int, depth: int = 0) -> int:
 
 
 def reduce_rules(tree: Any) -> Any:
-    """Return a tree in which each `$meta` only states which fields are lists, because the shown form depends on nothing else."""
+    """Return `tree` with the author's rules (`$meta`) reduced to the names of the fields that are lists.
+
+    The form in which a prompt shows the state depends only on this part of the rules.
+    """
     return _reduce_rules(with_own_lists(tree))
 
 
@@ -124,7 +127,10 @@ def _reduce_rules(node: Any) -> Any:
 
 
 def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
-    """Return the characters of each part: its wish, if that is at most an equal share of the rest, else that share."""
+    """Return how many of `chars` each part gets, if the parts want the numbers of characters in `wanted`.
+
+    The parts that want least are served first. Each gets what it wants, or an equal share of what is left if that is less.
+    """
     given = [0] * len(wanted)
     left = max(0, chars)
     order = sorted(range(len(wanted)), key=lambda place: (wanted[place], place))
@@ -135,16 +141,20 @@ def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
 
 
 class StateCutter:
-    """Shortens parts of a state; `cuts` lists all cuts in reading order. Rules (`$meta`) stay: see `reduce_rules`."""
+    """Shortens parts of a state. `cuts` lists all shortened parts in reading order.
+
+    The author's rules (`$meta`) are kept; see `reduce_rules`.
+    """
 
     def __init__(self, words: CutWords) -> None:
         self._words = words
         self.cuts: list[CutPart] = []
 
     def cut(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> Any:
-        """Return a node of at most about `chars` characters; unchanged if it is not longer.
+        """Return `node` shortened to about `chars` characters; unchanged if it is not longer.
 
-        A note in a cut list or mapping states how much is missing.
+        A shortened list or mapping contains a note on how much is missing. `path` is the place of the node in the state, and
+        `depth` the number of levels above it.
         """
         kept, note = self.cut_with_note(node, chars, path, depth)
         if not note:
@@ -154,7 +164,9 @@ class StateCutter:
         return [*kept, {"…": note}]
 
     def cut_with_note(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
-        """Return the node as `cut` does, and the note separately ('' if no list or mapping is cut)."""
+        """Return (node, note): the shortened `node` without its own note, and the note ('' if nothing of a list or mapping is
+        missing).
+        """
         if count_shown_chars(node, chars, depth) <= chars:
             return node, ""
         if isinstance(node, str):
@@ -225,12 +237,15 @@ class StateCutter:
 
 
 def format_pointer(path: Tokens) -> str:
-    """Return the JSON Pointer of a path."""
+    """Return the JSON Pointer of `path`."""
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in path)
 
 
 def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
-    """Yield the parts with their paths in the state; `places` maps beginnings of paths to the original ones."""
+    """Yield the parts `cuts` with their paths in the original state.
+
+    `places` maps the beginning of a path in the shortened tree to the beginning of the path in the original state.
+    """
     for cut in cuts:
         steps = cut.path.split("/")
         longest = next((n for n in range(len(steps), 0, -1) if "/".join(steps[:n]) in places), 0)

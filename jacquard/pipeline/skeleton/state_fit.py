@@ -1,7 +1,8 @@
-"""Fits the state into its token limit: the parts that templates read are cut until their blocks fit.
+"""Shortens the state (a tree of values) until the prompt blocks that show it fit into a token limit. Pure.
 
-Pure: equal variables and limits give equal results. It must not import a template, a store or a model; the caller passes a
-function that counts the tokens of the blocks.
+The templates read the state from their variables: the status (the state without quests), the active quests and the goal. These
+variables are shortened. The caller passes a function that counts the tokens of the blocks, so this module must not import a
+template, a store or a model. Equal variables and limits give equal results.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from mnemosyne.schema.memory import MemoryEntry
 MOST_CHARS = 150_000
 """Maximum characters of the state that templates get, so that no shipped template exceeds `jacquard.templating.limits`."""
 MOST_TOKENS = 4 * MOST_CHARS
-"""More tokens than that many characters can take: no limit."""
+"""Token limit that has no effect, because MOST_CHARS characters never take so many tokens."""
 GOAL_CHARS = 400
-"""A longer goal, which comes from a quest, counts as state and is shortened like it."""
+"""Length above which a goal counts as a part of the state and is shortened with it; a goal comes from a quest."""
 _SMALL_CHARS = MOST_CHARS // 5
 """A text of at most this many characters is never too large, however it is escaped."""
 _ROUNDS = 8
@@ -43,7 +44,7 @@ TokensOf = Callable[[Variables], int]
 
 
 def is_too_large(variables: Variables) -> bool:
-    """Return whether the parts of a state that templates read exceed their maximum size."""
+    """Return whether status, quests and goal in `variables` exceed MOST_CHARS characters together."""
     parts = [variables["status"], variables["quests"], variables["goal"]]
     return count_shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
 
@@ -51,9 +52,10 @@ def is_too_large(variables: Variables) -> bool:
 def fit_texts(
     variables: Variables, authored: Sequence[str], directives: Sequence[MemoryEntry]
 ) -> tuple[dict[str, Any], tuple[MemoryEntry, ...], tuple[CutPart, ...]]:
-    """Return template variables and directives with texts cut to their maximum size, and the cuts.
+    """Return (variables, directives, cuts): both with too long texts of the author shortened, and the list of these texts.
 
-    `authored` names the variables that are texts or trees of an author; axioms are cut one by one.
+    `authored` contains the names of the variables that are texts or trees of an author. Each of these variables, each axiom and
+    each directive may have MOST_CHARS characters.
     """
     cutter = StateCutter(find_cut_words(str(variables["locale"])))
 
@@ -71,23 +73,24 @@ def fit_texts(
 
 
 def count_goal_tokens(goal: str, count: Callable[[str], int]) -> int:
-    """Return the tokens of a goal that count as state: none, unless the goal is long."""
+    """Return the tokens of `goal` that count as state: 0 unless the goal is longer than GOAL_CHARS."""
     return count(goal) if len(goal) > GOAL_CHARS else 0
 
 
 def fit_state(
     variables: Variables, quests: Sequence[Quest], limit_tokens: int, tokens_of: TokensOf, whole_tokens: int | None
 ) -> tuple[dict[str, Any], StateCut | None, dict[str, Any]]:
-    """Return template variables whose state takes at most `limit_tokens`, the cuts, and the rows of the shown quests by key.
+    """Return (variables, cut, rows): template variables whose state takes at most `limit_tokens`.
 
-    With a limit of 0 nothing of the state is shown.
+    `cut` lists the parts that are not shown completely (None: all are). `rows` contains the shown quests by key. If the limit is
+    0, nothing of the state is shown.
 
     Args:
-        variables: template variables.
-        quests: the active ones, in the order of `variables["quests"]`.
+        variables: template variables with the complete state.
+        quests: active quests, in the order of `variables["quests"]`.
         limit_tokens: maximum tokens of the state.
-        tokens_of: counts the tokens of the state's blocks for some variables.
-        whole_tokens: result of `tokens_of` for the complete state (None: too large to be rendered).
+        tokens_of: returns the tokens of the blocks that show the state, if the templates are rendered with the given variables.
+        whole_tokens: result of `tokens_of` for the complete state (None: the state is too large to be rendered).
     """
     parts = _Parts.of(variables, quests)
     made, tokens = _fit_variables(parts, limit_tokens, tokens_of)
@@ -104,7 +107,7 @@ def fit_state(
 
 
 class StateLimit:
-    """Tokens that the state may take in one prompt; lowered after each attempt in which the MUST blocks did not fit."""
+    """Token limit of the state in one prompt. It is lowered after each attempt in which the MUST blocks did not fit."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -112,9 +115,10 @@ class StateLimit:
         self._first: BudgetExceededError | None = None
 
     def reduce(self, used_tokens: int, error: BudgetExceededError) -> None:
-        """Lower the limit after a prompt with `used_tokens` of state did not fit (`error`).
+        """Lower the limit after `error`: a prompt in which the state took `used_tokens` did not fit.
 
-        Raises BudgetExceededError about the first and the last attempt if there is no state left to cut.
+        Raises BudgetExceededError if nothing of the state is left to shorten, or after too many attempts. The error describes
+        the first attempt; its `without_state` is the error of the last attempt.
         """
         self._first = self._first or error
         if used_tokens <= 0 or self._attempts > _TRIES:

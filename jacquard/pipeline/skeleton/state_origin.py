@@ -1,6 +1,8 @@
-"""Finds why a state is too large for a prompt: the newest op that enlarged its largest part, and how to undo it.
+"""Explains in the receipt why a state is too large for a prompt, and how to make it smaller.
 
-It only reads the session; it must not import a concrete store.
+The state is a tree of values; an op is one change of it by a turn. The explanation names the newest op that enlarged the largest
+part of the state, and the command that takes the op's turn back. This module only reads the session and must not import a
+concrete store.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.session import SessionHead
 
 TURNS_READ = 200
-"""Number of newest turns searched for the op."""
+"""Number of the newest turns in which the op is searched."""
 _NAMED_PARTS = 5
 _PATH_CHARS = 100
 _LEAST_CHARS = 100
@@ -25,7 +27,11 @@ _LEAST_CHARS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Growth:
-    """Op that made a part of the state large: a JSON Patch op, `chars` (size of its value as JSON text), and its turn."""
+    """Op that made a part of the state large.
+
+    `op` and `path` are those of a JSON Patch. `chars` is the size of its value as JSON text. `turn_id` is the turn of the op, and
+    `parent_id` the turn before it (None: the op is in the first turn).
+    """
 
     op: str
     path: str
@@ -35,9 +41,9 @@ class Growth:
 
 
 async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPart) -> Growth | None:
-    """Return the newest op that enlarged a part; None if the newest TURNS_READ turns have none.
+    """Return the newest op that enlarged `part` of the state; None if the newest TURNS_READ turns of the branch have none.
 
-    Such an op set the part or its parent, or added to it, with a value that is a considerable share of it.
+    An op enlarges the part if it adds an entry to it, or if it sets the part, something in it or its parent to a large value.
     """
     turns = await store.turns(session_id, limit=TURNS_READ, branch_id=branch_id)
     for turn in reversed(turns):
@@ -49,7 +55,10 @@ async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPa
 
 
 async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
-    """Return the receipt's line on a state that is not shown completely; nothing if it is (`cut` is None)."""
+    """Return the receipt's line on a state that is not shown completely, as a tuple; empty if `cut` is None.
+
+    `cut` contains the parts that are not shown completely (None: the whole state is shown).
+    """
     if cut is None:
         return ()
     growth = await find_growth(store, head.session_id, head.branch_id, cut.biggest)
@@ -57,7 +66,7 @@ async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) 
 
 
 def describe_state_cut(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:
-    """Return the receipt's line on a shortened state."""
+    """Return the receipt's line on a shortened state. `growth` is the op that made its largest part large (None: unknown)."""
     about = "about " if cut.is_estimated else ""
     return Degradation(
         code=DegradationCode.STATE_SHORTENED.value,

@@ -1,6 +1,8 @@
-"""Stream A of a turn: the rendered skeleton, with the store's tool results and notes on a cut state.
+"""Makes the skeleton of a turn (Stream A), with everything that has to be read from the store.
 
-It only reads the session; it must not import a concrete store, an index, a model or Stream B.
+The skeleton is the part of the prompt that follows fixed rules. From the store come results of tools and searches, blocks of the
+session's document, and the reason why a state is too large. This module only reads the session. It must not import a concrete
+store, an index, a model or Stream B.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ from mnemosyne.schema.evidence import BlockType, DeriveOptions
 
 
 class SkeletonStream:
-    """Makes the skeletons of turns; `count` returns the tokens of a text, `parts` derive and render evidence (None: built-in)."""
+    """Makes the skeletons of turns.
+
+    `automation` renders the templates and `count` returns the tokens of a text. `parts` derive and render evidence (None: the
+    built-in parts).
+    """
 
     def __init__(
         self,
@@ -39,7 +45,10 @@ class SkeletonStream:
         self._parts = parts or default_parts(store, clock, count)
 
     async def render(self, turn: Turn, state_tokens: int) -> Skeleton:
-        """Return the skeleton of a turn whose state takes at most `state_tokens`; raises TemplateError."""
+        """Return the skeleton of a turn, in which the state takes at most `state_tokens`.
+
+        Raises TemplateError if a template cannot be rendered.
+        """
         left_out = _left_out_types(self._parts.options)
         skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens, left_out)
         size = size_of(turn.text, newest_texts(turn))
@@ -83,7 +92,7 @@ def _describe_session(turn: Turn) -> SessionDocument:
 
 
 def state_tokens_of(turn: Turn) -> int:
-    """Return the tokens that the state may take at first: its share of the prompt's limit."""
+    """Return the tokens that the state may take at first: the configured share of the prompt's token limit."""
     budget = turn.config.budget
     correction = correction_of(turn.window.usages, turn.config.model_hint)
     return int(budget.prompt_tokens(correction) * budget.state_share)

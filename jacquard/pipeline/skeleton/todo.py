@@ -1,6 +1,6 @@
-"""To-do list of a session as a prompt shows it: open tasks, in the host's order, limited in number. Pure.
+"""Selects the part of a session's to-do list that a prompt shows: a limited number of open tasks. Pure.
 
-Stream A and the Collector of layers both use it. It must not import a store or a template.
+Stream A (the skeleton of a prompt) and the Collector of layers both use this module. It must not import a store or a template.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ _OPEN = frozenset({TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.FAILED
 
 
 def list_open_tasks(tasks: Sequence[Task]) -> dict[str, Any]:
-    """Return the part of a to-do list that a prompt shows; empty if no task is open.
+    """Return the part of a to-do list that a prompt shows; {} if no task is open.
 
-    `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order, each with id, name, status and, if it
-    has them, its open prerequisites (`waits_for`) and its error. `more` is the number of open tasks left out, `completed` the
-    number of completed ones. Names and errors are cut at TEXT_CHARS. Cancelled tasks are not shown.
+    - `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order. Each has `id`, `name` and `status`,
+      and if they exist `waits_for` (open tasks that it depends on) and `error`. Texts are cut at TEXT_CHARS.
+    - `more`: number of open tasks that are left out.
+    - `completed`: number of completed tasks.
+
+    Pending, running and failed tasks are open. Cancelled tasks are not shown.
     """
     left = [task for task in tasks if task.status in _OPEN]
     if not left:

@@ -1,7 +1,9 @@
-"""World info activated in a turn: its prompt blocks, and its decisions for the receipt. Pure.
+"""Turns activated world info into prompt blocks, and explains each activation in the receipt. Pure.
 
-Each of SillyTavern's places is mapped to the closest place of our prompt. A depth counts the messages that follow, including
-the input, so depth 1 is directly before the input; depth 0, after the input in SillyTavern, is at the input.
+World info is lore from a book of another program (SillyTavern); keywords in the conversation activate its entries. SillyTavern's
+places are mapped to the closest places of our prompt. The depth of an entry is the number of messages after it, including the
+input: depth 1 is directly before the input. An entry of depth 0, which SillyTavern shows after the input, is shown directly
+before it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _SECTIONS: Mapping[WorldInfoPosition, str] = MappingProxyType(
 )
 """Names of the places, which are sections of the slot in layouts."""
 CONSTANT = "_constant"
-"""Suffix of a place's name for entries that are shown in every turn."""
+"""Suffix of the section's name for entries that every turn shows."""
 _BESIDE_CHAR = frozenset({WorldInfoPosition.BEFORE_CHAR, WorldInfoPosition.AFTER_CHAR})
 _PLACES: Mapping[WorldInfoPosition, Placement] = MappingProxyType(
     {
@@ -75,10 +77,11 @@ _REJECTED: Mapping[str, str] = MappingProxyType(
 
 
 def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
-    """Return a block for each activated entry that has a text and a place; `count` returns the tokens of a text.
+    """Return a block for each activated entry that has a text and a place. `count` returns the tokens of a text.
 
-    Constant entries are HIGH, others MEDIUM; `rank` is their place by `order`, highest first. Within one place, entries are
-    sorted by `order`, lowest first; of equal ones the last activated comes first, as in SillyTavern.
+    The priority of constant entries is HIGH, that of others MEDIUM. When blocks must be dropped, entries with a high `order` are
+    kept first. In one place of the prompt, entries are sorted by `order`, lowest first. Of entries with the same `order`, the
+    one activated last comes first, as in SillyTavern.
     """
     ranked = sorted(filter(_is_shown, turn.lore.activation.active), key=lambda each: -each.entry.order)
     ranks = {id(each): rank for rank, each in enumerate(ranked)}
@@ -87,7 +90,10 @@ def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, .
 
 
 def activation_decisions(turn: Turn) -> tuple[ActivationDecision, ...]:
-    """Return the decision about each activated entry: shown ones first, in the order of activation."""
+    """Return the decision about each activated or unreadable entry.
+
+    Shown entries come first, in the order of activation; then come entries that were not shown, and unreadable entries.
+    """
     lore = turn.lore
     names = {f"{world}.{uid}": entry.entry_id for (world, uid), entry in lore.entries.items()}
     active = [_decide_active(lore.entry_of(each.entry), each, names) for each in lore.activation.active]

@@ -1,1 +1,4 @@
-"""Words by which the planner reads an input, one module a language; every input is read with all of them."""
+"""Contains the words by which the planner reads an input, with one module for each language.
+
+Every input is read with the words of all languages.
+"""

@@ -1,7 +1,7 @@
-"""Word tables of one language. Data only; `reading` applies them.
+"""Defines the word tables of one language, by which the module `reading` finds the intent and the time of an input.
 
-All texts are regular expressions over normalised text (NFKC, case folded, one blank between words). Repetitions of more than
-one character are bounded, so that the time is linear in the length of the input.
+A table is a regular expression for normalised text (NFKC, case folded, one blank between words). Repetitions of more than one
+character are bounded, so that the time of a search is linear in the length of the input.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lexicon:
-    """Words of one language."""
+    """Word tables of one language."""
 
     idioms: re.Pattern[str]
-    """Expressions with a word of another table in a different sense; they are removed first."""
+    """Expressions that contain a word of another table in a different sense; they are removed first."""
     fight: re.Pattern[str]
-    """Fighting, dodging, or threatening with a weapon."""
+    """Words for fighting, dodging, or threatening with a weapon."""
     not_verbs: re.Pattern[str]
-    """Words before a word of fighting that show it is not a verb ("an attack")."""
+    """Words that show that the word of fighting after them is not a verb ("an attack")."""
     negators: re.Pattern[str]
-    """Negate the words after them in their clause."""
+    """Words that negate the words after them in their clause."""
     no_negators: re.Pattern[str]
-    """Expressions with a negator that negate nothing."""
+    """Expressions that contain a negator and negate nothing."""
     later: re.Pattern[str]
-    """Put a whole sentence into the future or make it a condition."""
+    """Words that put a whole sentence into the future or make it a condition."""
     reported: re.Pattern[str]
-    """Make a sentence a report of somebody's words, of a text or of a story."""
+    """Words that make a sentence a report of somebody's words, of a text or of a story."""
     past: re.Pattern[str]
-    """Show that the input is about the past."""
+    """Words that show that the input is about the past."""
     memory: re.Pattern[str]
-    """Recall the past; they show the past as well."""
+    """Words that recall the past ("remember"); they show the past as well."""
     past_question: re.Pattern[str]
     """Questions about the past."""
     others: re.Pattern[str]
-    """Questions about somebody else's life: about the past, but not about the play."""
+    """Questions about somebody else's life; they are about the past, but not about the play."""
     player: re.Pattern[str]
-    """The player and their companions; a past without them may be the world's history."""
+    """Words for the player and their companions. A past without them may be the history of the world."""
     future: re.Pattern[str]
-    """Show that the input is about the future."""
+    """Words that show that the input is about the future."""
     question: re.Pattern[str]
-    """Mark a question without a question mark."""
+    """Words that make a sentence without a question mark a question."""
     overview: re.Pattern[str]
-    """Ask for many facts at once."""
+    """Words that ask for many facts at once."""
     own_speech: re.Pattern[str]
-    """Introduce the player's own words."""
+    """Words that introduce the player's own words in quotation marks."""
     again: re.Pattern[str]
     """Whole inputs that ask for the same again."""
     filler: re.Pattern[str]
@@ -53,10 +53,10 @@ class Lexicon:
 
 
 def any_of(*texts: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the expressions."""
+    """Return a pattern that finds any of the regular expressions `texts`."""
     return re.compile("|".join(f"(?:{text})" for text in texts))
 
 
 def words_of(*texts: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the expressions at word boundaries."""
+    """Return a pattern that finds any of the regular expressions `texts` between word boundaries."""
     return re.compile(rf"(?<![\w'])(?:{'|'.join(texts)})(?![\w])")

@@ -1,6 +1,7 @@
-"""Words that ask for an overview of the play, in English and Chinese. Data only; `overview` applies them.
+"""Contains the words that ask for an overview of the play so far, in English and Chinese.
 
-Texts are normalised, and each name of the world is replaced by NAME.
+An overview is an answer from many memories ("Who have I met so far?"). The module `overview` applies these patterns to normalised
+text in which NAME replaces each name of the world.
 """
 
 from __future__ import annotations
@@ -17,38 +18,38 @@ NAME = "※"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverviewLexicon:
-    """Words of one language."""
+    """Patterns of one language."""
 
     questions: Mapping[OverviewScope, re.Pattern[str]]
-    """Questions that ask for an overview, by scope."""
+    """Scope (subject of the overview) -> questions that ask for an overview of it."""
     retell: re.Pattern[str]
     """Verbs of summing up."""
     alone: re.Pattern[str]
     """Verbs of summing up that need no object."""
     tell: re.Pattern[str]
-    """Verbs of telling that have other uses too."""
+    """Verbs of telling, which have other uses too."""
     topics: Mapping[OverviewScope, re.Pattern[str]]
-    """Objects of an overview, by scope."""
+    """Scope -> objects of `retell` and `tell` that have this scope."""
     matters: re.Pattern[str]
-    """Further objects of `retell`."""
+    """Further objects of `retell`, which mean everything that happened."""
     whole: re.Pattern[str]
-    """Words that mean all of it."""
+    """Words that ask for everything about a subject."""
     wish: re.Pattern[str]
     """Words that make a request without a verb of telling."""
     acting: re.Pattern[str]
-    """Beginning of a clause in which the player acts."""
+    """Beginning of a clause in which the player acts instead of asking."""
     thinking: re.Pattern[str]
     """Verbs by which the player reviews what is known."""
     packing: re.Pattern[str]
     """Verbs by which the player reviews what they carry."""
     others: re.Pattern[str]
-    """Somebody else is asked, or sums up something."""
+    """Clauses in which somebody else is asked, or sums up something."""
     moment: re.Pattern[str]
-    """One point in time only."""
+    """Words that mean a single point in time."""
     since: re.Pattern[str]
-    """A clause of time; names in it are not the subject."""
+    """Clauses of time; a name in one is not the subject."""
     filler: re.Pattern[str]
-    """Words that are not an object."""
+    """Words that are not an object of a verb of summing up."""
 
 
 _KNOW = (
