@@ -1,7 +1,8 @@
-"""Cuts authored blocks that do not fit into a prompt: their beginning is shown, up to the end of a sentence. Pure.
+"""Cuts the blocks of an author that do not fit into a prompt, so that their beginning is shown up to the end of a sentence. Pure.
 
-The tags of a block stay. If its text is a YAML mapping, such as a persona, each of its long values is cut and no field is lost.
-A summary loses its oldest part. No model is called, so the same block and limit give the same text.
+The tags of a block are kept. If its text is a YAML mapping, such as a persona, each long value is cut and no field is lost. A
+summary loses its beginning instead, because that is its oldest part. No model is called, so equal blocks and limits give equal
+texts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Path = tuple[str | int, ...]
 
 
 def cut_block(placed: PlacedBlock, limit_tokens: int, count: Count) -> Block | None:
-    """Return a block whose texts are cut to at most `limit_tokens` in all; None if none of its text fits."""
+    """Return a block that is cut to at most `limit_tokens`; None if none of its text fits. `count` returns a text's tokens."""
     block = placed.block
     around = placed.tokens - count(block.content)
     content = _cut_content(block.content, limit_tokens - around, count, block.place.slot == SUMMARY_SLOT)
@@ -43,9 +44,9 @@ def cut_block(placed: PlacedBlock, limit_tokens: int, count: Count) -> Block | N
 
 
 def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PlacedBlock]) -> tuple[Degradation, ...]:
-    """Return the receipt's lines on authored blocks that were cut, and on important ones that did not fit at all.
+    """Return the receipt's lines on authors' blocks that were cut, and on those of priority HIGH that did not fit at all.
 
-    `blocks` are those of the prompt without pruning.
+    `blocks` are all blocks of the prompt before pruning.
     """
     whole = {each.block.block_id: each for each in blocks if each.block.kind in AUTHORED}
     return tuple(
@@ -56,7 +57,7 @@ def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PlacedBlo
 
 
 def mark_shortened(content: str) -> str:
-    """Mark in the element itself that its text is shortened; a message without elements shows it by its ending."""
+    """Return `content` with the attribute `shortened` in its first tag; a content without tags is unchanged."""
     found = _FIRST_TAG.match(content)
     return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'
 

@@ -1,8 +1,8 @@
-"""Carries out a pruner's decisions to degrade: shortens texts and withholds sensitive ones.
+"""Carries out the decisions of a pruner to degrade blocks: shortens texts, and withholds sensitive texts.
 
-Pruners are pure and only decide; this module carries their decisions out with a shortener. It must not import a pruner, a model
-or a store. The tags of a block stay unchanged: only the text between them changes, and the new text is escaped. If the
-shortener fails, a text is cut after its first sentences.
+A pruner only decides which blocks are degraded. This module shortens their texts with a shortener; if the shortener fails, a text
+is cut after its first sentences. The tags of a block are kept, and the new text between them is escaped. This module must not
+import a pruner, a model or a store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Order = tuple[PlacedBlock, BlockDecision]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DegradedBlocks:
-    """Degraded blocks by id, in the form that the prompt has, and the degradations on the way."""
+    """Degraded blocks by id, as the prompt shows them, and notes on what failed or came late."""
 
     blocks: dict[str, Block]
     degradations: tuple[Degradation, ...] = ()
@@ -45,10 +45,10 @@ async def apply_degradations(
     shortener: Shortener | None,
     within_seconds: float | None = None,
 ) -> DegradedBlocks:
-    """Return the degraded blocks in the form that the prompt has; a block that could not be shortened is left out.
+    """Return the blocks of `orders` (block, decision) as the prompt shows them. A block that cannot be shortened is left out.
 
-    All are processed at the same time. The shortener has `within_seconds` for all of them; texts not shortened by then are cut
-    after their first sentences.
+    All blocks are processed at the same time, and the shortener has `within_seconds` for all of them together. Texts that are
+    not shortened by then are cut after their first sentences. `count` returns the tokens of a text.
     """
     blocks: dict[str, Block] = {}
     failed: dict[str, list[Degradation]] = {placed.block.block_id: [] for placed, _ in orders}

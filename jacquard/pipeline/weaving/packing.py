@@ -1,8 +1,9 @@
-"""Decides which blocks fit the budget, by steps in a fixed order. Pure; it must not import a pruner.
+"""Decides for all pruners which blocks of a prompt fit into a token budget. Pure; it must not import a pruner.
 
-All pruners count and give their reasons with these functions. Packing is monotone because the order of the steps does not
-depend on the budget, and the first step that does not fit ends it: the result of a budget is always a prefix of the result of a
-bigger one. For the same reason a block counts as oversize relative to the other blocks, not to the budget.
+A unit is one or several blocks that are kept or dropped together. A step adds tokens of one unit to the prompt. The order of the
+steps does not depend on the budget, and the first step that does not fit ends the packing. A bigger budget therefore keeps
+everything that a smaller budget keeps. For the same reason, a block counts as oversize by comparison with the other blocks, and
+not with the budget.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ OVERSIZE_TIMES = 8
 """An oversize block has more than this many times the median length."""
 
 PART_TOKENS = 512
-"""Tokens of the beginning of a long authored block, packed before the other blocks of its priority; the rest comes after them.
+"""Maximum tokens of the first part of an author's long block. The first part has its turn among the blocks of its priority; the
+rest of the block has its turn after them.
 """
 
 LEAST_PART_TOKENS = 48
@@ -44,12 +46,13 @@ _MARK_TOKENS = 8
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
 
 Grouping = Callable[[Sequence[PlacedBlock]], list[list[int]]]
-"""Returns the places of the blocks for each unit; every place once."""
+"""Returns the units: for each unit, the indexes of its blocks. Every index occurs once."""
 
 
 Step = tuple[int, int, bool, int]
-"""One step of packing: place of a unit, tokens to add, whether it is then complete, and the minimum useful tokens if not all of
-them fit (0: none).
+"""One step of packing: (index of the unit, tokens to add, whether the unit is complete then, minimum useful part of the tokens).
+
+The last number is 0 if the step must be taken completely or not at all.
 """
 
 
@@ -61,22 +64,24 @@ class Unit(Struct, kw_only=True):
     key: tuple[int, int, int]
     tokens: int
     short_tokens: int
-    """Cost if the members that can be are shortened or cut; equal to `tokens` if none can."""
+    """Tokens of the unit if its blocks are shortened or cut as far as possible; equal to `tokens` if that is not possible."""
     must: bool
+    """True if the unit must be in the prompt."""
     out: str = ""
-    """Code of the reason why the unit may not be in the prompt, whatever the budget."""
+    """Code of the reason why the unit may not be in the prompt at any budget ('': it may)."""
     only_short: bool = False
+    """True if the unit has expired, so that it may be shown only in shortened form."""
     least_tokens: int = 0
-    """Smallest useful part; 0: it is shown completely or not at all."""
+    """Minimum useful tokens of a part (0: the unit is not cut into parts)."""
     level: int = 0
-    """0: dropped; 1: shortened to `packed_tokens`; 2: complete."""
+    """0: the unit is dropped. 1: it is shortened to `packed_tokens`. 2: it is complete."""
     code: str = "after_cut"
     room: int = 0
     packed_tokens: int = 0
 
 
 def group_by_name(blocks: Sequence[PlacedBlock]) -> list[list[int]]:
-    """Return units by the blocks' own `group` (a tool call and its result)."""
+    """Return the units as indexes of blocks: blocks with the same `group` (a tool call and its result) are one unit."""
     groups: dict[str, list[int]] = {}
     for place, each in enumerate(blocks):
         group = each.block.group
@@ -87,16 +92,20 @@ def group_by_name(blocks: Sequence[PlacedBlock]) -> list[list[int]]:
 def build_units(
     blocks: Sequence[PlacedBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
 ) -> tuple[Unit, ...]:
-    """Return the units in packing order: MUST first, then by priority, rank and place of their first member."""
+    """Return the units in packing order: units that must be kept first, then by priority, rank and place of their best block.
+
+    `grouping` puts the blocks into units. With `shorten`, blocks may be shortened.
+    """
     return tuple(
         sorted((_unit(blocks, places, rules, shorten) for places in grouping(blocks)), key=lambda unit: unit.key)
     )
 
 
 def build_steps(units: Sequence[Unit]) -> list[Step]:
-    """Return the steps, tier by tier: first a place for every unit (in short form if possible), then the complete texts.
+    """Return the steps of packing, one priority after the other.
 
-    Oversize units come last.
+    In each priority, every unit is first added in its short form (if it has one), then the rest of the units is added. Oversize
+    units come last.
     """
     steps: list[Step] = []
     for tier in TIERS:
@@ -145,9 +154,10 @@ def pack(
     budget: PruneBudget,
     rules: PruneRules,
 ) -> PruneResult:
-    """Take the steps until one does not fit.
+    """Take `steps` in order until one does not fit into `budget`, and return the decision on every block.
 
-    Raises BudgetExceededError if the blocks that must be kept do not fit.
+    A priority whose limit is reached takes no further steps; the other priorities go on. Raises BudgetExceededError if the
+    blocks that must be kept do not fit.
     """
     used = _keep_must(blocks, units, budget)
     tiers: dict[Priority, int] = {}
@@ -205,7 +215,7 @@ def _take_part(unit: Unit, least_tokens: int, room: int) -> int:
 
 
 def is_over_guarded(block: Block, rules: PruneRules) -> bool:
-    """Return whether a block is more sensitive than the reader may see."""
+    """Return whether a block is more sensitive than `rules` allow."""
     return _GUARD[block.origin.sensitivity] > _GUARD[rules.max_sensitivity]
 
 
@@ -254,9 +264,9 @@ def _unit(blocks: Sequence[PlacedBlock], places: Sequence[int], rules: PruneRule
 
 
 def estimate_short_tokens(placed: PlacedBlock, rules: PruneRules) -> int:
-    """Return the maximum tokens of a block after shortening; its own tokens if that is impossible or saves nothing.
+    """Return the maximum tokens of a block after shortening; its own tokens if it cannot be shortened.
 
-    Its tags stay, so their share (by characters) is not shortened.
+    The tags of a block are kept, so only the tokens of its text count for the shortening.
     """
     block = placed.block
     if block.block_type not in _SHORTENABLE or is_over_guarded(block, rules):

@@ -1,8 +1,8 @@
-"""Recorded form of a prompt's messages and blocks: every text once, in pieces. Pure.
+"""Converts the messages and blocks of a prompt to their recorded form, in which every text occurs once, and back. Pure.
 
-The content of a message is a list of texts: blocks, and the frame between them. A recorded block whose text is in a message
-names its piece (`piece`: place of the message, place in it) instead of its own `content`, so that an erasure, which changes the
-texts, cannot shift it.
+The recorded content of a message is a list of pieces: the texts of its blocks, and our own text between them. A recorded block
+whose text is in a message has no `content`. It has `piece` instead: the index of the message and the index of the piece in it.
+These indexes stay right if an erasure changes the texts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _PATHS = {path.rpartition(".")[2]: path for path in BLOCK_FIELDS}
 def split_messages(
     messages: Sequence[PromptMessage], spans: Sequence[BlockSpan]
 ) -> tuple[list[dict[str, Any]], dict[str, tuple[int, int]]]:
-    """Return messages in their recorded form, and the piece of each block; `spans` cover every character, in order."""
+    """Return (stored, places): the messages in recorded form, and block id -> (index of the message, index of the piece).
+
+    `spans` must cover every character of every message, in order.
+    """
     stored: list[dict[str, Any]] = [{"role": message.role, CONTENT: []} for message in messages]
     places: dict[str, tuple[int, int]] = {}
     for span in spans:
@@ -66,7 +69,10 @@ def split_messages(
 
 
 def join_messages(stored: Any) -> tuple[PromptMessage, ...]:
-    """Return the messages of their recorded form. Raises TypeError, LookupError or CodecError for any other value."""
+    """Return the messages whose recorded form is `stored`.
+
+    Raises TypeError, LookupError or CodecError if `stored` has another form.
+    """
     return tuple(PromptMessage.from_plain({**each, CONTENT: "".join(each[CONTENT])}) for each in stored)
 
 
@@ -75,7 +81,10 @@ def point_at_pieces(
     stored: Sequence[Mapping[str, Any]],
     places: Mapping[str, tuple[int, int]],
 ) -> None:
-    """Replace the content of each recorded block by its piece, if that is the same text."""
+    """Replace the content of each recorded block by its piece in `stored`, if the piece has the same text.
+
+    `places` maps the ids of blocks to their pieces; `blocks` is changed.
+    """
     for block in blocks:
         place = places.get(block["block_id"])
         if place is not None and stored[place[0]][CONTENT][place[1]] == block[CONTENT]:
@@ -84,9 +93,9 @@ def point_at_pieces(
 
 
 def fill_block(value: Any, stored: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a recorded block as the plain form of a `Block`, with its content; any other value unchanged.
+    """Return a recorded block as the plain form of a `Block`, with its content from the messages `stored`.
 
-    Raises TypeError or LookupError for a wrong piece.
+    Any other value is returned unchanged. Raises TypeError or LookupError if the block names a wrong piece.
     """
     if not isinstance(value, Mapping) or "block_id" not in value:
         return value

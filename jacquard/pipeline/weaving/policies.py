@@ -1,4 +1,7 @@
-"""Pruners by name, and the rules that a configuration gives them."""
+"""Chooses pruner, prune rules and layout of a turn from its configuration.
+
+A pruner decides which blocks of a prompt are kept, shortened or dropped.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,10 @@ SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
 
 
 def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
-    """Return the pruner that a configuration names; `own` are pruners of the host by name, or one that replaces all.
+    """Return the pruner that the configuration names.
 
-    A name that is neither the host's nor built in is searched among the plugins. Raises ConfigError for an unknown name, and
-    for a plugin that cannot be used.
+    `own` contains pruners of the host by name, or is a single pruner that is always used. A name that is neither among them nor
+    built in is searched among the plugins. Raises ConfigError if the name is unknown or the plugin cannot be used.
     """
     if own is not None and not isinstance(own, Mapping):
         return own
@@ -61,7 +64,7 @@ def _open_pruner(policy: str) -> Pruner:
 
 
 def rules_of(config: RuntimeConfig, now: datetime) -> PruneRules:
-    """Return the prune rules of a configuration at a time."""
+    """Return the prune rules of a configuration. `now` is the time at which ages are computed."""
     settings = config.prune
     return replace(
         NO_RULES,
@@ -76,14 +79,14 @@ def rules_of(config: RuntimeConfig, now: datetime) -> PruneRules:
 
 
 def tier_tokens_of(config: RuntimeConfig) -> dict[Priority, int]:
-    """Return the quotas of a configuration by priority."""
+    """Return priority -> maximum tokens of its blocks, for each priority that the configuration limits."""
     return {Priority(name): tokens for name, tokens in config.budget.tier_tokens.items()}
 
 
 def load_turn_layout(turn: Turn, roots: Sequence[TemplateRoot], layout_id: str | None = None) -> SkeinTemplate:
-    """Return the layout of a turn (`layout_id`: another one). Reads files: call it off the event loop.
+    """Return the layout of a turn, or the layout `layout_id` if it is given. Reads files: call it off the event loop.
 
-    Raises LayoutError if it is missing or not valid.
+    Raises LayoutError if the layout is missing or not valid.
     """
     named = layout_id or turn.config.layout
     layout = load_layout(turn.profile.layout if named == AUTO else named, roots)

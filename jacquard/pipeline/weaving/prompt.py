@@ -1,8 +1,11 @@
-"""Makes one prompt within one budget from the blocks of both streams: weave, prune, truncate, assemble, check. Pure.
+"""Makes one prompt within a token limit from the blocks of both streams. Pure.
 
-`lay_out` decides; the caller carries out its degradations (`jacquard.pipeline.weaving.degrade`); `complete` cuts authored
-blocks that are too long, builds the prompt and checks it. If the complete prompt has more tokens than its parts, an emergency
-cut prunes again with a smaller budget. A prompt over its limit is never returned.
+1. `lay_out` orders the blocks and decides which are kept, degraded (shortened, cut or masked) or dropped.
+2. The caller shortens and masks the degraded blocks (`jacquard.pipeline.weaving.degrade`).
+3. `complete` cuts the authors' blocks that are too long, joins all blocks into messages, and counts the tokens.
+
+If the joined prompt still exceeds the limit, an emergency cut decides again with a smaller budget. A prompt over its limit is
+never returned.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ EMERGENCY = "emergency_cut"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """One complete prompt: its text, one decision for every block of both streams, and the skein at every stage."""
+    """Complete prompt, one decision for every block of both streams, and the skein (ordered blocks) of every stage."""
 
     assembled: AssembledPrompt
     decisions: tuple[BlockDecision, ...]
@@ -35,11 +38,11 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptLayout:
-    """Woven prompt with decisions on its blocks."""
+    """Ordered blocks of a prompt with a decision on each, before anything is shortened."""
 
     woven: WovenSkein
     assembled: AssembledPrompt
-    """The prompt without pruning."""
+    """Prompt with all blocks, before pruning."""
     pruned: PruneResult
     budget: PruneBudget
     rules: PruneRules
@@ -47,12 +50,12 @@ class PromptLayout:
     count: Callable[[str], int]
     limit_tokens: int
     left_out: tuple[BlockDecision, ...] = ()
-    """Decisions on blocks that were not woven."""
+    """Decisions on blocks that were left out before the blocks were ordered."""
     assembler: Assembler = ROLE_MESSAGES
 
     @property
     def orders(self) -> tuple[tuple[PlacedBlock, BlockDecision], ...]:
-        """Blocks to be shortened or masked, with their decisions, in reading order; without those that `complete` cuts."""
+        """(block, decision) for each block that the caller must shorten or mask, in reading order."""
         degraded = {each.block.block_id: each for each in self.pruned.degraded}
         return tuple(
             (degraded[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED and d.code != CUT
@@ -74,10 +77,24 @@ def lay_out(
     left_out: tuple[BlockDecision, ...] = (),
     assembler: Assembler = ROLE_MESSAGES,
 ) -> PromptLayout:
-    """Weave all blocks and decide which fit into `limit_tokens`, including the frame between blocks.
+    """Order all blocks, and decide which fit into `limit_tokens` together with the frame (our own text between blocks).
 
-    `history` is oldest first; `count` returns the tokens of a text. Raises BudgetExceededError if the blocks that must be kept
-    do not fit, and AssemblerError if an assembler of the host breaks its rules.
+    Args:
+        blocks: blocks of both streams without the conversation.
+        history: messages of the conversation, oldest first.
+        user_input: block of the user's input.
+        layout: places of the slots.
+        pruner: decides which blocks fit.
+        limit_tokens: maximum tokens of the prompt.
+        count: returns the tokens of a text.
+        tier_tokens: maximum tokens of each priority.
+        rules: further rules of pruning.
+        layer_attributes: attributes of the wrappers of layers.
+        left_out: decisions on blocks that are not among `blocks`, for the receipt.
+        assembler: joins the blocks into messages.
+
+    Raises BudgetExceededError if the blocks that must be kept do not fit, and AssemblerError if an assembler of the host breaks
+    its rules.
     """
     woven = weave(blocks, history, user_input, layout, layer_attributes)
     assembled = assemble_checked(assembler, woven.skein, count)
@@ -98,10 +115,10 @@ def lay_out(
 
 
 def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, Block] | None = None) -> Prompt:
-    """Return the prompt of a layout; `degraded_blocks` are the degraded blocks by id, in their final form.
+    """Return the complete prompt. `degraded_blocks` contains the shortened and masked blocks by id.
 
-    A block that should be degraded and is not among them is dropped. Raises BudgetExceededError if the blocks that must be kept
-    do not fit.
+    A block of `prompt_layout.orders` that is not in `degraded_blocks` is dropped. Raises BudgetExceededError if the blocks that
+    must be kept do not fit.
     """
     shorter = degraded_blocks or {}
     pruned = prompt_layout.pruned

@@ -1,6 +1,6 @@
-"""Summarizer as a shortener: the summarizing model shortens the texts that a pruner degraded.
+"""Shortens texts that are too long for a prompt with the model that summarizes conversations.
 
-It must not import a model. Results are cached, because the same message is degraded in many turns.
+Results are cached, because the same message is shortened in many turns. This module must not import a model.
 """
 
 from __future__ import annotations
@@ -26,15 +26,21 @@ class SummarizingShortener:
         self._kept: OrderedDict[tuple[str, int], str] = OrderedDict()
 
     def with_note(self, note: Note) -> Shortener:
-        """Return this shortener for one turn; `note` is called with every model call, and with its error if it failed."""
+        """Return a shortener that calls `note` with (call, error) for every model call; the error is '' if the call succeeded."""
         return _NotingShortener(self, note)
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        """Return the text in fewer words; raises SummarizerError if the limit is too small or the summarizer fails."""
+        """Return `text` in fewer words, at most `limit_tokens` tokens.
+
+        Raises SummarizerError if the limit is too small or the summarizer fails.
+        """
         return await self.shorten_with_note(text, limit_tokens, _ignore_call)
 
     async def shorten_with_note(self, text: str, limit_tokens: int, note: Note) -> str:
-        """Shorten a text; `note` is called with the model call, if there was one. Raises SummarizerError like `shorten`."""
+        """Return the result of `shorten`, and call `note` with (call, error) for every model call.
+
+        Raises SummarizerError if the limit is too small or the summarizer fails.
+        """
         if limit_tokens < 1:
             raise SummarizerError(f"The summary does not fit: {max(limit_tokens, 0)} tokens are left for it.")
         key = (text, limit_tokens)

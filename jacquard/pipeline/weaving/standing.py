@@ -1,7 +1,8 @@
-"""Blocks that keep their first position: memories and lore of earlier prompts, in layouts that append (`appended`). Pure.
+"""Keeps memories and lore of earlier prompts in their place, in layouts with the position `appended`. Pure.
 
-A provider caches a prompt up to the first difference from the previous one. So such a layout shows a block once, before the
-user message of its turn, and leaves it there as long as that message is in the history.
+A provider caches a prompt up to the first difference from the previous prompt. A layout that appends therefore shows a block
+once, before the user message of its turn. Later prompts show the block in the same place, as long as this message is in the
+history.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _CUT = "…"
 
 
 def appends_blocks(layout: SkeinTemplate) -> bool:
-    """Return whether blocks of a layout keep their first position."""
+    """Return whether a layout shows blocks in the position `appended`, in which they stay in later prompts."""
     return any(rule.position is Position.APPENDED for rule in layout.rules)
 
 
 def read_shown_blocks(previous: TurnRecord) -> tuple[Block, ...]:
-    """Return the memories and lore in a turn's prompt, each with the message that follows it.
+    """Return the blocks of memories and lore in the prompt of a turn; `anchor` of a block is the message that follows it.
 
-    None for a record that cannot be read, because then they are shown again.
+    Return an empty tuple if the record cannot be read; the memories are then shown again.
     """
     prompt = previous.prompt or {}
     said = next((each.message_id for each in previous.messages if each.role is Role.USER), "")
@@ -54,7 +55,7 @@ def read_shown_blocks(previous: TurnRecord) -> tuple[Block, ...]:
 
 
 def addresses_of(blocks: Iterable[Block]) -> dict[str, list[str]]:
-    """Return the ids of the entries in the blocks, by scope."""
+    """Return scope (a session or a world) -> ids of the entries that the blocks show."""
     found: dict[str, list[str]] = {}
     for block in blocks:
         with suppress(UriError):
@@ -70,10 +71,11 @@ def keep_standing_blocks(
     messages: Iterable[str],
     may_recall: Callable[[MemoryEntry], bool],
 ) -> tuple[Block, ...]:
-    """Return the blocks that stay.
+    """Return the blocks that the next prompt shows in the same place. For each of them these conditions are true:
 
-    Their entries (by address) have the same text and may be known by everybody, and their message is among `messages`, the ids
-    of the history.
+    - The message that follows the block is among `messages`, the ids of the messages in the history.
+    - `entries` (address -> entry) still has the entry of the block, and the entry still contains the text of the block.
+    - Everybody may know the entry, and `may_recall` returns true for it.
     """
     shown = frozenset(messages)
     return tuple(

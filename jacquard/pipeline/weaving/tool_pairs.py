@@ -1,7 +1,8 @@
-"""Checks the tail of a tool loop: every tool call needs its result, and every result its call. Changes nothing. Pure.
+"""Checks the tail of a tool loop: the tool calls and results that a host sends after the prompt of a turn. Pure.
 
-The forms of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and `tool_result` among
-the parts of a content) are read. A result without an id answers the oldest open call.
+Every tool call needs its result, and every result its call. Messages may have the form of OpenAI (`tool_calls`, and
+`tool_call_id` of a `tool` message) or of Anthropic (`tool_use` and `tool_result` among the parts of a content). A result without
+an id answers the oldest open call. The messages are not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mnemosyne.protocols import MessageEstimator, TokenEstimator
 
 
 def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ToolPairError if a result has no call before it, or a call no result after it."""
+    """Raise ToolPairError if a result in `tail` has no call before it, or a call has no result after it."""
     open_calls: list[tuple[str, int]] = []
     seen: set[str] = set()
     for place, message in enumerate(tail):
@@ -41,9 +42,10 @@ def check_tail_fits(
     estimator: TokenEstimator,
     model_hint: str | None = None,
 ) -> None:
-    """Raise BudgetExceededError if a prompt with this budget and a tail together exceed the model's limit.
+    """Raise BudgetExceededError if a prompt and its tail together exceed the limit of the model.
 
-    An estimator that counts messages counts the tail by `model_hint`, which may read a tokenizer's file.
+    `budget` is that of the prompt. If the tokens of messages can be counted exactly for the model `model_hint`, they are; this
+    may read the file of a tokenizer.
     """
     limit_tokens = budget.limit_tokens + budget.tail_tokens
     tokens = _count_tail(tail, budget, estimator, model_hint)
@@ -53,7 +55,7 @@ def check_tail_fits(
 
 
 def tail_tokens(tail: Sequence[Mapping[str, Any]], count: Callable[[str], int], overhead_tokens: int) -> int:
-    """Return the tokens of a tail: its texts, everything else as JSON, and the overhead of each message."""
+    """Return the tokens of a tail: texts, all other values as JSON, and `overhead_tokens` for each message."""
     return sum(overhead_tokens + sum(count(text) for text in _texts(message)) for message in tail)
 
 

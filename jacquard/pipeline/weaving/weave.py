@@ -1,6 +1,7 @@
-"""Weaving: the blocks of both streams become one skein, stage by stage.
+"""Orders the blocks of both streams and removes duplicates. The result is a skein: the ordered blocks of one prompt. Pure.
 
-Pure: no store, no clock, no budget of its own. Each stage takes the skein of the previous stage and returns a new one.
+Each stage takes the skein of the previous stage and returns a new one. This module has no budget; `truncate` removes the blocks
+that a pruner dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LAST_SLOT = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WovenSkein:
-    """Deduplicated skein with the decisions of the deduplication, and every stage for inspection."""
+    """Skein without duplicates, a decision on each dropped duplicate, and the skein of every stage."""
 
     skein: Skein
     dropped: tuple[BlockDecision, ...]
@@ -46,7 +47,10 @@ def weave(
     layout: SkeinTemplate,
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> WovenSkein:
-    """Run the stages up to deduplication; `history` is oldest first. `truncate` cuts the result to the budget."""
+    """Order all blocks by `layout`, and remove duplicates. `history` is oldest first.
+
+    `layer_attributes` are attributes of the wrappers of layers. The result may exceed the budget; see `truncate`.
+    """
     rules = _placements(layout.rules)
     placed = [place_block(block, _find_placement(block.place, rules)) for block in blocks]
     skeleton = Skein(
@@ -70,7 +74,7 @@ def weave(
 
 
 def truncate(skein: Skein, standing: Mapping[str, PlacedBlock]) -> Skein:
-    """Return the skein with only the blocks in `standing`, each in the form it has there (unchanged, or shortened).
+    """Return the skein with only the blocks whose ids are in `standing`, each in the form that `standing` contains.
 
     The user input always stays.
     """

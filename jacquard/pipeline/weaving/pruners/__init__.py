@@ -1,1 +1,1 @@
-"""Pruners: each decides which blocks are kept, shortened or dropped."""
+"""Provides the built-in pruners, which decide which blocks of a prompt are kept, shortened or dropped."""

@@ -1,9 +1,9 @@
-"""DegradeToSummary pruner: blocks that do not fit completely are shortened before anything is dropped.
+"""Decides that blocks of a prompt that do not fit completely are shortened before any block is dropped. Pure.
 
-Pure: it only decides. A decision `shortened` states the tokens of the shorter text, which the engine's shortener writes. Tier
-by tier, every block is first kept in its short form and then, newest and best first, in its complete text. Expired blocks are
-never shown completely. As the conversation grows, other messages are shortened, so a prompt's stable prefix is shorter with
-this policy.
+A decision `shortened` states the tokens of the shorter text; the shortener of the engine writes this text. In each priority,
+every block is first kept in its short form; then blocks get their complete text, best first. Expired blocks are never shown
+completely. As the conversation grows, different messages are shortened, so that less of a prompt stays the same from turn to turn
+than with other pruners.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ class DegradeToSummaryPruner:
     """Keeps the blocks that fit, shortens those that do not fit completely, and drops the rest."""
 
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
+        """Return the blocks that fit.
+
+        Raises BudgetExceededError if the blocks that must be kept do not fit.
+        """
         units = build_units(blocks, rules, group_by_name, shorten=True)
         return pack(blocks, units, build_steps(units), budget, rules)

@@ -1,7 +1,7 @@
-"""GreedyPriority pruner: MUST first, then the most important, until the first that does not fit.
+"""Keeps blocks of a prompt in the order of their importance until one does not fit into the budget.
 
-It stops at the first block that does not fit and does not look for a smaller one after it. That makes packing monotone: the
-result is always a prefix of one fixed order, so a bigger budget keeps all of it.
+After the first block that does not fit, no smaller block is tried. The kept blocks are therefore always the first ones of a fixed
+order, and a bigger budget keeps everything that a smaller budget keeps.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ class GreedyPriorityPruner:
     """Keeps blocks by priority, then rank, then place, until the budget is full."""
 
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
+        """Return the blocks that fit.
+
+        Raises BudgetExceededError if the blocks that must be kept do not fit.
+        """
         units = build_units(blocks, rules, group_by_name)
         return pack(blocks, units, build_steps(units), budget, rules)

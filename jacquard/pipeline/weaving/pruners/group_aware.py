@@ -1,7 +1,7 @@
-"""GroupAware pruner: blocks of one evidence item are kept or dropped together, never in part.
+"""Keeps or drops the blocks of one evidence item (a stored text with its source) together.
 
-Two blocks belong to one group if they share evidence, directly or through others, or if they name the same `group`. Packing is
-that of the greedy pruner, by units instead of by blocks.
+Two blocks belong together if they refer to the same evidence, directly or through other blocks, or if they have the same `group`.
+Groups are kept in the order of importance until one does not fit, as the greedy pruner does with single blocks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ class GroupAwarePruner:
     """Keeps groups by the priority and rank of their best block, until the budget is full."""
 
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
+        """Return the blocks that fit.
+
+        Raises BudgetExceededError if the blocks that must be kept do not fit.
+        """
         units = build_units(blocks, rules, group_by_evidence)
         return pack(blocks, units, build_steps(units), budget, rules)
 
 
 def group_by_evidence(blocks: Sequence[PlacedBlock]) -> list[list[int]]:
-    """Return units whose blocks share evidence or a group."""
+    """Return the groups as indexes of blocks; blocks of one group share evidence or a `group`."""
     parents = list(range(len(blocks)))
 
     def root(place: int) -> int:
