@@ -1,1 +1,7 @@
-"""Record of a turn: its evidence, the prompt and its report, the context package, the commit and the events."""
+"""Builds and reads the stored record of a turn: the prompt, its receipt, its evidence, and the commit of the reply.
+
+- receipt (`Report`): the decision about every block and memory of the prompt, with the reason.
+- snapshot: all inputs of a prompt, from which the prompt can be made again.
+- evidence: a stored text with its source, such as the result of a tool.
+- context package: the material of one prompt in a form for other programs.
+"""

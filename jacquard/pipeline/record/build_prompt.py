@@ -1,4 +1,4 @@
-"""Last step of `prepare_turn`, pure: the blocks of both streams become the prompt and the report."""
+"""Makes the prompt and the receipt of a turn from the blocks of both streams, as the last step of `prepare_turn`. Pure."""
 
 from __future__ import annotations
 
@@ -77,18 +77,19 @@ class PromptInputs:
 
     @property
     def correction(self) -> float:
-        """Factor by which the token count was too low before."""
+        """Provider's token count divided by our count, measured in earlier turns."""
         return correction_of(self.turn.window.usages, self.turn.config.model_hint)
 
     @property
     def limit_tokens(self) -> int:
-        """Maximum tokens of the prompt by our own count: without reserves, and fewer if the count is known to be low."""
+        """Maximum tokens of the prompt as our estimator counts them, without the reserves for reply and tail."""
         return self.turn.config.budget.prompt_tokens(self.correction)
 
 
 def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
-    """Return the decided prompt before anything is degraded; raises BudgetExceededError if the blocks that must stay do not
-    fit.
+    """Return the ordered blocks of the prompt with a decision on each, before anything is shortened.
+
+    Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
     config, blocks = inputs.turn.config, [*inputs.skeleton.blocks, *inputs.flesh]
     seen, history, left_out = share(blocks, inputs.skeleton.history, config.layers)
@@ -111,9 +112,9 @@ def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
 def build_turn_prompt(
     inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, Block]
 ) -> PreparedTurn:
-    """Return the prepared turn, without times; `carried` are the degraded blocks of `laid`.
+    """Return the prepared turn without its timings. `carried` contains the shortened and masked blocks of `laid` by id.
 
-    Raises BudgetExceededError if the blocks that must stay do not fit.
+    Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
     turn, correction, prompt = inputs.turn, inputs.correction, complete(laid, carried)
     left_out = () if turn.history is None else turn.history.left_out

@@ -1,4 +1,7 @@
-"""Commits a turn, pure: parses the model's reply, applies its ops to the state, and derives events."""
+"""Builds the commit of a turn: parses the model's reply, applies its ops to the state, and derives events. Pure.
+
+An op is one change of the state that the reply asks for.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class CommitResult:
     ops: tuple[Mapping[str, Any], ...]
     """Applied ops as JSON Patch."""
     refused: str | None
-    """Sentence of the first refused op; then none was applied."""
+    """Sentence about the first refused op (None: no op was refused). If an op is refused, no op of the reply is applied."""
     corrections: tuple[str, ...]
     """Corrections made in the reply."""
     version: int
@@ -43,8 +46,9 @@ class CommitResult:
     verdicts: tuple[OpVerdict, ...] = ()
     """Verdict on every op, applied or refused, with reasons and remarks."""
     set_aside: tuple[Correction, ...] = ()
-    """Updates ignored because of their place, or because the user wrote them: code, sentence with a remedy (also among the
-    corrections), and the characters `start`..`end` of the reply.
+    """Updates (lists of ops) that were ignored because they are in a wrong place of the reply, or because the user wrote them.
+
+    Each has a code, a sentence with a remedy, and its characters `start`..`end` in the reply.
     """
 
 
@@ -58,9 +62,10 @@ def build_commit(
     refs: tuple[Ref, ...],
     config: RuntimeConfig,
 ) -> tuple[TurnCommit, CommitResult]:
-    """Return the data to write and the result; paths in the reply's ops refer to this turn's prompt.
+    """Return (commit, result): the data to write, and the result for the caller.
 
-    An op beyond the limits is refused, and with it all others of the reply.
+    Paths in the ops of `reply` refer to the prompt of this turn. If an op is refused, for example because it exceeds a limit, all
+    ops of the reply are refused. `state` is the state before the reply, and `agent` is the author of a reply without one.
     """
     limits, parsed = config.limits, _parse(record, reply, config)
     bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
@@ -144,7 +149,10 @@ def _report_untagged(parsed: ParsedReply) -> dict[str, str]:
 
 
 def read_commit_result(record: TurnRecord, version: int) -> CommitResult:
-    """Return the result of a turn's commit from its record; raises DamagedRecordError if it cannot be read."""
+    """Return the result of a turn's commit from the record of the turn.
+
+    Raises DamagedRecordError if the report in the record cannot be read.
+    """
     report = record.report or {}
     with report_damage(record, "report"):
         verdicts = tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ()))

@@ -1,6 +1,7 @@
-"""Evidence recorded by a turn: the ids of recalled memories, and the results of tools.
+"""Records the evidence of a turn: finds ids for recalled memories, and stores the results of tools.
 
-Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in the prompt.
+Evidence is a stored text with its source. Only the ingestor writes it. `jacquard.pipeline.evidence.blocks` shows results in
+prompts.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def first_evidence_ids(entry: MemoryEntry | Candidate) -> tuple[str, str]:
 async def evidence_ids_of(
     store: Store, session_id: str, entries: Iterable[MemoryEntry], evidences: Iterable[Evidence]
 ) -> dict[str, str]:
-    """Return, by address, the evidence id of each recalled entry if it is not the entry's own.
+    """Return address -> evidence id for each recalled entry whose evidence id differs from its own id.
 
-    An entry whose id the session already uses for something else gets its address as id, so that nothing is overwritten.
-    `evidences` are the session's evidence under the `first_evidence_ids` of the entries.
+    If the session already has other evidence under the id of an entry, the entry gets its address as evidence id, so that nothing
+    is overwritten. `evidences` are the evidence that the session has under the `first_evidence_ids` of the entries.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()

@@ -1,4 +1,4 @@
-"""Prepared turn, its id, and its conversion to a stored record and back. Pure."""
+"""Defines the prepared turn (a prompt with its receipt), and converts it to a stored record and back. Pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class AssembledInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedTurn:
-    """The result of prepare_turn."""
+    """Result of `prepare_turn`: the prompt of one turn, with its plan and receipt."""
 
     turn_id: str
     session_id: str
@@ -122,7 +122,7 @@ class PreparedTurn:
 
     @property
     def triage(self) -> Triage:
-        """True if the turn was numerical or narrative."""
+        """Kind of the input: numerical (an action answers it without a model) or narrative."""
         return self.plan.triage
 
 

@@ -1,7 +1,7 @@
-"""Other forms of a prompt than its messages: one XML text, a context package, context blocks, evidence. Pure.
+"""Makes further forms of a prompt: one XML text, a context package, context blocks, and evidence. Pure.
 
-They follow from the snapshot and the receipt of the prompt, so a record holds none of them: each is made when it is first asked
-for.
+These forms follow from the snapshot (the inputs of the prompt) and the receipt. They are not stored; each is made when it is first
+used.
 """
 
 from __future__ import annotations

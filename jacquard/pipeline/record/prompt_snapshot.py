@@ -1,4 +1,4 @@
-"""Prompt snapshot: all inputs of a prompt, recorded with it so that it can be made again. Pure.
+"""Records the snapshot of a prompt: all inputs from which the prompt can be made again. Pure.
 
 A snapshot contains the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and the
 templates' variables, with a hash of every template. `jacquard.authoring.replay.replay` replays it. It is part of the turn's

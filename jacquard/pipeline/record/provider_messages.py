@@ -1,8 +1,8 @@
-"""Provider forms of a prompt: messages of the OpenAI API, `system` and `messages` of the Anthropic API. Pure.
+"""Converts a prompt to messages of the OpenAI API, or to `system` and `messages` of the Anthropic API. Pure.
 
-Non-text content of messages (tool calls and their ids, images and other parts) comes from the session's messages. A provider
-refuses half of a tool call, so a call whose result is not in the prompt is left out, and a result without its call gets a new
-one.
+Content that is not text (tool calls and their ids, images and other parts) is taken from the session's messages. Providers refuse
+a tool call without its result, and a result without its call. A call whose result is not in the prompt is therefore left out, and
+a result whose call is not in the prompt gets an artificial call.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ class Attachment:
 def find_attachments(
     spans: Iterable[BlockSpan], messages: Iterable[Message], said: Message | None = None
 ) -> tuple[Attachment, ...]:
-    """Return the attachments of a prompt's messages; `said` is the turn's user message, `spans` are those of the receipt."""
+    """Return the attachments (content that is not text) of a prompt's messages.
+
+    `spans` are the places of blocks from the receipt, `messages` are the session's messages, and `said` is the user message of
+    the turn.
+    """
     held = {message.message_id: message for message in messages}
     if said is not None:
         held[INPUT_ID] = said
@@ -135,10 +139,9 @@ def to_anthropic(
 ) -> dict[str, Any]:
     """Return a prompt as `system` (text blocks) and `messages` of the Anthropic messages API.
 
-    System messages after the first other message become text blocks of the user. The user's own text in the same message is
-    between lines with a boundary, so that neither can be mistaken for the other. `cache_control` marks the end of the system
-    text and of the messages without content that changes every turn (`stable_messages` complete ones, and `stable_chars` of the
-    next).
+    System messages that follow a message of another role become text blocks of the user. The user's own text in the same message
+    is then enclosed in lines with `boundary`, so that the two cannot be confused. `cache_control` marks the end of the part that
+    does not change every turn: the first `stable_messages` messages, and `stable_chars` characters of the next message.
     """
     first = next((place for place, each in enumerate(messages) if each.role != Role.SYSTEM), len(messages))
     turns: list[_Turn] = []

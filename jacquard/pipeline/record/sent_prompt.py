@@ -1,4 +1,4 @@
-"""Shows a turn of the proxy as sent: the client's own messages with our text in them, instead of our own prompt. Pure."""
+"""Shows a turn of the proxy as it was sent to the model: the client's messages with our text added. Pure."""
 
 from __future__ import annotations
 

@@ -20,24 +20,30 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
 SNAPSHOT_KEY = "tape"
-"""Field of a recorded prompt with its snapshot."""
+"""Field of a recorded prompt that contains its snapshot."""
 _MOST_NOTES = 20
 
 
 def report_of(record: TurnRecord) -> Report:
-    """Return the receipt of a turn, an empty one if it has none; raises DamagedRecordError if it cannot be read."""
+    """Return the receipt of a recorded turn.
+
+    Raises DamagedRecordError if the receipt is missing or cannot be read.
+    """
     with report_damage(record, "receipt"):
         return codec.from_plain(dict(record.receipt or {}), Report)
 
 
 def plan_of(record: TurnRecord) -> PlanContext:
-    """Return the plan of a turn that has one; raises DamagedRecordError if it cannot be read."""
+    """Return the plan of a recorded turn.
+
+    Raises DamagedRecordError if the plan is missing or cannot be read.
+    """
     with report_damage(record, "plan"):
         return plan_from_json(record.plan or {})
 
 
 def viewer_of(record: TurnRecord) -> str | None:
-    """Return the viewer of a turn; None for a turn without one, or without a readable prompt."""
+    """Return the viewer for whom a turn was prepared; None if there was none, or if the prompt cannot be read."""
     snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
     config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
     viewer = config.get("viewer") if isinstance(config, Mapping) else None
@@ -45,7 +51,7 @@ def viewer_of(record: TurnRecord) -> str | None:
 
 
 def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
-    """Return the degradations for damaged records of these scopes that reads have skipped since a mark."""
+    """Return the degradations (`code: sentence`) for the damaged records of `scopes` that reads have skipped since `mark`."""
     notes = store.damage_log.since(mark, {"", *scopes})
     # Without the path of the store, which readers of a receipt must not see.
     codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]
@@ -57,7 +63,7 @@ def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
 
 @contextmanager
 def report_damage(record: TurnRecord, part: str) -> Iterator[None]:
-    """Raise DamagedRecordError if the block finds a missing value, or one of a wrong kind, in a part of a turn's record."""
+    """Raise DamagedRecordError if the code in the `with` block finds a missing or wrong value in `part` of a turn's record."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:

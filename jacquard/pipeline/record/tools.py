@@ -58,8 +58,8 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
 async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tuple[Ref, ...]:
     """Return refs by the ids of the session's evidence.
 
-    Ids of a context package are known too: that of the block (`evidence:ID`) and the address (`mnemosyne://…`). Raises Raises
-    EvidenceNotFoundError for a ref to evidence that the session does not have; remote refs are returned unchanged.
+    A ref may also name a block of a context package (`evidence:ID`) or an address (`mnemosyne://…`). Remote refs are returned
+    unchanged. Raises EvidenceNotFoundError if a ref points to evidence that the session does not have.
     """
     resolved = []
     for ref in refs:
@@ -154,8 +154,8 @@ async def record_tool_call(
 ) -> tuple[PutResult, tuple[str, ...]]:
     """Write a call, linked with its results in both directions, with its turn and with its task; return degradation codes.
 
-    A result that belongs to no call and no turn yet becomes evidence of the turn, unless it is a document. Raises Raises
-    EvidenceNotFoundError for a result that the session does not have, and ConfigError for an empty id.
+    A result that belongs to no call and no turn yet becomes evidence of the turn, unless it is a document. Raises
+    EvidenceNotFoundError if the session does not have a result, and ConfigError if the id of the call is empty.
     """
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
