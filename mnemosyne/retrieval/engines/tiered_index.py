@@ -211,6 +211,12 @@ class TieredIndex(Index):
             is_detached = not self._files.detached.isdisjoint((scope, staged))
             table = self._memory.table(staged) if self._memory.holds(staged) else None
             lost = self._files.lost_of(staged)
+            mark = await self._checkpoints.find_mark(scope, staged)
+            if mark is None:
+                # Its rows may have words that were erased; the next feed stages it again.
+                for name in (scope, staged):
+                    self._places.reread(name)
+                return
             if table is None and not is_detached and (engine := await self._files.open(scope)) is not None:
                 if self._memory.holds(scope):
                     await self._upkeep.write_table(scope, engine)
@@ -228,8 +234,8 @@ class TieredIndex(Index):
                 await self._checkpoints.remove(scope)
             else:
                 self._memory.keep(scope, table)
-                if not is_shared and not is_detached:
-                    await self._checkpoints.adopt(scope, table)
+                if not is_shared and not is_detached and not await self._checkpoints.adopt(scope, table, mark):
+                    self._places.reread(scope)
             await self._checkpoints.remove(staged)
 
     async def drop(self, scope: str) -> None:

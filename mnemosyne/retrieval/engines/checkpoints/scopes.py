@@ -142,12 +142,22 @@ class CheckpointedScopes:
         except OSError as error:
             raise self._unavailable(scope, error) from error
 
-    async def adopt(self, scope: str, table: ScopeTable) -> None:
-        """Write the file of a scope whose table was replaced by `table`. Raises IndexUnavailableError if it cannot be written."""
+    async def find_mark(self, scope: str, staged: str) -> str | None:
+        """Return the generation of `scope`; None if another process has dropped it since its staged scope was opened."""
+        # A drop marks both. This order leaves no gap: one that comes after the second look is noticed when the file is written.
         mark = await to_thread.run_sync(read_mark, self._folder, scope)
+        opened = self._opened.get(staged)
+        if opened is not None and opened.mark != await to_thread.run_sync(read_mark, self._folder, staged):
+            return None
+        return mark
+
+    async def adopt(self, scope: str, table: ScopeTable, mark: str) -> bool:
+        """Write the file of a scope whose table was replaced by `table`, in the generation `mark`. Return the result of `save`,
+        which also raises IndexUnavailableError.
+        """
         has_table = await to_thread.run_sync(has_tables, self._folder, scope)
         self._opened[scope] = _OpenedScope(mark=mark, changes=1, has_table=has_table)
-        await self.save(scope, table)
+        return await self.save(scope, table)
 
     def forget(self, scope: str) -> None:
         """Forget a scope that is no longer in memory."""

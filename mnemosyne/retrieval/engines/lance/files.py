@@ -168,8 +168,9 @@ def remove_others(folder: Path, scope: str) -> None:
 
 async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> None:
     """Remove the checkpoint of a scope and LanceDB's tables `names`. Raises IndexUnavailableError if they cannot be removed."""
-    if not await to_thread.run_sync(Path(folder).exists):
+    if "://" in folder:
         return
+    # A folder that does not exist yet gets the marks too: another process may hold the scope in memory, and write it later.
     shared = SharedFolder(folder)
     try:
         async with shared.hold_lock():
