@@ -124,9 +124,10 @@ def build_package(
     created_at: datetime,
     limits: PackageConfig,
 ) -> ContextPackage:
-    """Return the package of a prepared turn; `blocks`, `history` and `memories` (`evidence_of`) are those that are in the prompt.
+    """Return the context package of a prepared turn.
 
-    `memories` are best first; `history` and `user_message` are the original texts. `summary` is used if the prompt holds it.
+    `blocks`, `history` and `memories` are those in the prompt; `memories` are results of `evidence_of`, best first. `history`
+    and `user_message` are the original texts, not escaped. `summary` is used only if the prompt shows it.
     """
     candidates = {candidate.uri: candidate for candidate in report.stream_b.candidates}
     results = [_result(b.block, report, created_at) for b in blocks if b.block.place.layer == EVIDENCE_LAYER]
@@ -368,9 +369,9 @@ class DroppedItem:
 def constrain(
     items: Sequence[EvidenceItem], *, by_document: int = 3, by_source: int = 10
 ) -> tuple[tuple[EvidenceItem, ...], tuple[DroppedItem, ...]]:
-    """Return the items that stay, in their order, and those that are left out; the first of each document and source stay.
+    """Return (kept, dropped): the items that stay, in their order, and the items that are left out.
 
-    Items are best first. Both results together are all items, each once.
+    `items` are best first. At most `by_document` items of one document and `by_source` items of one source stay.
     """
     documents: Counter[tuple[str, str]] = Counter()
     sources: Counter[str] = Counter()
@@ -390,9 +391,9 @@ def constrain(
 
 
 def document_of(item: EvidenceItem) -> tuple[str, str]:
-    """Return the whole that an item is part of, as (kind, name): its document, else the turn of its text, else itself.
+    """Return (kind, name) of the whole to which an item belongs: its document, else the turn of its text, else the item itself.
 
-    A result of the session is a document of its own; a turn or a document of memory may have the same id.
+    A tool or search result of the session counts as a document of its own.
     """
     if name := item.ref.get("document_id"):
         return (RESULTS if item.group == RESULTS else "document"), name

@@ -1,4 +1,4 @@
-"""Redactions in a prompt, for its receipt: class, place and number, never a text. Pure."""
+"""Lists the redactions in a prompt for its receipt: the class, the block and the number of removed texts, never a text. Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def find_redactions(
     stored: Sequence[RedactionRecord],
     said: Mapping[str, RedactionRecord],
 ) -> tuple[RedactionRecord, ...]:
-    """Return a record for each block of a prompt with a redaction, in reading order.
+    """Return a record for each block of a prompt in which something was redacted, in reading order.
 
-    `stored` are the redactions of evidence before it was stored, `said` those of messages by the ids of their blocks;
-    `decisions` contain the blocks withheld in this prompt.
+    `stored` contains the redactions of evidence, made before the evidence was stored. `said` maps the id of a block to the
+    redactions of its message. `decisions` state which blocks were masked in this prompt.
     """
     masked = {each.block_id for each in decisions if each.code == MASKED}
     by_evidence = {each.evidence_id: each for each in stored}

@@ -1,7 +1,7 @@
-"""Assembler: turns a skein into role messages, one XML text and the span of every block.
+"""Joins a skein (the ordered blocks of a prompt) into role messages and one XML text, with the span (place) of every block. Pure.
 
-Pure: no store, no clock, no state. The joined texts were escaped when they were rendered. A message shown as written has a role
-message of its own, and is in the XML text between lines with a boundary that it does not contain.
+The texts of the blocks were escaped when they were rendered. A message shown exactly as written is never joined with markup. In
+the XML text it is enclosed in lines with a boundary that the message does not contain.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class PromptMessage(_AcceptedMessage):
 
     @classmethod
     def from_plain(cls, plain: Any) -> PromptMessage:
-        """Return the message in a record; raises CodecError for any other value."""
+        """Return the message whose recorded form is `plain`.
+
+        Raises CodecError if `plain` is not a mapping with the texts `role` and `content`.
+        """
         role, content = (plain.get("role"), plain.get("content")) if isinstance(plain, Mapping) else (None, None)
         if not isinstance(role, str) or not isinstance(content, str):
             raise CodecError("This is not a message of a prompt: it needs the texts `role` and `content`.")
@@ -81,7 +84,7 @@ class PromptMessage(_AcceptedMessage):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssembledPrompt:
-    """Assembled prompt."""
+    """Prompt as role messages and as one XML text, with the span of every block."""
 
     messages: tuple[PromptMessage, ...]
     text: str
@@ -143,9 +146,9 @@ def prefix(
     count: Callable[[str], int],
     volatile: Collection[str] = (),
 ) -> PrefixReport:
-    """Compare with the previous turn's messages: tokens shared from the first character on, and the first difference.
+    """Return the beginning that the prompt shares with `previous` (the messages of the previous turn), and the first difference.
 
-    `volatile` are the ids of blocks that change in each turn.
+    `volatile` contains the ids of blocks that change in each turn. `count` returns the tokens of a text.
     """
     shared, broken = 0, None
     by_message: list[list[BlockSpan]] = [[] for _ in assembled.messages]
@@ -386,12 +389,15 @@ ROLE_MESSAGES = RoleMessageAssembler()
 
 
 def name_of_assembler(assembler: Assembler) -> str:
-    """Return the name of a host's assembler, which a record contains because a replay needs it; '' for the built-in one."""
+    """Return the class name of a host's assembler; '' for the built-in assembler. Records contain it for replays."""
     return "" if isinstance(assembler, RoleMessageAssembler) else type(assembler).__name__
 
 
 def assemble_checked(assembler: Assembler, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
-    """Return the prompt of a skein by an assembler; raises AssemblerError with its name if the prompt breaks a rule."""
+    """Return the prompt that `assembler` makes of `skein`.
+
+    Raises AssemblerError if the prompt of a host's assembler breaks a rule of `Assembler`.
+    """
     made = assembler.assemble(skein, count)
     if (name := name_of_assembler(assembler)) and (fault := _find_fault(made, skein)):
         raise AssemblerError(name, fault)

@@ -1,8 +1,8 @@
-"""Layers of context: a Collector gathers named `…__context` texts, a Composer puts them in a fixed order. Pure.
+"""Collects and orders the layers of context: five named texts (`…__context`) that agents of one process share. Pure.
 
-The Composer is the pipeline's weaving and assembler with the layout `layers`, and the blocks of both streams are the same
-layers (`layers_of`). It has no state and adds no text of its own; the query enters there once and nowhere else. Only
-compression persists: it is the session's rolling summary.
+A Collector gathers the texts of the layers, and a Composer puts them in a fixed order with the conversation and the query. The
+Composer uses the weaving of the pipeline and adds no text of its own. In a prompt of the pipeline, each block of both streams
+belongs to one of the same layers (`layers_of`). Only the layer `compression` is stored: it is the session's rolling summary.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class CollectedLayers:
 
 
 def process_of(name: str) -> Process:
-    """Return a preset by its name; raises ConfigError, which lists the presets, if the name is unknown."""
+    """Return the preset `name`.
+
+    Raises ConfigError, with a list of the presets, if the name is unknown.
+    """
     if name not in PROCESSES:
         raise ConfigError(f"layers.process: there is no process {name!r}; there are: {', '.join(PROCESSES)}.")
     return PROCESSES[name]
@@ -104,10 +107,10 @@ class ContextComposer:
         checkpoint_messages: Sequence[PromptMessage] = (),
         query: str | None = None,
     ) -> tuple[PromptMessage, ...]:
-        """Return the messages in their fixed order; empty layers give none.
+        """Return the messages in their fixed order. An empty layer gives no message.
 
-        `query` is None if the last of `checkpoint_messages` is the query. Raises ConfigError for an unknown layer, for a system
-        message among `checkpoint_messages`, and for a query that is given twice or not at all.
+        `query` is None if the last of `checkpoint_messages` (the conversation) is the query. Raises ConfigError if a layer is
+        unknown, if `checkpoint_messages` contains a system message, or if the query is given twice or not at all.
         """
         for name in contexts:
             if name not in ORDER or not name.endswith(SUFFIX):
@@ -140,8 +143,9 @@ class ContextCollector:
     config: LayersConfig = ALL_LAYERS
 
     async def collect(self, document: SessionDocument, query: str) -> CollectedLayers:
-        """Return the layers that the process may see, with the messages after the summary; raises ConfigError for an unknown
-        layer.
+        """Return the layers that the process may see, and the messages that the summary does not cover.
+
+        Raises ConfigError if a service is given for an unknown layer.
         """
         unknown = [name for name in self.services if name not in set(Layer)]
         if unknown:
@@ -215,7 +219,7 @@ def layers_of(blocks: Sequence[Block]) -> dict[str, tuple[Block, ...]]:
 def share(
     blocks: Sequence[Block], history: Sequence[Block], config: LayersConfig
 ) -> tuple[tuple[Block, ...], tuple[Block, ...], tuple[BlockDecision, ...]]:
-    """Return the blocks and the conversation that a call may see, and a decision on each block that it may not see."""
+    """Return (blocks, history, decisions): what a call may see, and a decision on each block that it may not see."""
     layers, checkpoint = find_allowed_layers(config)
     names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}
     seen = tuple(block for block in blocks if layer_of(block) in names)
