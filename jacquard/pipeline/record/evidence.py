@@ -72,9 +72,9 @@ async def evidence_ids_of(
 
 
 def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> tuple[ShownText, ...]:
-    """Return the texts in a turn's prompt, by which echoes of them are recognised; none before there is a prompt.
+    """Return the texts in the prompt of a turn. A new text that repeats one of them is an echo and does not become evidence.
 
-    Without the input, the user's latest words count as new.
+    Return an empty tuple if the turn has no prompt. If `with_input` is false, the user's input is left out.
     """
     if record is None or record.prompt is None:
         return ()
@@ -108,7 +108,7 @@ class IngestedResult:
 async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> TurnRecord | None:
     """Return the turn of a call: the one that it names (`extra.turn_id`), else the pending one on the active branch.
 
-    None for a call outside of every turn; raises SessionNotFoundError.
+    Return None if the call belongs to no turn. Raises SessionNotFoundError if the session does not exist.
     """
     named, window = turn_of_call(call), await store.window(session_id, message_limit=1)
     if not named:

@@ -71,7 +71,7 @@ class PreparedTurn:
     forms: PromptForms = field(compare=False, repr=False)
     """Other forms of the prompt, each made when it is first asked for."""
     reply: str | None = None
-    """Set for a numerical turn: the turn is complete, its ops are applied, and no model is called."""
+    """Reply of a numerical turn: its changes are applied, and no model is called (None: a model answers)."""
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     history_start: str | None = None
     other_tokens: int | None = None

@@ -26,10 +26,10 @@ def digest_of_text(text: str) -> str:
 
 
 def as_sent(turn: PreparedTurn) -> PreparedTurn:
-    """Return a turn with the messages that went to the model; unchanged if the proxy did not send it.
+    """Return `turn` with the messages that went to the model; unchanged if the proxy did not send the turn.
 
-    A client's message that the session has word for word is shown, under its id there. Of any other (for example its system
-    prompt) only the size and the digest are known.
+    A client's message that the session has word for word is shown, under its id in the session. Of any other client's message
+    (for example a system prompt) only the size and the digest are known and shown.
     """
     sent = turn.report.sent
     if sent is None:

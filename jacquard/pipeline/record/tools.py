@@ -1,7 +1,7 @@
-"""Records of a host's own work: tool calls, model calls, tasks.
+"""Records the work of a host in a session: tool calls, model calls and tasks.
 
-Links are made here in both directions: a call names the evidence of its result, and the evidence names the call. Each function
-runs while its session is locked. This module must not import a concrete store.
+A recorded call names the evidence of its result, and the evidence names the call. Each function must be called while the session
+is locked. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ class ContinuedCall:
 
     call: ToolCall
     was_begun: bool = False
-    """True if its beginning was recorded before."""
+    """True if the beginning of the call was recorded before."""
     is_known: bool = False
-    """True if it is stored already and this is its beginning again, so that nothing is written."""
+    """True if the call is stored already and this is its beginning again; nothing is written then."""
 
 
 async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return these evidence items; raises EvidenceNotFoundError for the first that the session does not have."""
+    """Return the evidence items with these ids.
+
+    Raises EvidenceNotFoundError if the session does not have one of them.
+    """
     found: list[Evidence] = []
     for evidence_id in dict.fromkeys(evidence_ids):
         evidence = await store.get_evidence(session_id, evidence_id)
