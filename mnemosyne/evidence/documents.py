@@ -134,11 +134,11 @@ def _join_small(text: str, pieces: Sequence[Span]) -> Iterator[Span]:
 def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, ...]:
     """Return the passages of a document as entries of its session, in order; nothing for an empty document.
 
-    The text of an entry is exactly the text at the selector in its metadata (`section_id`, such as `chars:0-900`) in
-    the evidence `document_id`. The title is the name of the document and the heading above the passage.
+    Each entry has the exact text of its passage. Its metadata say where the passage stands: `document_id` is the id of
+    the evidence, `section_id` a selector such as `chars:0-900`. The title is the document's name and the heading above.
 
-    After the passages come entries that nobody may know. Each names a memory entry that recall leaves out because the
-    document replaces it (`takes_from_recall`).
+    The document may replace memory entries. For each of them a marker follows the passages: an entry that no viewer is
+    shown, and that makes recall leave out the replaced entry (`takes_from_recall`).
     """
     if UNDONE_AT in evidence.metadata:
         return ()

@@ -447,8 +447,8 @@ class Store(Protocol):
 
         Each entry names a committed turn by `turn_id` and takes the branch and depth of this turn. Existing entries
         are skipped; an entry with an empty text is removed. A passage of a document (kind `document`) may name no
-        turn. Then it belongs to the session from its beginning, on all branches, and written again with another
-        content it replaces the former passage. The version does not change.
+        turn. Such a passage belongs to the session from its beginning, on all branches. A passage that is written
+        again with another text replaces the former one. The version does not change.
 
         Raises:
             TurnNotFoundError: for an unknown turn.
@@ -666,6 +666,6 @@ def combined_reads(store: Store) -> type[Store]:
     store.
 
     It is the store's own class if this class has all three methods. Otherwise it is `Store`, whose methods call the
-    store's simple methods. So the overrides of a wrapper that passes all other calls on are used.
+    store's simple methods. A wrapper that overrides only simple methods and passes all other calls on is not bypassed.
     """
     return type(store) if all(hasattr(type(store), name) for name in _COMBINED) else Store

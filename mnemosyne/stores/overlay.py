@@ -49,8 +49,8 @@ _READS = frozenset(
 class OverlayStore:
     """A `Store` over `inner` for one turn of one session. Nothing is written to `inner`.
 
-    Sessions and worlds that are written are kept in memory as a whole. If the session of the turn is in `inner`, only
-    the summary and the model calls of the turn are kept, and its record is dropped.
+    A new session and a new world are kept in memory as a whole. If `inner` has the session of the turn, only the summary
+    and the model calls of the turn are kept in memory. The record of the turn is dropped.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -232,7 +232,7 @@ class OverlayStore:
         return evidence.evidence_id
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Drop the selection that came too late for its turn."""
+        """Keep nothing: `prefetch`, a selection of memories that came too late for its turn, is dropped."""
 
 
 def _gap(scope: str, place: int, size: int) -> list[MemoryEntry]:

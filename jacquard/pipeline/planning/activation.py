@@ -158,10 +158,10 @@ def activate_world_info(
 
 
 def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
-    """Return the ids of the entries that are not recalled, because only the rules of world info may place them.
+    """Return the ids of the entries that recall must leave out, because the rules of world info decide on them.
 
-    `set_off` contains the ids of the entries that were activated in this turn, whether shown or rejected. Only an entry that is
-    marked as vectorized, is not disabled and was not activated may be recalled by relevance.
+    `set_off` contains the ids of the entries that were activated in this turn, whether shown or rejected. These are left out, and
+    so are disabled entries and entries that are not marked as vectorized.
     """
     return frozenset(
         entry.entry_id
@@ -193,7 +193,7 @@ def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
 
 
 def scans_world_info(turn: Turn) -> bool:
-    """Return whether world info is activated in a turn; False if a numerical action answers the turn."""
+    """Return whether world info is activated in a turn. A turn that an action of the world answers by calculation has none."""
     return turn.plan.triage is Triage.NARRATIVE and uses_world_info(turn.world, turn.config)
 
 

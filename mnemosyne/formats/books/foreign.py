@@ -24,7 +24,9 @@ COMMA_KEYS_SECONDARY = replace(FIELDS_BY_NAME["keysecondary"], is_lossless=True)
 
 
 def native_names(**names: str) -> dict[str, NativeField]:
-    """Return native fields by their names in another format. `text="content"` means: the format writes `content` as `text`."""
+    """Return our fields by their names in another format. `text="content"` says that the other format has our field `content`
+    under the name `text`.
+    """
     return {name: FIELDS_BY_NAME[native] for name, native in names.items()}
 
 
@@ -38,8 +40,9 @@ def keep_original(
     *,
     counted: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return `fields` with the remaining fields `left` of an entry under `original`, and count the remaining fields.
+    """Return `fields` with one more field, `original`: the fields of the file that have no field of ours (`left`).
 
+    The fields of `left` are counted in `counter`.
     `unsupported` has import notes by field name. A field with the note FOR_EXPORT counts as kept; a field with another
     note counts as not supported. The other fields count as unknown, except those in `counted`, which the caller has
     counted.

@@ -1,8 +1,7 @@
 """Finds and deletes shared index data in PostgreSQL (vectors and index rows) that no stored entry needs any more.
 
-An erasure of this release deletes its data itself. An erasure of a release that does not know these tables leaves the
-data, and so does the removal of entries without an erasure. Each function runs inside a transaction that its caller has
-opened.
+Such data are left when entries are removed without an erasure, or when a program that does not know these tables erases
+something. An erasure by this program leaves none. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations

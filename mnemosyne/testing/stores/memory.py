@@ -134,7 +134,9 @@ class StoreMemory(StoreTests):
             assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2
 
     async def test_what_is_committed_late_comes_after_what_was_seen(self, tmp_path: Path) -> None:
-        """A turn that was pending while others were committed is new to a reader that continues from the last number."""
+        """A turn is committed after newer turns. A caller that has read all entries up to a sequence still gets the
+        entries of this turn, because their sequences are higher.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
             await store.save_prepared(prepared_turn(head, "slow"), expected_version=head.version)
@@ -212,7 +214,9 @@ class StoreMemory(StoreTests):
             assert [entry.entry_id for entry in await store.gated_entries((WORLD_SCOPE, SCOPE))] == ["m"]
 
     async def test_one_late_result_a_branch(self, tmp_path: Path) -> None:
-        """Each branch keeps its newest late result. None deletes all results, and the version does not change."""
+        """Each branch keeps its newest prefetch, a selection that was made too late for its turn. Saving None deletes
+        those of all branches. The version of the session does not change.
+        """
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             late = Prefetch(
                 turn_id="t1", branch_id="main", depth=2, focus_quest_id="q", keywords=("钥匙",), value={"ids": ["a"]}

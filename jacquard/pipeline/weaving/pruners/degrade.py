@@ -1,9 +1,10 @@
 """Decides that blocks of a prompt that do not fit completely are shortened before any block is dropped. Pure.
 
-A decision `shortened` states the tokens of the shorter text; the shortener of the engine writes this text. In each priority,
-every block is first kept in its short form; then blocks get their complete text, best first. Expired blocks are never shown
-completely. As the conversation grows, different messages are shortened, so that less of a prompt stays the same from turn to turn
-than with other pruners.
+A block with the decision `shortened` gets fewer tokens, and the engine writes a text that fits them. In each priority, every block
+is first kept in its short form. Then blocks get their complete text, best first. Expired blocks are never shown completely.
+
+As the conversation grows, other messages are shortened in each turn. So a provider's prefix cache finds less of a prompt again than
+with other pruners.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Chooses the embedder that serves each scope of an index, and replaces one embedder by another.
 
 A scope is one session or one world. It is served by the embedder that made its vectors as long as this embedder can
-be opened, even if another one is configured. Meanwhile the configured embedder makes vectors of the same entries in a
-second scope (`staged_scope`), which then replaces the first at once. Indexes and embedders are known by protocol;
-this module must not import a concrete one.
+be opened, even if another one is configured. Meanwhile the configured embedder indexes the same entries a second time,
+under another name (`staged_scope`). When all is done, this copy replaces the scope in one step. Indexes and embedders
+are known by protocol; this module must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Encoders:
         self._own_scopes: Callable[[], Collection[str]] = frozenset
 
     def overlay(self, source: EntrySource, index: Index, own_scopes: Callable[[], Collection[str]]) -> Encoders:
-        """Return encoders for an overlay. They index the scopes that `own_scopes` returns from `source` into `index`,
-        with the configured embedder. All other scopes are served by this object.
+        """Return encoders for an overlay. They read the scopes that `own_scopes` names from `source`, and index them in
+        `index` with the configured embedder. All other scopes are served by this object.
         """
         made = Encoders(source, index, self._embedder, least_fitness=self._least_fitness, open_former=lambda name: None)
         made._below, made._own_scopes = self, own_scopes
