@@ -195,7 +195,8 @@ def _place_matches(text: str, found: Mapping[Steps, Any], path: str) -> tuple[Js
         _walk_value(text, _skip_space(text, 0), wanted, (), set(found), spans)
     except RecursionError:
         raise PatternError(path, "the content is JSON that is nested too deep") from None
-    placed = [JsonNode(steps=steps, span=spans[steps], value=value) for steps, value in found.items()]
+    # The library also slices strings; a character of one is not a value of the text.
+    placed = [JsonNode(steps=steps, span=spans[steps], value=value) for steps, value in found.items() if steps in spans]
     return tuple(sorted(placed, key=lambda node: (node.span[0], -node.span[1], len(node.steps))))
 
 

@@ -84,6 +84,7 @@ def test_what_a_selector_points_at(content, selector, text):
         (POEM, "json:$.a", "not JSON"),
         (ORDER, "json:data", "RFC 9535"),
         (ORDER, "json:$.nope", "selects nothing"),
+        ('["word"]', "json:$[0][0:9]", "selects nothing"),
         (ORDER, "json:$[?@..qty]", "any depth"),
         (ORDER, "json:$[?@[?@.qty]]", "another filter"),
         (POEM, "lines:1-1,lines:2-2", "nothing in common"),

@@ -179,9 +179,10 @@ def _make_folder(path: Path) -> None:
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> int:
     """Return the revision of a file, 0 for an empty one; StoreUnavailableError when it is another program's."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    # Last, because another process may be making the database: whatever was seen of it before, it has this number now.
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID and (tables or application or version):
         raise StoreUnavailableError(str(path), "it is a database of another program; choose another path")
     if "store_revision" not in tables:
