@@ -1,1 +1,1 @@
-
+"""Command line `jacquard`: commands that play sessions, write worlds, edit memory and operate stores."""

@@ -1,6 +1,6 @@
-"""The `jacquard` command: its four groups, and where each command is defined.
+"""Defines the `jacquard` command: its four groups, and the module of each command.
 
-A command is imported when it is run, so `jacquard --help` loads neither an engine nor a store.
+A command's module is imported only when the command runs. So `jacquard --help` loads neither an engine nor a store.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 DISTRIBUTION = "jacquard-context"
-"""Name under which the package is installed."""
+"""Name of the package on a package index."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandGroup:
-    """One of the groups that `jacquard --help` lists."""
+    """Group of commands that `jacquard --help` lists."""
 
     summary: str
-    """Sentence that the help shows."""
+    """Sentence that the help shows for the group."""
     commands: Mapping[str, str]
-    """Module and name of each command's function or `Typer`, by the command's name, in the order of the help."""
+    """Commands in the order of the help. Each name leads to the command's function or `Typer`, written as `MODULE:NAME`."""
 
 
 _COMMANDS = "jacquard.cli.commands"
@@ -111,7 +111,7 @@ _GROUP_OF = {name: group for group, each in GROUPS.items() for name in each.comm
 FORMER_NAMES = frozenset(
     name for each in GROUPS.values() for name, place in each.commands.items() if not place.startswith(_VERBS)
 )
-"""Commands that may still be named without their group, until the release after 0.1.0."""
+"""Commands that may still be called without their group (`jacquard weave`), until the release after 0.1.0."""
 
 
 class _Commands(TyperGroup):

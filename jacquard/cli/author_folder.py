@@ -1,4 +1,4 @@
-"""Finds the folder in which an author edits a pack, so that commands that show templates read it first.
+"""Finds the folder in which an author edits a world pack, so that template commands read this folder first.
 
 A turn is rendered with the pack in the store, but an author wants to see an edit before importing it there.
 """
@@ -18,14 +18,18 @@ TEMPLATES = "templates"
 
 
 async def author_folder(runtime: Runtime, world_id: str) -> Path | None:
-    """Return the folder from which a pack was last loaded on this host, or None, also for unreadable notes."""
+    """Return the folder from which the pack of world `world_id` was last loaded on this host.
+
+    Return None if no such folder is noted, if it no longer contains a pack, or if the notes cannot be read.
+    """
     return await to_thread.run_sync(_folder, runtime, world_id)
 
 
 async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, ...]:
-    """Return the template roots of a world: the author's folder, else its pack in the store; the shipped root is last.
+    """Return the folders of a world's templates in the order of the search; the shipped templates come last.
 
-    Raises WorldUnavailableError if there is neither.
+    The world's own templates are those of the author's folder. If this folder is not known, they are those of the pack in
+    the store. Raises WorldUnavailableError if there is neither.
     """
     folder = await author_folder(runtime, world_id)
     if folder is None:
@@ -35,7 +39,7 @@ async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, .
 
 
 def folder_roots(folder: Path) -> tuple[TemplateRoot, ...]:
-    """Return the template roots of a pack in a folder."""
+    """Return the folder of the pack's own templates, if the pack `folder` has one, and then the shipped templates."""
     own = folder / TEMPLATES
     return (own, find_shipped_templates()) if own.is_dir() else (find_shipped_templates(),)
 

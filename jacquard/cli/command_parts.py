@@ -1,4 +1,4 @@
-"""Common parts of the commands: options, consoles, running, and the conversion of errors to sentences."""
+"""Provides the parts that all commands share: options, output, the running of async work, and sentences for errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ StoreOption = Annotated[
     ),
 ]
 DEFAULT_STORE = ""
-"""Never reaches a command: `store_options` replaces it by the store of the settings."""
+"""Default of `--store`. No command receives it, because `store_options` replaces it by the store of the settings."""
 SessionOption = Annotated[str, typer.Option("--session", "-s", metavar="ID", help="The session to work on.")]
 WorldOption = Annotated[
     Path | None,
@@ -86,30 +86,31 @@ err = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenStore:
-    """Store of the running command."""
+    """Store that the running command works on, and the tenant in it."""
 
     address: str
     place: str
-    """Variable or file that names it, 'default', or '' for `--store`."""
+    """Source of the address: the variable or the file that names it, 'default', or '' if `--store` names it."""
     config: Path | None
     tenant: str
 
 
 CHOSEN: ContextVar[ChosenStore | None] = ContextVar("store", default=None)
-"""Set before a command with the option `--store` runs (`store_options`)."""
+"""Store of the running command. `store_options` sets it before a command with the option `--store` runs."""
 
 
 def chosen_tenant() -> str:
-    """Return the tenant named on the command line."""
+    """Return the tenant that `--tenant` names, else the default tenant."""
     chosen = CHOSEN.get()
     return DEFAULT_TENANT if chosen is None else chosen.tenant
 
 
 @asynccontextmanager
 async def open_store(store: str, *, config: RuntimeConfig | None = None, **options: Any) -> AsyncIterator[Runtime]:
-    """Open a runtime like `open_runtime`, for the tenant and with the settings of the command line.
+    """Open the runtime of a store like `open_runtime`, with the tenant and the settings of the command line.
 
-    At the end, skipped damaged records are named on standard error.
+    If `config` is given, its settings are used instead. At the end, damaged records that were skipped are named on
+    standard error.
     """
     settings = load_configuration() if config is None else config
     async with open_runtime(store, tenant=chosen_tenant(), config=settings, **options) as runtime:
@@ -124,9 +125,10 @@ async def open_store(store: str, *, config: RuntimeConfig | None = None, **optio
 
 
 def load_configuration(given: Mapping[str, Any] | None = None, *, file: Path | None = None) -> RuntimeConfig:
-    """Return the configuration: a file (else that of `--config`), overridden by the environment, overridden by options.
+    """Return the settings of a turn: a settings file, overridden by the environment, overridden by `given`.
 
-    An option with None is not given. Exit code 2 for a fault.
+    The file is `file`, else the file of `--config`. `given` is nested like the sections; a value of None counts as not
+    given. Exits with code 2 if a setting is wrong.
     """
     chosen = CHOSEN.get()
     if file is None and chosen is not None:
@@ -153,7 +155,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def show(text: str | Text, style: str = "") -> None:
-    """Print text for a person on standard output; it is data, never markup."""
+    """Print `text` for a person on standard output. Square brackets in it are printed, never read as markup."""
     out.print(Text(clean(text), style=style) if isinstance(text, str) else text)
 
 
@@ -165,13 +167,16 @@ def print_json(value: Any) -> None:
 
 
 def name_store() -> None:
-    """Print the command's store on standard error, unless the command line names it."""
+    """Print the address of the command's store on standard error, unless `--store` names the store."""
     if (chosen := CHOSEN.get()) is not None and chosen.place:
         say(f"store: {mask_credentials(mask_passwords(chosen.address))} ({chosen.place})", "dim")
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run an async command, after naming its store; any error becomes one message on standard error and exit code 1."""
+    """Name the command's store, run the async function `work`, and return its result.
+
+    An error is printed as one message on standard error, and the command exits with code 1 (130 after Ctrl-C).
+    """
     name_store()
     try:
         return anyio.run(work)
@@ -187,7 +192,10 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def sentence(error: BaseException) -> str:
-    """Return the message of an error for a person; for an unexpected error its name and the line that raised it."""
+    """Return the message of `error` for a person.
+
+    If the error is unexpected, the message contains its class and the lines that raised it.
+    """
     if isinstance(error, SessionNotFoundError):
         return f"{error} `jacquard play weave` starts it with --world DIR, or with --profile assistant."
     if isinstance(error, JacquardError | MnemosyneError | FilamentError):
@@ -204,12 +212,12 @@ def sentence(error: BaseException) -> str:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; exit code 1, with the file's name, if it cannot be read."""
+    """Return the text of `file`. Exits with code 1 and an error if the file cannot be read or is not UTF-8."""
     return _decode_text(read_bytes(file), str(file))
 
 
 def read_bytes(file: Path) -> bytes:
-    """Return the content of a file; exit code 1 if it cannot be read."""
+    """Return the content of `file`. Exits with code 1 and an error if the file cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -217,7 +225,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_input() -> str:
-    """Return the text of standard input; exit code 1 if it is not UTF-8."""
+    """Return the text of standard input. Exits with code 1 and an error if it is not UTF-8."""
     return _decode_text(sys.stdin.buffer.read(), "standard input")
 
 
@@ -231,14 +239,14 @@ def _decode_text(data: bytes, name: str) -> str:
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """Return the single errors of a group, or the error itself if it is not a group."""
+    """Return the single errors inside of an exception group. An error that is not a group is returned by itself."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for each in error.exceptions for leaf in leaves(each)]
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:
-    """Print an error and return the exit for the caller to raise."""
+    """Print `message` as an error on standard error. Return an exit with the exit code `code`; the caller raises it."""
     for place, line in enumerate(mask_credentials(message).splitlines() or [""]):
         say(f"error: {line}" if place == 0 else f"       {line}", style="bold red" if place == 0 else "red")
     return typer.Exit(code)

@@ -1,4 +1,4 @@
-"""Entry point of the `jacquard` command."""
+"""Starts the command line: entry point of the `jacquard` command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main() -> None:
 
 
 def replace_unwritable() -> None:
-    """Write characters that the code page of standard output and error lacks as `?`, for the whole process."""
+    """Print `?` for characters that the encoding of standard output or standard error lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""Shows the progress of long work on standard error."""
+"""Shows the progress of long work as a bar on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Report = Callable[[int, int], None]
 
 @contextmanager
 def indexing(title: str = "indexing") -> Iterator[Report]:
-    """Yield a callback `(done, total)`; a bar appears with its first call, only on a terminal."""
+    """Yield a callback `(done, total)` that updates a progress bar with this title.
+
+    The bar appears with the first call, and only on a terminal.
+    """
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

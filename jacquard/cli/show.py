@@ -1,4 +1,7 @@
-"""Prints prompts, receipts and histories for people: blocks coloured by source, tokens by block."""
+"""Prints prompts, receipts and states for people: blocks coloured by source, with tokens by block.
+
+A receipt contains the reasons why blocks and memories are, or are not, in a prompt.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,15 @@ _LEGEND = "world cyan · state green · guidance magenta · memories yellow · t
 
 
 def style_of(source: str) -> str:
-    """Return the colour of a block's source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
+    """Return the colour for a block's source (such as `automation:chat/status.j2`, `curation:lore` or `history`)."""
     return _STYLES[subject_of(source)]
 
 
 def show_turn(turn: PreparedTurn) -> None:
-    """Print the prompt, coloured by source, and its receipt."""
+    """Print the prompt of a turn, coloured by source, and its receipt.
+
+    For a numerical action there is no prompt; its answer is printed instead.
+    """
     if turn.reply is not None:
         show(f"numerical action {turn.plan.action_id}: applied, no model is called", "bold")
         show(turn.reply)
@@ -48,7 +54,11 @@ def show_turn(turn: PreparedTurn) -> None:
 
 
 def show_messages(messages: Sequence[PromptMessage], spans: Sequence[BlockSpan], sources: Mapping[str, str]) -> None:
-    """Print the messages of a prompt, coloured by the sources of their blocks, each with its tokens."""
+    """Print the messages of a prompt, each with its number of tokens.
+
+    `spans` are the places of blocks in the messages. `sources` has the source of each block, which gives the block its
+    colour.
+    """
     for place, message in enumerate(messages):
         own = [span for span in spans if span.message == place]
         tokens = sum(span.tokens for span in own)
@@ -61,7 +71,7 @@ def show_messages(messages: Sequence[PromptMessage], spans: Sequence[BlockSpan],
 
 
 def show_receipt(report: Report) -> None:
-    """Print the decisions and their reasons."""
+    """Print a receipt: all decisions about the prompt of one turn, each with its reason."""
     show(f"turn {report.turn_id} · template {report.template_id} · layout {report.layout}")
     stream = report.stream_b
     model = f" · model {stream.model}" if stream.model else ""
@@ -160,7 +170,7 @@ def _show_blocks(report: Report) -> None:
 
 
 def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
-    """Print every candidate with its score parts and the reason for its choice or rejection."""
+    """Print every candidate with the parts of its score, and the reason why it was or was not chosen."""
     table = Table(title="candidates, best first", title_justify="left", box=None, pad_edge=False)
     for name in ("rank", "score"):
         table.add_column(name, justify="right")
@@ -183,5 +193,5 @@ def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
 
 
 def show_tree(tree: Mapping[str, Any]) -> None:
-    """Print a state in the model's form."""
+    """Print a state in the form in which the model sees it."""
     show(dump_yaml(display(tree)))

@@ -1,4 +1,4 @@
-"""Options of all commands that open a store (`--store`, `--config`, `--tenant`), and the choice of that store."""
+"""Adds the options `--config` and `--tenant` to commands that have `--store`, and finds the store of the running command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _WHOLE_STORE_COMMANDS: set[Command] = set()
 
 
 def add_store_options(app: typer.Typer) -> None:
-    """Give every command of `app` and its groups that has a parameter `store` the related options."""
+    """Add `--config` and `--tenant` to every command of `app` and of its groups that has a parameter `store`.
+
+    Commands that `on_whole_store` marked get no `--tenant`.
+    """
     for group in app.registered_groups:
         if group.typer_instance is not None:
             add_store_options(group.typer_instance)

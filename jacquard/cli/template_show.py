@@ -1,4 +1,4 @@
-"""Prints renderings, changes and golden cases for people."""
+"""Prints results of the template commands for people: rendered prompts, differences of prompts, and golden cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERDICTS = {
 
 
 def show_rendering(rendering: Rendering, *, text: bool) -> None:
-    """Print a prompt, coloured by source, and its tokens by block."""
+    """Print the tokens of a rendered prompt by block. If `text` is true, first print the prompt, coloured by source."""
     sources = {row.block_id: row.source for row in rendering.rows}
     if text:
         assembled = rendering.prompt.assembled
@@ -54,7 +54,7 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
 
 
 def show_change(change: TurnChange) -> None:
-    """Print the differences of one turn."""
+    """Print the differences between two renderings of one turn, by block."""
     templates = (
         change.new_template
         if change.old_template == change.new_template
@@ -72,7 +72,7 @@ def show_change(change: TurnChange) -> None:
 
 
 def show_totals(changes: Sequence[TurnChange]) -> None:
-    """Print the sums over all turns, and by block."""
+    """Print the sums of the changes: the turns and tokens of each block, and those of all turns together."""
     sums = sum_changes(changes)
     by_block: dict[str, list[int]] = {}
     for change in changes:
@@ -85,7 +85,7 @@ def show_totals(changes: Sequence[TurnChange]) -> None:
 
 
 def show_golden(result: GoldenResult) -> None:
-    """Print the result of one case."""
+    """Print the result of one golden case."""
     show(f"{result.verdict.value:8} {result.name} · {result.tokens} tokens", _VERDICTS[result.verdict])
     for line in result.lines:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")

@@ -1,1 +1,1 @@
-"""The commands, one module for each kind."""
+"""Commands of the `jacquard` command line, one folder for each group."""

@@ -1,4 +1,4 @@
-"""`init`, `validate`: write and check world packs."""
+"""Writes and checks world packs, for the commands `jacquard author init` and `jacquard author validate`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def init(
         str, typer.Option("--locale", metavar="TAG", help="`en` or `zh-CN`: the language of the starter pack.")
     ] = "en",
 ) -> None:
-    """Write a small commented world pack that validates and plays. A folder that is not empty is left unchanged."""
+    """Write a small world pack with comments, ready to be played.
+
+    If the folder is not empty, nothing is written.
+    """
 
     async def work() -> None:
         written = write_scaffold(folder, locale)
@@ -43,9 +46,10 @@ def validate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The world pack.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a world pack and its templates; every fault is reported at once with file, line and key.
+    """Check a world pack and its templates.
 
-    A warning is about what is legal and was probably meant otherwise.
+    All faults are reported at once, each with file, line and key, and the exit code is 1. A warning is about something
+    that is allowed but probably a mistake.
     """
 
     async def work() -> None:

@@ -1,4 +1,6 @@
-"""`replay`: makes recorded prompts again, compares today's templates, and shows another configuration."""
+"""Makes recorded prompts again: from their records, with today's templates, or under other settings (`jacquard author
+replay`).
+"""
 
 from __future__ import annotations
 
@@ -94,11 +96,12 @@ def replay(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Make recorded prompts again and compare.
+    """Make recorded prompts again and compare them.
 
-    Without --config prompts are made only from each turn's record; the same bytes must come out (exit code 1 if not), and
-    changes that upgraded templates would make are printed. With --config: decisions and tokens by turn, as recorded and under
-    that configuration.
+    Without --config, each prompt is made only from the record of its turn. If its bytes differ from the recorded prompt,
+    the exit code is 1. Changes that today's templates would make are printed too.
+
+    With --config, the decisions and tokens of each turn are printed twice: as recorded, and under that configuration.
     """
 
     async def work() -> None:

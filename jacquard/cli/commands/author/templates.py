@@ -1,4 +1,4 @@
-"""`template new|lint|preview|diff|test|watch`: tools for the authors of templates."""
+"""Helps authors of templates: the commands `new`, `lint`, `preview`, `diff`, `test` and `watch` of `jacquard author template`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ def new(
     ] = "chat",
     blocks: Annotated[str, typer.Option("--blocks", metavar="ID,ID", help="The blocks to change.")] = "guidance",
 ) -> None:
-    """Write a template that inherits the blocks of another, and a golden case for it."""
+    """Write a template that inherits the blocks of another one.
+
+    A golden case for it (an input whose prompt `template test` compares) is written too.
+    """
 
     async def work() -> None:
         wanted = [block.strip() for block in blocks.split(",") if block.strip()]
@@ -106,7 +109,10 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find every fault that can be found without a turn, each with file, line and what to do."""
+    """Find faults of templates without rendering a turn.
+
+    Each fault is printed with its file, its line and what to do. If there is an error, the exit code is 1.
+    """
 
     async def work() -> None:
         report = await to_thread.run_sync(_lint, target, world)
@@ -136,7 +142,10 @@ def preview(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Render the prompt of any turn of any session, or of a new input, with tokens by block. Nothing is written."""
+    """Render the prompt of a recorded turn, or of a new input.
+
+    The prompt is printed with the tokens of each block. Nothing is written.
+    """
 
     async def work() -> None:
         async with _open_author_context(store, world, session) as author:
@@ -169,7 +178,7 @@ def diff(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Render recorded turns under two templates and print what changes, in text and in tokens."""
+    """Render recorded turns with two templates, and print the differences in text and tokens."""
 
     async def work() -> None:
         async with _open_author_context(store, world, session) as author:
@@ -200,7 +209,10 @@ def golden(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Render the golden cases of a pack (`templates/tests/*.yaml`) and compare each with its stored prompt."""
+    """Render the golden cases of a pack, and compare each with its stored prompt.
+
+    The cases are the files `templates/tests/*.yaml`. If one of them differs, the exit code is 1.
+    """
 
     async def work() -> None:
         results = await to_thread.run_sync(_golden, pack, name, update)
@@ -230,7 +242,10 @@ def watch(
     ] = None,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Render a turn again whenever a template is saved, and print what changed in it. Stop with Ctrl-C."""
+    """Render a turn again whenever a template is saved.
+
+    The changes in the prompt are printed. Stop with Ctrl-C.
+    """
 
     async def work() -> None:
         async with _open_author_context(store, world, session) as author:

@@ -1,1 +1,1 @@
-"""Commands on memory: made from turns and files, edited by hand, and the lore of worlds."""
+"""Commands on memory: make it from turns and files, edit it by hand, erase it, and edit the lore of worlds."""

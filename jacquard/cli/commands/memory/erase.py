@@ -1,4 +1,4 @@
-"""`erase`: erases a user, a session or evidence everywhere, and proves by a search that nothing is left."""
+"""Erases users, sessions and evidence (`jacquard memory erase`), and empties expired evidence (`jacquard operate sweep`)."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def erase(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Erase everywhere: store, index, receipts, recorded prompts, summaries, prefetched memories, originals.
+    """Erase a user, a session or evidence everywhere.
 
-    An audit record remains (a hash of the id, counts, no text). Then store and files are searched for the erased texts;
-    the command fails when any is found.
+    Their texts are erased from the store, the index, receipts, recorded prompts, summaries, prefetched memories and
+    originals. An audit record remains: a hash of the id and counts, without text. Then the store and the files are
+    searched for the erased texts. If one is found, the exit code is 1.
     """
     request = _Request(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
 
@@ -89,8 +90,9 @@ def sweep(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Empty evidence whose time to live is over. It was no longer used; what was derived from it stays (see `erase
-    --expired`).
+    """Empty evidence whose time to live is over.
+
+    Turns do not use expired evidence. Texts that were derived from it stay; `erase --expired` erases them too.
     """
 
     async def work() -> None:

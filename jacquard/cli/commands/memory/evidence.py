@@ -1,4 +1,4 @@
-"""`consolidate` makes memory from the turns that were played, `evidence add` from files."""
+"""Makes memory from the turns of a session (`jacquard memory consolidate`), and from files (`jacquard memory evidence add`)."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def consolidate(
     embedder: EmbedderOption = "none",
     as_json: JsonOption = False,
 ) -> None:
-    """Make memory from committed turns: a summary of each turn, events, narratives over many turns; then index them.
+    """Make memory from committed turns, and index it.
 
-    It can be stopped and called again at any time: nothing is made twice.
+    A model writes a summary of each turn, events, and narratives over many turns. The command can be stopped and called
+    again at any time: nothing is made twice.
     """
     config = load_configuration({"consolidation": {"model": model, "api_base": api_base}})
 
@@ -102,10 +103,11 @@ def add(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Put files into a session as documents: redacted, cut into passages, indexed, and recalled in later turns by relevance.
+    """Add files to a session as documents.
 
-    The same file again adds nothing; a changed one takes the place of its former text. A file that cannot be read is named,
-    the others are taken in, and the exit code is 1.
+    The text of a file is redacted, cut into passages and indexed. Later turns recall the passages that are relevant. An
+    unchanged file that is added again changes nothing; a changed file replaces its former text. A file that cannot be
+    read is named, and the others are added; the exit code is 1 then.
     """
 
     async def work() -> None:

@@ -1,4 +1,7 @@
-"""`import` brings world packs, corpora and files of other programs into a store; `export` writes books, cards and chats."""
+"""Imports world packs, corpora and files of other programs into a store, and exports books, cards and chats.
+
+A corpus is a labelled data set or a host's own export, in one file `corpus.jsonl` with one document per line.
+"""
 
 from __future__ import annotations
 
@@ -125,11 +128,13 @@ def import_(
     address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring files of other programs into one world and session: cards, world info, chats, notes, memories; or a world pack, or a
-    corpus. Then index them.
+    """Import files of other programs, or one world pack, or one corpus, and index them.
 
-    Each file's format is found by what is in it. What becomes of each of its fields is listed. The same files again change
-    nothing, and a stopped import goes on with the same command. With --engine ray workers embed what is indexed.
+    Files of other programs are cards, world info, chats, notes and memories; they all go into one world and one session.
+    The format of a file is found from its content. The fate of each of its fields is listed.
+
+    Importing the same files again changes nothing, and the same command continues an import that was stopped. With
+    --engine ray, workers embed the texts.
     """
     if activation is not None and activation not in ACTIVATIONS:
         raise typer.BadParameter(f"choose one of {', '.join(ACTIVATIONS)}", param_hint="--activation")
@@ -283,7 +288,7 @@ def _print_sessions(made: dict[str, int], remarks: Sequence[str], *, as_json: bo
 
 
 class ExportFormat(StrEnum):
-    """Formats of an exported session."""
+    """Formats of an exported file."""
 
     WORLD_INFO = "world-info"
     CARD = "card"
@@ -314,9 +319,10 @@ def export(
     branch: BranchOption = None,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Write the lore of a session as SillyTavern's world info, its character as a card, or its conversation as a chat.
+    """Write the lore, the character or the conversation of a session for SillyTavern.
 
-    Importing what was written gives the same again; fields that are not known here are written as they came.
+    The file is a book of world info, a character card or a chat, as --format says. Importing it again gives the same
+    content. Fields that jacquard does not know are written as they were imported.
     """
 
     async def work() -> None:

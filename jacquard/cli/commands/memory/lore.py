@@ -1,4 +1,4 @@
-"""`lore`: lists, adds and edits the lore of a world, and compares two ways of activation."""
+"""Lists, adds and edits the lore of a world (`jacquard memory lore`), and compares two ways in which lore reaches a prompt."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def add_lore(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Add an entry to a world that was imported; its sessions find it from their next turn on."""
+    """Add an entry to the lore of an imported world.
+
+    Sessions of the world find the entry from their next turn on.
+    """
 
     async def work() -> MemoryEntry:
         async with using_verbs(store, author=author) as verbs:
@@ -99,7 +102,7 @@ def edit_lore(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the text or the title of an entry of a world that was imported."""
+    """Change the text or the title of an entry of an imported world."""
     if text is None and title is None:
         raise fail("There is nothing to change; give --text, --title, or both.", code=2)
 
@@ -133,7 +136,7 @@ def compare(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Show which entries of world info the rules of SillyTavern would set off for an input, and which our recall would choose.
+    """Compare the entries that SillyTavern's rules and our recall would choose for an input.
 
     Nothing is written to the session, and no model is called.
     """

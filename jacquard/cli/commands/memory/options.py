@@ -1,4 +1,4 @@
-"""Common parts of the commands of the memory verbs: options, and the verbs of an open store."""
+"""Provides the options that commands on memory share, and opens a store for the memory verbs (edits of memory by hand)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ async def using_verbs(
     viewer: str | None = None,
     embedder: str = "none",
 ) -> AsyncIterator[MemoryVerbs]:
-    """Yield the memory verbs of a store for one command."""
+    """Open the store `store` for one command, and yield its memory verbs.
+
+    `author` is recorded with each edit. With `viewer`, only memories that this character may know are seen and edited.
+    """
     async with open_store(store, embedder=embedder) as runtime:
         yield MemoryVerbs(runtime, author=author, viewer=viewer)

@@ -1,4 +1,7 @@
-"""`memory`: what a session remembers, found and edited by hand; every edit has its author, its time and its undo."""
+"""Finds, edits and erases the memories of a session by hand, for the commands of `jacquard memory`.
+
+Every edit is logged with its author and its time. Every edit except `forget` can be undone.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def search(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Find memories as recall does, best first, and say why each was found."""
+    """Find memories in the same way as recall, best first, and print why each was found."""
 
     async def work() -> tuple[FoundMemory, ...]:
         async with using_verbs(store, viewer=viewer, embedder=embedder) as verbs:
@@ -90,7 +93,10 @@ def remember(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Store a text as a memory, as written except for secrets; with --viewer, only for that character."""
+    """Store a text as a memory.
+
+    Secrets in the text are masked. With --viewer, only that character knows the memory.
+    """
     said = read_input() if text == "-" else text
 
     async def work() -> MemoryEdit:
@@ -110,7 +116,10 @@ def edit(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Correct a memory: recall finds the new text, and no longer the old one."""
+    """Correct the text of a memory.
+
+    Recall then finds the new text, and no longer the old one.
+    """
     said = read_input() if text == "-" else text
 
     async def work() -> MemoryEdit:
@@ -130,7 +139,10 @@ def supersede(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Say that a memory holds no longer, and what holds now, if anything does."""
+    """Mark a memory as no longer true.
+
+    If TEXT is given, it is stored as what is true now.
+    """
 
     async def work() -> MemoryEdit:
         async with using_verbs(store, author=author, viewer=viewer) as verbs:
@@ -147,7 +159,7 @@ def pin(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a memory in every prompt while it fits."""
+    """Show a memory in every prompt in which it fits."""
     _change(store, author, viewer, lambda verbs: verbs.pin(session, memory_id), as_json=as_json)
 
 
@@ -159,7 +171,7 @@ def unpin(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a memory no longer in every prompt."""
+    """Stop showing a memory in every prompt."""
     _change(store, author, viewer, lambda verbs: verbs.unpin(session, memory_id), as_json=as_json)
 
 
@@ -171,7 +183,10 @@ def undo(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo an edit; what was forgotten is gone."""
+    """Undo an edit.
+
+    A memory that `forget` erased cannot be restored.
+    """
     _change(store, author, viewer, lambda verbs: verbs.undo(session, edit_id), as_json=as_json)
 
 
@@ -206,7 +221,10 @@ def proposals(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """List what models would remember and nobody has decided on, oldest first (`memory.review`)."""
+    """List the proposals of models that nobody has decided on, oldest first.
+
+    Models propose memories instead of storing them while the setting `memory.review` is on.
+    """
 
     async def work() -> tuple[MemoryEdit, ...]:
         async with using_verbs(store, viewer=viewer) as verbs:
@@ -237,7 +255,10 @@ def accept(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Carry out a proposal, with another text if one is given."""
+    """Carry out a proposal.
+
+    If TEXT is given, it is stored instead of the proposed text.
+    """
     said = read_input() if text == "-" else text
     _change(store, author, viewer, lambda verbs: verbs.accept(session, proposal_id, said), as_json=as_json)
 
@@ -250,7 +271,10 @@ def reject(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a proposal; it is not made again for the same turns."""
+    """Refuse a proposal.
+
+    It is not made again for the same turns.
+    """
     _change(store, author, viewer, lambda verbs: verbs.reject(session, proposal_id), as_json=as_json)
 
 

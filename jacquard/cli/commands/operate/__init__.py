@@ -1,1 +1,1 @@
-"""Commands for those who run a service: its process, its tokens, and whole stores."""
+"""Commands for those who run a service or look after whole stores."""

@@ -1,4 +1,4 @@
-"""`doctor`: health check of a store."""
+"""Checks the health of a store, for the command `jacquard operate doctor`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def doctor(
     config: ConfigOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say what is where, which settings count and why, what is stale or wrong, and what to do about it. Nothing is written.
+    """Check a store, and say what is stale or wrong and what to do about it.
 
-    For all tenants. Exit code 1: something is wrong. Stale parts are not a failure.
+    The sizes of all tenants and the settings with their sources are printed too. Nothing is written. If something is
+    wrong, the exit code is 1; stale parts are not a failure.
     """
     found = run(Doctor(store=store, embedder=embedder, config=config, deep=deep).examine)
     if json_output:

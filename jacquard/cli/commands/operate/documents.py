@@ -1,4 +1,4 @@
-"""`schema`, `source`, `doc`: published schemas, the content of an address, session documents in and out."""
+"""Prints published schemas and the content of addresses, and moves session documents in and out of a store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ OutOption = Annotated[
 
 
 class SchemaName(StrEnum):
-    """The names of the published schemas."""
+    """Names of the published schemas."""
 
     SESSION = "session"
     PACKAGE = "package"
@@ -90,7 +90,7 @@ def schema(
         bool, typer.Option("--form", help="Print the controls of a form: label, kind, choices, bounds, default, help.")
     ] = False,
 ) -> None:
-    """Print a JSON Schema: of the session document, of the context package, of the files of a world pack, or of the settings."""
+    """Print the JSON Schema of session documents, context packages, world packs or settings."""
     if form:
         print_json(_FORMS[name]())
         return
@@ -102,7 +102,10 @@ def source(
     uri: Annotated[str, typer.Argument(metavar="URI", help="An address, as in `mnemosyne://session:demo/turn/p001`.")],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Print the whole content of a `source_uri` as JSON: an entry of memory, a turn or an evidence."""
+    """Print the whole content of a `source_uri` as JSON.
+
+    A `source_uri` is the address of an entry of memory, a turn or an item of evidence.
+    """
 
     async def work() -> None:
         async with open_store(store, embedder="none") as runtime:
@@ -113,7 +116,10 @@ def source(
 
 @doc.command()
 def validate(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Check a session document or a context package; every fault is reported at once with its path. Warnings do not fail."""
+    """Check a session document or a context package.
+
+    All faults are reported at once, each with its path. Warnings do not fail.
+    """
 
     async def work() -> None:
         data = _read(file)
@@ -152,7 +158,10 @@ def export(
     out: OutOption = None,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Write a session as one document: as its branch tells it, with the whole turn tree in the field `turn_tree`."""
+    """Write a session as one document.
+
+    Its messages and its state are those of one branch. The field `turn_tree` contains all branches, except with --linear.
+    """
 
     async def work() -> None:
         async with open_store(store, embedder="none") as runtime:
@@ -175,7 +184,10 @@ def import_(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a session document into a store. If an existing session differs, its own version stays as a branch."""
+    """Bring a session document into a store.
+
+    If the session exists there and differs, its own version stays as a branch.
+    """
 
     async def work() -> None:
         document = _name_file_in_errors(file, lambda: document_from_json(_read(file)))
@@ -198,7 +210,10 @@ def import_(
 
 @doc.command()
 def migrate(file: FileArgument, out: OutOption = None) -> None:
-    """Write a document in the present version. FILE is not changed."""
+    """Write a document in the current version of its format.
+
+    FILE is not changed.
+    """
 
     async def work() -> None:
         document = _name_file_in_errors(file, lambda: migrate_document(_read(file)))

@@ -1,4 +1,4 @@
-"""`housekeeping`, `archive`: upkeep of a store, and archived sessions."""
+"""Archives and erases idle sessions, for the commands `jacquard operate housekeeping` and `jacquard operate archive`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def housekeeping(
     config: ConfigOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Archive and erase idle sessions and delete leftovers, as the section `service` of the settings says.
+    """Archive and erase idle sessions, and delete leftovers.
 
-    Any number of hosts may run it: one works at a time, by a lease in the store, and another takes over when that one dies.
+    The section `service` of the settings sets the ages. Any number of hosts may run this command. A lease in the store
+    lets one of them work at a time; if it dies, another host takes over.
     """
     settings = _load(config, store)
 
@@ -71,7 +72,10 @@ def archive(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Archive a session: its rows are packed, its index is dropped, and its next turn opens it again."""
+    """Archive a session, or list the archived sessions.
+
+    Archiving packs the rows of a session and drops its index. The session's next turn opens it again.
+    """
     if reopen and session is None:
         raise fail("--open needs --session.", code=2)
 

@@ -1,4 +1,4 @@
-"""`reindex`, `check`: restore the index from the store, and name everything of a store that is damaged."""
+"""Restores the search index from the store, and finds damage in a store: `jacquard operate reindex` and `check`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STEPS = 10
 
 
 class ReindexTarget(StrEnum):
-    """Targets of `reindex` besides one session or one world."""
+    """Words that `reindex` takes as its argument. One session or one world is named by an option instead."""
 
     ALL = "all"
 
@@ -68,10 +68,10 @@ def reindex(
     address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Restore the index from the store: intact parts are kept, missing ones are added, damaged ones are built again.
+    """Restore the search index from the store.
 
-    Sessions and turns are only in the store, so none of them can be lost. After an interruption the same command
-    continues.
+    Intact parts are kept, missing ones are added, and damaged ones are built again. Sessions and turns are only in the
+    store, so none of them can be lost. After an interruption the same command continues.
     """
     if sum(each is not None for each in (what, session, world)) > 1:
         raise typer.BadParameter("choose one of: all, --session, --world")
@@ -98,9 +98,10 @@ def reindex(
 
 
 def check(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
-    """Read everything that a store holds and name all damage: records, files, and indexes of the database. Nothing is written.
+    """Read everything in a store and name all damage.
 
-    Exit code 1: something is damaged. What is not, can be used as before.
+    Damage is found in records, in files and in the indexes of a database. Nothing is written. If something is damaged,
+    the exit code is 1; everything else can be used as before.
     """
 
     async def work() -> None:

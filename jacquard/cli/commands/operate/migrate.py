@@ -1,4 +1,4 @@
-"""`migrate`: stores and documents of an earlier form."""
+"""Converts stores and documents of earlier releases, for the command `jacquard operate migrate`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def migrate(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Convert a store or a document of an earlier release to the form that this one reads and writes.
+    """Convert a store or a document of an earlier release to the current form.
 
-    A store is converted as a whole or not at all, and nobody else may use it meanwhile. A document is written anew, as by
-    `doc migrate`.
+    A store is converted completely or not at all. Nobody else may use it meanwhile. A document is not changed: its
+    converted copy is written to --out, as by `doc migrate`.
     """
     if place is not None and os.path.isfile(place) and not is_database(Path(place)):  # noqa: PTH113 (it may be no path)
         documents.migrate(Path(place), out)

@@ -1,4 +1,7 @@
-"""`plugins` lists the parts that are found by name; `embedder` exports embedding models to ONNX, a form that answers faster."""
+"""Lists the parts that are chosen by name, and exports embedding models: `jacquard operate plugins` and `embedder`.
+
+An export has the format ONNX, in which a model answers faster.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _NEEDED = ("onnx", "onnxruntime", "tokenizers")
 
 
 def plugins(as_json: JsonOption = False) -> None:
-    """List the parts that are found by name: those that are built in, and those of installed plugins. None of them is loaded."""
+    """List the parts that can be chosen by name.
+
+    They are built in, or come from installed plugins. No part is loaded.
+    """
     found = {point: find_plugins(point) for point in EXTENSION_POINTS}
     if as_json:
         print_json([_to_json(point, installed) for point, installed in found.items()])
@@ -73,11 +79,13 @@ def export(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a sentence-transformers model to ONNX, offline, and check that its vectors are the same.
+    """Export a sentence-transformers model to ONNX, offline.
 
-    A BERT with mean pooling is exported without torch; the check needs torch, and is left out where it is not installed.
-    Use it as --embedder onnx:DIR. An export in the cache is found by --embedder auto, and by --embedder onnx:NAME.
-    Vectors made by the model before remain valid.
+    The vectors of the export are compared with those of the model. A BERT with mean pooling is exported without torch.
+    Only the comparison needs torch, and it is omitted if torch is not installed.
+
+    Use the export as --embedder onnx:DIR. An export in the cache is found by --embedder auto, and by --embedder
+    onnx:NAME. Vectors that the model made before the export remain valid.
     """
     lacking = [package for package in _NEEDED if find_spec(package) is None]
     if lacking:

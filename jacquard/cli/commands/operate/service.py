@@ -1,4 +1,4 @@
-"""`serve` and `tokens`: the engine for clients in other processes and languages, and who may call it."""
+"""Runs the service over HTTP (`jacquard operate serve`) and over MCP (`mcp`), and manages its tokens (`tokens`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def serve(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve the engine over HTTP; settings of the service are the section `service` of the settings file."""
+    """Serve the engine over HTTP.
+
+    The settings of the service are the section `service` of the settings file; options override them.
+    """
     try:
         from jacquard.service.running.server import serve as run_server
     except ImportError as error:
@@ -108,9 +111,10 @@ def mcp(
     embedder: EmbedderOption = "auto",
     config: ConfigOption = None,
 ) -> None:
-    """Serve the memory to a program that starts this command, over MCP on standard input and output (docs/mcp.md).
+    """Serve the memory over MCP to the program that starts this command.
 
-    Over HTTP, `jacquard operate serve` answers at /mcp.
+    The program writes to standard input and reads standard output (docs/mcp.md). Over HTTP, `jacquard operate serve`
+    answers at /mcp.
     """
     try:
         from jacquard.service.running.stdio import run_stdio
@@ -141,7 +145,10 @@ def create_token(
     store: StoreOption = DEFAULT_STORE,
     json_output: JsonOption = False,
 ) -> None:
-    """Make a token. It is shown once; the store keeps a hash of it."""
+    """Create a token and print it.
+
+    It is printed only this once, because the store keeps only a hash of it.
+    """
 
     async def work() -> tuple[str, TokenRecord]:
         ends = None if days is None else datetime.now(UTC) + timedelta(days=days)
@@ -159,7 +166,10 @@ def create_token(
 @tokens.command("list")
 @on_whole_store
 def list_tokens(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = False) -> None:
-    """List tokens: what each allows, and whether it is revoked. The tokens themselves are not kept."""
+    """List tokens: what each allows, and whether it is revoked.
+
+    The tokens themselves cannot be shown, because the store keeps only their hashes.
+    """
 
     async def work() -> tuple[TokenRecord, ...]:
         async with using_records(store) as records:
@@ -196,6 +206,6 @@ def revoke_token(
 
 
 def describe_token(record: TokenRecord) -> dict[str, Any]:
-    """Return the shown fields of a token: all but the token."""
+    """Return the fields of a token's record that are not empty. The record does not contain the token itself."""
     told = {name: getattr(record, name) for name in TokenRecord.__slots__}
     return {name: value for name, value in told.items() if value is not None}

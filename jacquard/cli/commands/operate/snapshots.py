@@ -1,4 +1,4 @@
-"""`snapshot`: publish the index of a large world once, for all hosts; list and delete what is published."""
+"""Publishes the index of a large world once for all hosts, and lists and deletes such snapshots (`jacquard operate snapshot`)."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def publish(
     address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the index of a world up to date and publish it; hosts whose settings name the place then fetch it.
+    """Update the index of a world and publish a snapshot of it.
 
-    Hosts ignore the rest of a publication that was stopped.
+    Hosts whose settings name the place then fetch the snapshot. Hosts ignore the files of a publication that was stopped.
     """
     settings, bulk = load_configuration(), embedding_workers(engine, workers, address)
     place = _place(at, settings.snapshots.address)
@@ -126,7 +126,10 @@ def list_(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what is published of a world, oldest first, torn uploads among it. Exit code 1: something is damaged."""
+    """List the published snapshots of a world, oldest first.
+
+    Incomplete uploads are listed too. If a snapshot is damaged or incomplete, the exit code is 1.
+    """
     place = _place(at, load_configuration(file=config).snapshots.address)
 
     async def work() -> None:
@@ -159,10 +162,10 @@ def delete(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the snapshots of a world except the newest, and what torn uploads have left.
+    """Delete the snapshots of a world except the newest.
 
-    Hosts remove their copies when they next look for a snapshot. Words of an entry that was removed from its world are in older
-    snapshots until these are deleted.
+    The files of incomplete uploads are deleted too. Hosts remove their copies when they next look for a snapshot. If an
+    entry was removed from its world, older snapshots still contain its words until they are deleted.
     """
     place = _place(at, load_configuration(file=config).snapshots.address)
 

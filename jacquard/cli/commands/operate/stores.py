@@ -1,4 +1,4 @@
-"""`backup`, `restore`: whole stores."""
+"""Writes a whole store into a backup file (`jacquard operate backup`), and restores it (`jacquard operate restore`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def backup(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Write a store into one file, while it may be in use; without indexes, which are built again."""
+    """Write a store into one file.
+
+    The store may be in use. The file contains no indexes, because they are built again from the store.
+    """
 
     async def work() -> CopyResult:
         return await to_thread.run_sync(partial(backup_store, store, file, tenant))
@@ -39,7 +42,10 @@ def restore(
     store: StoreOption = DEFAULT_STORE,
     json_output: JsonOption = False,
 ) -> None:
-    """Write a backup into an empty store; one of a SQL store into SQLite or PostgreSQL."""
+    """Restore a backup into an empty store.
+
+    The backup of a SQL store can be restored into SQLite or PostgreSQL.
+    """
 
     async def work() -> CopyResult:
         return await to_thread.run_sync(restore_store, file, store)

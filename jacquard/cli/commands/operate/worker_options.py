@@ -1,4 +1,4 @@
-"""The options of commands that embed much: on which engine, with how many workers."""
+"""Provides the options of commands that embed many texts: which engine embeds them, and with how many workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jacquard.wiring.parts.embedder import EmbeddingWorkers
 
 
 class Engine(StrEnum):
-    """Distributed engines that embed instead of this process."""
+    """Distributed engines that embed texts instead of this process."""
 
     RAY = "ray"
 
@@ -33,7 +33,10 @@ AddressOption = Annotated[
 
 
 def embedding_workers(engine: Engine | None, workers: int | None, address: str | None) -> EmbeddingWorkers | None:
-    """Return the workers chosen by the options; exit code 2 for options of an engine without an engine."""
+    """Return the workers that the options name, or None if this process embeds.
+
+    Raises BadParameter (exit code 2) if `workers` or `address` is given without `engine`.
+    """
     if engine is None:
         if workers is not None or address is not None:
             raise typer.BadParameter("--workers and --address need --engine ray")

@@ -1,1 +1,1 @@
-"""Commands of a player: turns, sessions, receipts."""
+"""Commands for playing sessions: turns, sessions, and the reasons for prompts."""

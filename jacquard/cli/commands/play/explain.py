@@ -1,4 +1,4 @@
-"""`explain`: prints the reasons for a prompt's contents, and traces any place of it to its source."""
+"""Prints why blocks and memories are, or are not, in a prompt, and traces places of the prompt to their sources."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def explain(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the receipt of a turn: why each candidate and block is, or is not, in its prompt.
+    """Print the receipt of a turn: why each block and candidate is, or is not, in the prompt.
 
-    With --at or --find: from a place in the prompt to its block, its evidence and its source. With --why-not, or --find of what is
-    not in the prompt: why an entry is not there.
+    --at and --find trace a place in the prompt to its block, its evidence and its source. --why-not says why an entry is
+    not in the prompt. --find does the same if the prompt does not contain the text.
     """
     if why_not is not None and (at is not None or find is not None):
         raise fail("Give --why-not, --at or --find, one of them.", code=2)
@@ -166,9 +166,10 @@ def _describe_plan(prepared: PreparedTurn) -> list[Check]:
 
 
 async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
-    """Return a turn that has a receipt: the named one, or the newest; `session` may be omitted if the store has only one.
+    """Return the turn `turn` of a session, or its newest turn if `turn` is None.
 
-    Exit code 1 if there is no such turn.
+    `session` may be empty if the store has only one session. Exits with code 1 if the session has no turn, or if the turn
+    has no receipt.
     """
     name = await find_only_session(store, session)
     if turn is not None:
@@ -185,7 +186,10 @@ async def load_recorded_turn(store: Store, session: str, turn: str | None) -> Tu
 
 
 async def find_only_session(store: Store, session: str) -> str:
-    """Return the named session, or the only one in the store; exit code 1 if there are several."""
+    """Return `session`, or the only session of the store if `session` is empty.
+
+    Exits with code 2 if `session` is empty and the store has no session or several.
+    """
     if session:
         return session
     names = [name for name in await store.sessions() if not is_profile_session(name)]

@@ -1,4 +1,4 @@
-"""`sessions`, `state`, `history`, `fork`, `switch`: find a session, continue it in another, show it, move between its branches."""
+"""Lists and continues sessions, shows and edits their state, prints their history, and changes their branches."""
 
 from __future__ import annotations
 
@@ -89,9 +89,10 @@ def continue_session(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Start a session with the memories of another: what it remembers, and a summary of it in every prompt.
+    """Start a new session with the memories of an old one.
 
-    It begins as the world does. Each memory names its source, and goes when the source is erased.
+    The new session begins like the world, and each of its prompts contains a summary of the old session. Each memory
+    names its source, and is erased with it.
     """
 
     async def work() -> SessionHead:
@@ -121,9 +122,10 @@ def state(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the state of a session, at present or after any turn; with --set, change it first, all or none.
+    """Print the state of a session, now or after any turn.
 
-    A change is a turn of its own, without messages, on the active branch.
+    With --set, the state is changed first: either all given values are set or none. The change is stored as a turn
+    without messages, on the active branch.
     """
     wanted = dict(_read_change(each) for each in changes or ())
     if wanted and (turn is not None or branch is not None):
@@ -152,7 +154,7 @@ def history(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the newest turns on the path to the head, oldest first, and the branches."""
+    """Print the newest turns of a branch, oldest first, and the names of all branches."""
 
     async def work() -> None:
         async with open_store(store, embedder="none") as runtime:

@@ -1,4 +1,4 @@
-"""`weave`, `commit`, `action`: one turn from the command line."""
+"""Plays one turn from the command line: `weave` prepares its prompt, `commit` stores the reply, `action` changes the state."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ from mnemosyne.core import codec
 from mnemosyne.stores.locate import locate_store
 
 BEHIND_SECONDS = 90.0
-"""Maximum wait of `commit` for background work (summaries, memory) after printing its result, in seconds."""
+"""Maximum time for which `commit`, after printing its result, waits for background work (summaries, memory), in seconds."""
 
 InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the user says (`-` reads standard input).")
 ]
 
 LINGER_SECONDS = 4.0
+"""Default time for which `weave`, after printing the prompt, waits for a late answer of a model, in seconds."""
 
 
 ModelOption = Annotated[
@@ -193,7 +194,10 @@ def action(
     token_estimator: TokenEstimatorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply a numerical action of the world and print its answer; no model is called."""
+    """Apply a numerical action of the world and print its answer.
+
+    Numerical actions are declared in the world pack. No model is called.
+    """
     config, user_message = load_configuration({"token_estimator": token_estimator}), _text(text)
 
     async def work() -> None:
@@ -223,7 +227,10 @@ def commit(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Commit the main model's reply: its text goes into the history, its ops change the state, all of them or none."""
+    """Commit the main model's reply to a prepared turn.
+
+    The text of the reply goes into the history. Its ops change the state: all of them, or none.
+    """
     if (text is None) == (file is None):
         raise fail("Give the reply with --text or with --file, one of them.", code=2)
     reply = read_text(file) if file else _text(text or "")
