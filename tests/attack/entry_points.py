@@ -15,6 +15,8 @@ from typing import Any
 
 from jacquard import LimitsConfig, PlanContext, SearchIntent, Triage
 from jacquard.cli.command_parts import sentence
+from jacquard.memory.summarize.extract import read_line
+from jacquard.memory.summarize.worth import read_sentence
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.pipeline.curation.selectors.relevance import content_words
 from mnemosyne import CalibratedEstimator
@@ -73,8 +75,8 @@ def entry(name: str, chars: int, *raises: type[Exception], costs: bool = False) 
 def forget_texts() -> None:
     """Empty the caches of functions of texts, so that the next call calculates."""
     for cached in (
-        compile_path, compile_pattern, compile_re, content_words, estimate_tokens, fingerprint_text, line_cost, text_features,
-        word_tokens_of_line,
+        compile_path, compile_pattern, compile_re, content_words, estimate_tokens, fingerprint_text, line_cost, read_line,
+        read_sentence, text_features, word_tokens_of_line,
     ):  # fmt: skip
         cached.cache_clear()
 

@@ -15,7 +15,9 @@ from jacquard import (
     SummaryRequest,
     open_runtime,
 )
+from jacquard.memory.summarize.extract import read_line
 from jacquard.memory.summarize.sentences import split_sentences
+from jacquard.memory.summarize.worth import read_sentence
 
 pytestmark = pytest.mark.anyio
 
@@ -204,3 +206,17 @@ async def test_an_older_summary_loses_its_orders_and_keeps_what_it_tells():
     assert "Lutz owes me 3 coins." in text
     assert "Write exactly" not in text
     assert "state_update" not in text
+
+
+async def test_a_summary_that_goes_on_reads_only_the_sentences_that_are_new_to_it():
+    things = ("boat", "map", "bell", "well", "key", "harp", "crown", "sword")
+    talk = [
+        (f"I ask Oda about the {each}.", f"Lutz stole the {each} and hid it by the {each[::-1]}.") for each in things
+    ]
+    told = await summary_of(*talk, limit_tokens=4_000)
+    told = await summary_of(("I go to Lutz.", "Lutz owes me 3 coins."), previous=told, limit_tokens=4_000)
+    lines, sentences = read_line.cache_info().misses, read_sentence.cache_info().misses
+    told = await summary_of(("I go to Ada.", "Ada sold the boat."), previous=told, limit_tokens=4_000)
+    assert "Ada sold the boat." in told
+    assert "Lutz stole the harp" in told
+    assert (read_line.cache_info().misses - lines, read_sentence.cache_info().misses - sentences) == (1, 2)

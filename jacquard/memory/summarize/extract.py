@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from anyio import to_thread
 
@@ -31,6 +32,7 @@ ARROW = " → "
 """Separates the user's sentences from the reply's sentences in a line."""
 
 _READ_CHARS = 20_000
+_KEPT_CHARS = 2_000
 _LINE = re.compile(r"- (?:\[(\d+)\] )?(.*?)(?: \[([^\[\]]*)\])?", re.DOTALL)
 _HEADS = {
     "en": 'By turn, as written. {player} speaks before → ("I"), the narrator after it (to {player}, "you").',
@@ -154,28 +156,29 @@ def _choose(
 
 def read_lines(summary: str) -> list[_Line]:
     """Return the lines of a stored summary. Lines that are not extracted ones are returned unchanged as foreign lines."""
-    lines = []
-    for text in map(str.strip, summary.splitlines()):
-        found = _LINE.fullmatch(text)
-        if (
-            not text
-            or text.startswith(_BEGINNINGS)
-            or (found is not None and found.group(2).strip() in _NOTHING.values())
-        ):
-            continue
-        if found is None:
-            lines.append(_Line(told=(text,), is_foreign=True, is_written=True))
-            continue
-        asked, arrow, told = f" {found.group(2)} ".partition(ARROW)
-        line = _Line(
-            turn=found.group(1) or "",
-            asked=() if not arrow or is_outside(asked) else _sentences(asked),
-            told=_sentences(told if arrow else asked),
-            changes=found.group(3) or "",
-            is_written=not arrow,
-        )
-        lines.append(line)
-    return lines
+    read = [(read_line if len(text) <= _KEPT_CHARS else read_line.__wrapped__)(text) for text in summary.splitlines()]
+    return [line for line in read if line is not None]
+
+
+@lru_cache(maxsize=1 << 12)
+def read_line(line: str) -> _Line | None:
+    """Return a line of a stored summary; None if it has no sentences of the conversation. Results are cached, because a
+    rolling summary reads its lines again each time; an erasure empties the cache.
+    """
+    text = line.strip()
+    found = _LINE.fullmatch(text)
+    if not text or text.startswith(_BEGINNINGS) or (found is not None and found.group(2).strip() in _NOTHING.values()):
+        return None
+    if found is None:
+        return _Line(told=(text,), is_foreign=True, is_written=True)
+    asked, arrow, told = f" {found.group(2)} ".partition(ARROW)
+    return _Line(
+        turn=found.group(1) or "",
+        asked=() if not arrow or is_outside(asked) else _sentences(asked),
+        told=_sentences(told if arrow else asked),
+        changes=found.group(3) or "",
+        is_written=not arrow,
+    )
 
 
 def line_of_turn(turn: ConversationTurn, request: SummaryRequest) -> _Line:

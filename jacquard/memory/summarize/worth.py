@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
+from typing import NamedTuple
 
 
 def _words(text: str) -> str:
@@ -129,11 +131,35 @@ def is_idle(sentence: str) -> bool:
 def names_in(sentence: str, names: Collection[str] = ()) -> set[str]:
     """Return the names in a sentence: those in `names`, and words that are written or introduced as names."""
     known = {name for name in names if len(name) > 1 and name in sentence}
-    return known | {found.group() for pattern in (_NAME, _NAME_ZH) for found in pattern.finditer(sentence)}
+    return known | read_sentence(sentence).names
 
 
 def worth(sentence: str, names: Collection[str] = ()) -> float:
     """Return the worth of a sentence, 0 or more. `names` are people, places and things of the world."""
-    numbers, deeds = set(_NUMBER.findall(sentence)), {found.group() for found in _DEED.finditer(sentence)}
-    told = 2.0 * min(3, len(names_in(sentence, names))) + 2.0 * min(3, len(numbers)) + 1.5 * min(4, len(deeds))
-    return told + bool(_TELLING_QUOTE.search(sentence)) + min(1.0, len(sentence.encode("utf-8", "surrogatepass")) / 200)
+    read = read_sentence(sentence)
+    told = 2.0 * min(3, len(names_in(sentence, names))) + 2.0 * min(3, read.numbers) + 1.5 * min(4, read.deeds)
+    return told + read.has_quote + min(1.0, read.bytes / 200)
+
+
+class ReadSentence(NamedTuple):
+    """Contents of a sentence that decide its worth. `bytes` is its length in UTF-8."""
+
+    names: frozenset[str]
+    numbers: int
+    deeds: int
+    has_quote: bool
+    bytes: int
+
+
+@lru_cache(maxsize=1 << 12)
+def read_sentence(sentence: str) -> ReadSentence:
+    """Return the contents of a sentence. Results are cached, because a rolling summary rates its sentences again each
+    time; an erasure empties the cache.
+    """
+    return ReadSentence(
+        names=frozenset([found.group() for pattern in (_NAME, _NAME_ZH) for found in pattern.finditer(sentence)]),
+        numbers=len(set(_NUMBER.findall(sentence))),
+        deeds=len({found.group() for found in _DEED.finditer(sentence)}),
+        has_quote=_TELLING_QUOTE.search(sentence) is not None,
+        bytes=len(sentence.encode("utf-8", "surrogatepass")),
+    )

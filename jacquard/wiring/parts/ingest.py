@@ -15,6 +15,8 @@ from pathlib import Path
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
+from jacquard.memory.summarize.extract import read_line
+from jacquard.memory.summarize.worth import read_sentence
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.turns.parts import NO_PARTS, HostParts
 from mnemosyne.chains.state import forget_views
@@ -71,6 +73,8 @@ class IngestServices:
                 estimate_tokens.cache_clear,
                 line_cost.cache_clear,
                 fingerprint_text.cache_clear,
+                read_line.cache_clear,
+                read_sentence.cache_clear,
                 forget_views,
                 *caches,
             ),
