@@ -1,8 +1,10 @@
-"""Shapes of values, in which the tables of packs, documents and settings are written.
+"""Describes formats (packs, documents, settings) as tables of fields, from which checks, schemas, pages and forms are made.
 
-From one table come the check of a tree (`read`), the JSON Schema (`schema`), the words of a reference page (`describe`) and
-the controls of a form (`control`), so that they always agree. A value with a fault becomes BROKEN, and the check goes on, so
-that all faults are found and none twice.
+A shape describes one kind of value, such as a text, a number or a record with fields. Each shape can check and read a value
+(`read`), and give its JSON Schema (`schema`), its words on a reference page (`describe`) and its control in a form (`control`).
+So all four always agree.
+
+A check does not stop at the first fault. A value with a fault is replaced by BROKEN, so all faults are found, and none twice.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.core.plain_values import plain_faults, text_fault
 
 Definitions = dict[str, Any]
-"""The `$defs` of a JSON Schema: the records in it by name."""
+"""The `$defs` of a JSON Schema: schemas of records by name."""
 _NO_RULES: Mapping[str, Any] = {}
 _UNITS = ("tokens", "chars", "bytes", "ms", "seconds", "days", "turns", "messages", "mb")
 
@@ -40,9 +42,10 @@ BROKEN: Final = Broken()
 
 @dataclass(kw_only=True, slots=True)
 class Reading:
-    """One check of a tree: where the tree is from, and what was found in it.
+    """State of one check of a tree of values.
 
-    `is_plain`: the tree was checked for what cannot be stored, or need not be. `ignored`: unknown keys that are allowed.
+    `faults` collects the faults. `root` is the place of the tree (a file and a path), and `wording` makes the sentences of faults.
+    `is_plain` is true if the tree needs no check for values that cannot be stored. `ignored` collects allowed unknown keys.
     """
 
     faults: FaultList = field(default_factory=FaultList)
@@ -52,16 +55,16 @@ class Reading:
     ignored: list[str] = field(default_factory=list)
 
     def refuse(self, path: KeyPath, what: str, code: str = "value") -> Broken:
-        """Record an error and return BROKEN."""
+        """Record an error at `path` and return BROKEN. `what` completes a sentence about the value."""
         self.faults.add(replace(self.root, path=path), what, code=code)
         return BROKEN
 
     def warn(self, path: KeyPath, what: str, code: str) -> None:
-        """Record a warning."""
+        """Record a warning at `path`."""
         self.faults.add(replace(self.root, path=path), what, code=code, severity=Severity.WARNING)
 
     def is_unplain(self, value: Any, path: KeyPath) -> bool:
-        """Return whether a tree holds what cannot be stored, after recording it."""
+        """Record all parts of a tree that cannot be stored, and return whether there are any."""
         if self.is_plain:
             return False
         before = len(self.faults)
@@ -71,41 +74,43 @@ class Reading:
 
 
 Trouble = tuple[str, str]
-"""The sentence of a fault, and its code."""
+"""(sentence, code) of a fault."""
 
 
 class Shape:
-    """One shape of values. Shapes of one kind of file have subclasses in the module of its table."""
+    """Description of one kind of value. Each format can add shapes of its own as subclasses, in the module of its table."""
 
     __slots__ = ()
 
     def find_fault(self, value: Any, wording: Wording) -> Trouble | None:
-        """Return what is wrong with a single value, or None."""
+        """Return the first fault of a value, or None if the value is valid."""
         return None
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        """Return `value` as the program uses it, or BROKEN after recording every fault in it."""
+        """Return `value` in the form that the program uses. If it has faults, record all of them and return BROKEN."""
         if (trouble := self.find_fault(value, reading.wording)) is not None:
             return reading.refuse(path, *trouble)
         return BROKEN if reading.is_unplain(value, path) else value
 
     def schema(self, defs: Definitions | None = None) -> dict[str, Any]:
-        """Return the JSON Schema; records go into `defs` if there are any, else they are written in place."""
+        """Return the JSON Schema of the values. With `defs`, schemas of records are added to it and referred to by name."""
         return {}
 
     def describe(self) -> str:
-        """Return in words which values there can be, for a table."""
+        """Return the possible values in words, for a table."""
         return "any value"
 
     def control(self) -> dict[str, Any]:
-        """Return the control by which a form sets it: its kind (`control`), choices and bounds."""
+        """Return the form control for such a value: its kind (key `control`), with choices and bounds if it has any."""
         return {"control": "json"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text(Shape):
-    """Text. `pattern` must match the whole text; `hint` explains the pattern; `blank` allows spaces only; `filled` refuses
-    nothing at all; of a `hidden` one nothing is shown.
+    """A text of at most `max_chars` characters (None: no limit).
+
+    `pattern` is a regular expression that must match the whole text, and `hint` explains it. A blank text is allowed only if
+    `blank` is true, and an empty text is refused if `filled` is true. Messages and forms never show a text that is `hidden`.
     """
 
     pattern: str = ""
@@ -153,8 +158,9 @@ class Text(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Number(Shape):
-    """A number between `low` and `high`, both included; `whole` for whole numbers only. `cast`: the value becomes an int or a
-    float, and 3.0 is a whole number.
+    """A number from `low` to `high`, both included. If `whole` is true, only whole numbers are allowed.
+
+    If `cast` is true, the number is converted to an int (`whole`) or a float, and 3.0 counts as a whole number.
     """
 
     low: float | None = None
@@ -215,7 +221,7 @@ class Flag(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice(Shape):
-    """One of a few words."""
+    """One of the words in `words`."""
 
     words: tuple[str, ...]
 
@@ -236,13 +242,15 @@ class Choice(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anything(Shape):
-    """Any plain value."""
+    """Any value that JSON can represent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Many(Shape):
-    """A list of one shape; `least` is the smallest length. `whole`: read as a tuple, and BROKEN if an item is; otherwise a list
-    has BROKEN in place of such an item.
+    """A list of values of one shape, with at least `least` items.
+
+    If `whole` is true, the list is read as a tuple, and one broken item makes all of it BROKEN. Otherwise it is read as a list in
+    which BROKEN replaces each broken item.
     """
 
     item: Shape
@@ -279,7 +287,7 @@ class Many(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyedValues(Shape):
-    """A mapping from free keys, or from some of `keys`, to values of one shape."""
+    """A mapping to values of one shape. The keys are any texts, or only the texts in `keys` if that is not empty."""
 
     item: Shape
     keys: tuple[str, ...] = ()
@@ -322,10 +330,13 @@ class KeyedValues(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
-    """One key of a record: its shape, whether it is required, its default (`fallback`), and a sentence for people.
+    """One key of a record, with the shape of its value.
 
-    `attribute` is its name in a program, if that is another one. `nullable`: null counts as the default; an optional key is that
-    unless it says otherwise. `rules` are what else holds for it, such as who may set it.
+    - `doc`: a sentence about the key for people.
+    - `fallback`: the default, for a key that is not `required`.
+    - `attribute`: name of the field in the program, if it differs from `name`.
+    - `nullable`: whether null counts as the default. None means that it does if the key is not required.
+    - `rules`: further rules, such as who may set the key.
     """
 
     name: str
@@ -339,12 +350,12 @@ class Field:
 
     @property
     def takes_null(self) -> bool:
-        """Whether null counts as the default."""
+        """Whether the value null counts as the default."""
         return not self.required if self.nullable is None else self.nullable
 
     @property
     def default(self) -> Any:
-        """The default as a JSON value; None for a record, whose keys have their own."""
+        """The default as a JSON value. It is None for a record, because its keys have defaults of their own."""
         return None if is_dataclass(self.fallback) else to_json(self.fallback)
 
     def schema(self, defs: Definitions | None = None) -> dict[str, Any]:
@@ -357,11 +368,11 @@ class Field:
         return {**made, **doc, **({"default": self.default} if is_shown else {})}
 
     def describe(self) -> str:
-        """Return in words which values the key can have."""
+        """Return the possible values of the key in words."""
         return f"{self.shape.describe()}, or none" if self.nullable else self.shape.describe()
 
     def describe_default(self) -> str:
-        """Return the default as a table shows it."""
+        """Return the default as Markdown for a table."""
         if self.required:
             return "**needed**"
         if self.default in (None, {}, [], ""):
@@ -369,7 +380,7 @@ class Field:
         return f"`{self.default if isinstance(self.default, str) else json.dumps(self.default, ensure_ascii=False)}`"
 
     def control(self) -> dict[str, Any]:
-        """Return the control of a form for this key: label, kind, choices, bounds, unit, default and help."""
+        """Return the form control for this key: its label, kind, choices, bounds, unit, default and help text."""
         unit = self.name.rpartition("_")[2]
         return {
             "key": self.name,
@@ -384,7 +395,10 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record(Shape):
-    """A mapping with known keys; `name` for programs, `label` for sentences (`a quest`). `of` is the class whose value it is."""
+    """A mapping with known keys (`fields`).
+
+    `name` names it in schemas, and `label` in sentences (`a quest`). `of` is the class of its values in the program, if it has one.
+    """
 
     name: str
     label: str
@@ -393,7 +407,7 @@ class Record(Shape):
     doc: str = ""
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        """Return the value that `build` makes of the sound keys, defaults filled in."""
+        """Return the value that `build` makes from the values of the keys. A missing key has its default."""
         if not isinstance(value, Mapping):
             return reading.refuse(path, reading.wording.wrong_kind(value, self._wanted()), "kind")
         known = tuple(each.name for each in self.fields)
@@ -403,7 +417,7 @@ class Record(Shape):
         return self.build(made, value, path, reading)
 
     def pass_unknown(self, unknown: tuple[Any, ...], value: Mapping[Any, Any], path: KeyPath, reading: Reading) -> None:
-        """Record the keys that are not known."""
+        """Record an error for each key in `unknown`."""
         known = tuple(each.name for each in self.fields)
         unwritten = tuple(name for name in known if name not in value)
         for key in unknown:
@@ -418,7 +432,7 @@ class Record(Shape):
                 )
 
     def build(self, made: dict[str, Any], value: Mapping[Any, Any], path: KeyPath, reading: Reading) -> Any:
-        """Return the value of the record, from what its fields became: here without the broken ones."""
+        """Return the value of the record. Here this is a dict of `made` (the values that were read) without broken values."""
         return {name: item for name, item in made.items() if item is not BROKEN}
 
     def _wanted(self) -> str:
@@ -444,7 +458,7 @@ class Record(Shape):
         return self.object_schema(defs)
 
     def object_schema(self, defs: Definitions | None = None) -> dict[str, Any]:
-        """Return the JSON Schema of the record itself, never a reference to it."""
+        """Return the JSON Schema of the record, written out. Records inside of it are added to `defs`, if that is given."""
         required = [each.name for each in self.fields if each.required]
         return {
             **({"description": self.doc} if self.doc else {}),
@@ -462,17 +476,22 @@ class Record(Shape):
 
 
 Rules = Mapping[str, Any]
-"""Facts about a field that its type cannot express: `name` (in JSON), `doc`, `low`, `high`, `words`, `keys`, `filled` (it may
-not be empty), `hidden` (a credential), `required`, `nullable`, and `parts` (sentences of the fields of the class that is its type).
+"""Facts about a field that its type cannot express.
+
+The keys are `name` (in JSON), `doc`, `low`, `high`, `words`, `keys`, `filled` (it must not be empty), `hidden` (it is a
+credential), `required`, `nullable`, and `parts` (if its type is a class: sentences about the fields of that class).
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class TypeTables:
-    """Makes the tables of one kind of file, each once.
+    """Makes tables (records) from the dataclasses of one format, one table for each class.
 
-    `rules` returns the rules of a field, or None for one that has no key. `record` makes a record (a subclass of Record), and
-    `shapes` the shape of each type that has one of its own; `choice` is that of an enum.
+    - `rules` returns the rules of a field, or None if the field has no key in the format.
+    - `record` makes a record: Record or a subclass.
+    - `choice` makes the shape of an enum.
+    - `shapes` has the shapes of types that need a special shape.
+    - `made` collects the tables by class.
     """
 
     rules: Callable[[type, ClassField[Any]], Rules | None]
@@ -482,7 +501,7 @@ class TypeTables:
     made: dict[type, Record]
 
     def record_of(self, cls: type, parts: Mapping[str, str] | None = None) -> Record:
-        """Return the table of a dataclass; `parts` are sentences of fields that have none."""
+        """Return the table of a dataclass. `parts` has sentences for fields whose rules have no sentence."""
         if cls not in self.made:
             self.made[cls] = self.record(
                 name=cls.__name__,
@@ -546,7 +565,7 @@ def _strip_optional(hint: Any) -> tuple[Any, bool]:
 
 
 def iterate_records(shape: Shape) -> Iterator[Record]:
-    """Yield every record of a shape, each before those within it."""
+    """Yield every record in a shape. An outer record comes before the records inside of it."""
     if isinstance(shape, Record):
         yield shape
         for each in shape.fields:
@@ -556,7 +575,7 @@ def iterate_records(shape: Shape) -> Iterator[Record]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a default as a JSON value."""
+    """Return a value as a JSON value: enums become their values, and tuples become lists."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -565,13 +584,13 @@ def to_json(value: Any) -> Any:
 
 
 def format_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table with the column heads `heads` and the cells of `rows`."""
     lines = [heads, ("---",) * len(heads), *rows]
     return "".join(f"| {' | '.join(cells)} |\n".replace("||", "\\|\\|") for cells in lines)
 
 
 def schema_document(schema: Mapping[str, Any]) -> str:
-    """Return a JSON Schema as published text, in the dialect of 2020-12."""
+    """Return a JSON Schema (2020-12) as the text of a file."""
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
 

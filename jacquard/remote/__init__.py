@@ -1,1 +1,5 @@
-"""Operations of a service, each defined once; routes, description, client, tools and pages are made of the definition."""
+"""Defines each operation of the service once (`operations.py`), for all who need it.
+
+An operation is one call of the service, such as `prepare_turn`. The HTTP routes, the OpenAPI description, the client, the
+MCP tools and `docs/operations.md` are made from its definition.
+"""

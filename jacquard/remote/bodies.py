@@ -1,4 +1,7 @@
-"""Bodies and answers of operations that have no value of the engine for them, and the limits of their sizes. Pure."""
+"""Defines request bodies and answers of the service, for operations whose values are not classes of the engine already.
+
+`check_sizes` refuses a request body of which a part is too large. Everything here is pure.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,18 @@ from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.pack_json import PACK_FORMAT
 
 MOST = "most"
-"""Key in a field's metadata of another limit than that of all lists."""
+"""Key in a field's metadata. Its value is the field's own limit, which replaces MOST_ENTRIES."""
 
 MOST_MESSAGES = 25_000
 """Maximum number of messages of a conversation in a request."""
 
 MOST_ENTRIES = 1_000
+"""Maximum number of entries of any other list or mapping in a request."""
 MOST_CHARS = 20_000
 """Maximum characters of a name, a reason or another text that is not content."""
 
 _CONTENTS = frozenset({"content", "text", "result", "chunk", "message", "messages"})
-"""Fields whose texts may be long; the settings of the engine limit them."""
+"""Fields whose texts may be longer than MOST_CHARS, because the settings of the engine limit them."""
 
 SentChatMessage = str | dict[str, Any]
 """A message: its text, the object of a chat API (`role`, `content`, `tool_calls`…), or a stored message with all its fields."""
@@ -37,7 +41,7 @@ SentChatMessage = str | dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionRequest:
-    """A session to start. `world_id` names a world of the store; without it the session begins in the world of the service."""
+    """A session to start. `world_id` names a world of the store; if it is null, the session begins in the service's own world."""
 
     session_id: str
     world_id: str | None = None
@@ -45,7 +49,7 @@ class SessionRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionPage:
-    """Session ids in order; `next` continues the list (null at its end)."""
+    """One page of session ids, in order. Send `next` as `after` to get the next page; it is null on the last page."""
 
     items: tuple[str, ...]
     next: str | None = None
@@ -53,7 +57,7 @@ class SessionPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PastTurn:
-    """A committed turn of the history, without its prompt and its receipt."""
+    """A committed turn of the history. Its prompt and its receipt (why each block is in the prompt) are not included."""
 
     turn_id: str
     branch_id: str
@@ -65,7 +69,7 @@ class PastTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnPage:
-    """Turns, oldest first; `before` continues to older ones (null where there are none)."""
+    """One page of turns, oldest first. Send `before` to get the page of older turns; it is null if there are no older turns."""
 
     items: tuple[PastTurn, ...]
     before: int | None = None
@@ -73,7 +77,7 @@ class TurnPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentRequest:
-    """A session document (1.0) to write; it replaces the stored one if that has `expected_version`."""
+    """A session document (version 1.0) to write. It replaces the stored session only if that has `expected_version`."""
 
     document: dict[str, Any]
     expected_version: int | None = None
@@ -81,7 +85,7 @@ class DocumentRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EditRequest:
-    """Another text for a message."""
+    """The new text of a message, and the branch of the message (null: the active branch)."""
 
     content: str
     branch_id: str | None = None
@@ -104,7 +108,7 @@ class ForkRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SwitchRequest:
-    """The branch to make the active one."""
+    """The branch that becomes the active branch."""
 
     branch_id: str
 
@@ -118,14 +122,14 @@ class RollbackRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchRequest:
-    """The branch to work on (null: the active one)."""
+    """The branch to work on (null: the active branch)."""
 
     branch_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidateRequest:
-    """Branch to consolidate; `chapter_ends`: a chapter ends with its head."""
+    """The branch whose turns are turned into memory. `chapter_ends` is true if a chapter ends with its newest turn."""
 
     branch_id: str | None = None
     chapter_ends: bool = False
@@ -133,7 +137,10 @@ class ConsolidateRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepairRequest:
-    """Ops on the state by the host's own hand, all or none, as a model writes them."""
+    """Ops (changes of the state) that the host makes itself, in the form in which a model writes them.
+
+    Either all of them are applied or none.
+    """
 
     ops: tuple[list[Any] | dict[str, Any], ...]
     reason: str = ""
@@ -142,14 +149,14 @@ class RepairRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TasksRequest:
-    """Tasks to write or replace by id."""
+    """Tasks to write. A task replaces the stored task with the same id."""
 
     tasks: tuple[Task, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
-    """Input of a turn. `config` overrides the service's settings for this turn, nested as in the settings file.
+    """Input of a turn. `config` overrides settings of the service for this turn; it is nested like the settings file.
 
     With `dry_run` nothing is written.
     """
@@ -163,7 +170,10 @@ class TurnRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgainRequest:
-    """A turn to prepare again: `turn_id` for another reply to that turn (default: the newest)."""
+    """Asks to prepare the input of a turn again, for another reply.
+
+    `turn_id` names the turn (null: the newest turn). `retry` accepts only null.
+    """
 
     config: dict[str, Any] | None = None
     turn_id: str | None = None
@@ -171,7 +181,7 @@ class AgainRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TailRequest:
-    """The host's own tool calls and results, as messages of the OpenAI API, to follow the prompt of a turn."""
+    """The host's own tool calls and their results, as messages of the OpenAI API. They follow the prompt of the turn."""
 
     tail: tuple[dict[str, Any], ...] = ()
 
@@ -185,7 +195,7 @@ class PromptAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplyRequest:
-    """A reply to the pending turn, or to the turn of an id."""
+    """A reply to the turn `turn_id` (null: the turn that waits for its reply)."""
 
     message: SentChatMessage
     refs: tuple[Ref, ...] | None = None
@@ -194,7 +204,7 @@ class ReplyRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkRequest:
-    """A chunk of a reply, numbered from 0."""
+    """One chunk of a reply. `chunk_index` is its number, from 0."""
 
     chunk: str
     chunk_index: int
@@ -204,7 +214,7 @@ class ChunkRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinalizeRequest:
-    """The end of a reply that came in chunks."""
+    """States that all chunks of a reply were sent."""
 
     refs: tuple[Ref, ...] | None = None
     turn_id: str | None = None
@@ -213,7 +223,7 @@ class FinalizeRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AbortRequest:
-    """Reply whose chunks are to be dropped."""
+    """The unfinished reply whose chunks are to be dropped."""
 
     turn_id: str | None = None
     message_id: str = ""
@@ -228,7 +238,7 @@ class AbortAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCallRequest:
-    """A tool call, with the ids of the evidence of its results or with the result itself."""
+    """A tool call, and its result: either as ids of stored evidence (`result_evidence_ids`) or as text (`result`)."""
 
     tool_call: ToolCall
     result_evidence_ids: tuple[str, ...] | None = None
@@ -238,7 +248,7 @@ class ToolCallRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageRequest:
-    """A call of a model, with the evidence of its answer."""
+    """A call of a model. `llm_output_evidence_id` is the id of the evidence item that contains its answer."""
 
     model_usage: ModelUsage
     llm_output_evidence_id: str | None = None
@@ -247,7 +257,7 @@ class UsageRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReceiptAnswer:
-    """The receipt of a turn: its report, the tokens of each block of what was sent, and its model calls, oldest first."""
+    """The receipt of a turn: its report, the tokens of each block in the sent prompt, and its model calls, oldest first."""
 
     turn_id: str
     report: Report
@@ -257,7 +267,10 @@ class ReceiptAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayAnswer:
-    """A replay of a prompt from its record: `differences` are sentences; there are none if the same bytes came out."""
+    """The result of making a prompt again from its record.
+
+    `differences` are sentences. It is empty if the new prompt has the same bytes as the recorded prompt.
+    """
 
     turn_id: str
     differences: tuple[str, ...]
@@ -265,7 +278,7 @@ class ReplayAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRequest:
-    """A text from outside to take into a session as evidence."""
+    """A text from outside, to be stored in a session as evidence."""
 
     content: str
     source: EvidenceSource
@@ -285,7 +298,7 @@ class FactsRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldName:
-    """A world of the store, and the digest of its present version."""
+    """A world of the store, and the digest of its current version."""
 
     world_id: str
     digest: str
@@ -293,7 +306,7 @@ class WorldName:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldDocument:
-    """A world pack, and the version of its form: what a GET gives, a PUT takes."""
+    """A world pack with the version of its format. A GET returns it in the same form in which a PUT accepts it."""
 
     pack: WorldPack
     format: int = PACK_FORMAT
@@ -301,7 +314,7 @@ class WorldDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldRequest:
-    """A `WorldDocument` whose faults are all reported, not only the first."""
+    """A `WorldDocument` to store. If it has faults, all of them are reported, not only the first."""
 
     pack: dict[str, Any]
     format: int = PACK_FORMAT
@@ -309,7 +322,7 @@ class WorldRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LorePage:
-    """Entries of lore in the order of the pack; `next` is the offset of the next page (null at the end)."""
+    """One page of lore entries, in the order of the pack. `next` is the `offset` of the next page (null on the last page)."""
 
     items: tuple[MemoryEntry, ...]
     next: int | None = None
@@ -317,7 +330,10 @@ class LorePage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureRequest:
-    """Target of an erasure: one of a user, a session, evidence of a session. With `dry_run` nothing is changed."""
+    """The target of an erasure. Name a user, or a session, or a session with ids of its evidence.
+
+    With `dry_run` nothing is changed.
+    """
 
     user_id: str | None = None
     session_id: str | None = None
@@ -328,11 +344,14 @@ class ErasureRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureAnswer:
-    """Data that an erasure removed, or would remove (`dry_run`), without any of its text.
+    """The data that an erasure removed, or would remove (`dry_run`). It contains none of the erased text.
 
-    `counts` are the removed items by kind: empty if nothing was there. `done` is true if everything is gone and a search has
-    proved it; `remains` are rows and files that still contain a text, `faults` items that could not be erased, `mentions` rows
-    of others that contain the id as a word, `not_covered` the data that an erasure leaves by its rules.
+    - `done`: true if everything is gone and a search has proved it.
+    - `counts`: the number of removed items of each kind; empty if there was nothing to remove.
+    - `sessions`: the sessions that are erased as a whole. `touched`: the sessions of which a part is erased.
+    - `remains`: rows and files that still contain an erased text. `faults`: items that could not be erased.
+    - `mentions`: rows of other sessions or users that contain the erased id as a word.
+    - `not_covered`: data that an erasure never removes, by its rules.
     """
 
     dry_run: bool
@@ -353,7 +372,7 @@ class ErasureAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimateRequest:
-    """Messages to count for a model (null: that of the settings)."""
+    """Messages to count. `model_hint` names the model to count for (null: the model of the settings)."""
 
     messages: tuple[dict[str, Any], ...] = field(metadata={MOST: MOST_MESSAGES})
     model_hint: str | None = None
@@ -361,14 +380,14 @@ class EstimateRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimateAnswer:
-    """Cost of messages in tokens."""
+    """The number of tokens of messages."""
 
     tokens: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRequest:
-    """A token to make for the own tenant: what it allows, for which viewer, until when."""
+    """A token to make for the caller's tenant: its scope, the viewer that it is bound to, and the time when it expires."""
 
     scope: Scope = Scope.PLAY
     viewer: str | None = None
@@ -378,7 +397,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenAnswer:
-    """A new token, which is not shown again, and what is known of it."""
+    """A new token and its record. The token is never shown again."""
 
     token: str
     record: TokenRecord
@@ -386,7 +405,7 @@ class TokenAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchRequest:
-    """Text to search for, and the number of memories to return (1 to 100)."""
+    """Text to search for. `limit` is the maximum number of memories to return (1 to 100)."""
 
     text: str
     limit: int = 10
@@ -403,7 +422,7 @@ class RememberRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryTextRequest:
-    """New text for a memory; only `supersede` accepts an empty one. With `dry_run` nothing is stored."""
+    """New text for a memory. Only `supersede_memory` accepts an empty text. With `dry_run` nothing is stored."""
 
     text: str = ""
     dry_run: bool = False
@@ -411,7 +430,7 @@ class MemoryTextRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcceptRequest:
-    """The text to remember instead of the proposed one (empty: that one)."""
+    """The text to remember instead of the proposed text. If it is empty, the proposed text is remembered."""
 
     text: str = ""
 
@@ -425,7 +444,11 @@ class ForgottenMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContinueRequest:
-    """A session to start with memories of another: all, those named, or the best `limit` that a search for `query` finds."""
+    """A session to start with memories of another session.
+
+    The new session gets the memories in `memory_ids`, or the best `limit` memories that a search for `query` finds. If neither is
+    given, it gets all memories.
+    """
 
     new_session_id: str
     memory_ids: tuple[str, ...] | None = None
@@ -435,14 +458,14 @@ class ContinueRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateRequest:
-    """Values to set, by their flat paths (`hero.health`); all or none."""
+    """Values of the state to set, by their flat paths (`hero.health`). Either all of them are set or none."""
 
     changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoreRequest:
-    """A new entry of lore. `viewers` may know it (empty: everyone)."""
+    """A new lore entry. Only `viewers` may know it (empty: everyone)."""
 
     text: str
     title: str = ""
@@ -453,7 +476,7 @@ class LoreRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoreChange:
-    """Changes of a lore entry (null: unchanged)."""
+    """New text and title of a lore entry. A field that is null is not changed."""
 
     text: str | None = None
     title: str | None = None
@@ -461,7 +484,7 @@ class LoreChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedCall:
-    """One call: when (aware), with which token, by which operation, in which request."""
+    """One audited call: its time (with a zone), its token, its operation and the id of its request."""
 
     at: datetime | None
     token_id: str
@@ -471,7 +494,10 @@ class AuditedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRecord:
-    """Stored token: its rights and its hash. `token_id` is not a secret. Times are aware."""
+    """The record of a token: its id, its rights and its times (with a zone). It does not contain the token itself.
+
+    `token_id` is not a secret.
+    """
 
     token_id: str
     tenant: str
@@ -484,9 +510,10 @@ class TokenRecord:
 
 
 def check_sizes(body: Any, place: str = "") -> None:
-    """Raise ConfigError for the first part of a request's body that is larger than its field may be.
+    """Check the sizes of the lists and texts in a request body. `place` is the path of `body` in error messages.
 
-    `limits.body_bytes` limits the contents of a free mapping or a message of a chat API.
+    Raises ConfigError for the first part that is larger than its field allows. The values inside of free mappings and of
+    messages of a chat API are not checked, because the setting `limits.body_bytes` limits them.
     """
     for each in fields(body):
         value, named = getattr(body, each.name), f"{place}{each.name}"

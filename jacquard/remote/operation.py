@@ -1,4 +1,8 @@
-"""Values that define an operation of a service: address, parameters, types, who may call it, and how a model sees it."""
+"""Defines the classes in which an operation (one call of the service) is described.
+
+A description states the address, the parameters, the types of body and answer, and who may call the operation. If the
+operation is also a tool for a model, it states how the model sees it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ _ID = re.compile(r"\{(\w+)\}")
 
 
 class Scope(StrEnum):
-    """Scope of a token. `author` includes `play`, and `admin` includes both.
+    """Scope of a token: the operations that the token allows.
 
-    `play`: sessions, their turns and memories. `author`: also worlds, lore and manual state changes. `admin`: also tokens,
-    erasure, reads that are reserved for the host, and copies of the store.
+    - `play`: sessions with their turns and memories.
+    - `author`: all of `play`, and worlds, lore and manual changes of the state.
+    - `admin`: all of `author`, and tokens, erasure, reads that only the host may make, and copies of the store.
     """
 
     PLAY = "play"
@@ -27,9 +32,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Parameter of an address.
+    """Parameter in the query string of an address.
 
-    `kind` is `str`, `int`, `bool`, or `tuple` for a list of `names` with commas between them.
+    `kind` is the type of its value: `str`, `int` or `bool`, or `tuple` for a comma-separated list of some of `names`. A number is
+    from `least` to `most`.
     """
 
     name: str
@@ -43,26 +49,28 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An operation as a tool for a model, which reads every word of it with every request."""
+    """Description of an operation as a tool for a model. Keep it short, because it is sent to the model with every request."""
 
     doc: str
     only: tuple[str, ...] = ()
-    """Fields of the body and parameters that are arguments (none named: all)."""
+    """Body fields and parameters that are arguments of the tool (empty: all of them)."""
     omit: frozenset[str] = frozenset()
-    """Fields of the answer that are left out."""
+    """Fields of the operation's answer that the tool does not return."""
     reads: bool = False
-    """Whether it changes nothing, though it is not a GET."""
+    """Whether the operation changes nothing although its method is not GET."""
     destroys: bool = False
     is_idempotent: bool = False
     """Whether a second call with the same arguments changes nothing more."""
     for_review: bool = False
-    """Whether it is listed only with `memory.review`."""
+    """Whether the tool is listed only if the setting `memory.review` is on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of a service. Only `open_to_viewers` operations may be called with a token that is bound to a viewer: what they
-    return is filtered for that viewer.
+    """An operation of a service.
+
+    A token can be bound to a viewer (a character). It allows only operations that are `open_to_viewers`, and these return only what
+    the viewer may know.
     """
 
     name: str
@@ -70,39 +78,39 @@ class Operation:
     below: str
     """Address below `/api/v1`, with ids in braces."""
     python: str = ""
-    """Method of the engine, the verbs or the runtime that does the same in Python (`MemoryVerbs.pin`; empty: none)."""
+    """Python method that does the same, such as `MemoryVerbs.pin` (empty: there is none)."""
     body: Any = None
     described_body: Any = None
-    """Published form of a body that is read as a looser type, so that all of its faults can be named."""
+    """Type of the body in the published description, if it is stricter than `body` (None: `body` is published)."""
     answer: Any = None
     status: int = 200
     scope: Scope = Scope.PLAY
     open_to_viewers: bool = False
     is_audited: bool = False
-    """Whether it returns texts that prompts would withhold, or erases."""
+    """Whether calls are recorded, because the operation erases data or returns texts that prompts withhold."""
     is_repeatable: bool = True
-    """Whether it takes an idempotency key: with the same key it does nothing more."""
+    """Whether the operation accepts an idempotency key. A second call with the same key changes nothing more."""
     once: bool = False
-    """Whether a client never makes a call again after a broken connection."""
+    """Whether the client must not repeat a call after a broken connection."""
     in_one_process: bool = False
-    """Whether it keeps what it needs in memory, so that only the process of the session does it."""
+    """Whether the operation uses data in the memory of one process, so that only the process of the session can run it."""
     query: tuple[Query, ...] = ()
     errors: tuple[type[ContextEngineError], ...] = ()
-    """Errors to expect besides those of every operation."""
+    """Errors that the operation can return in addition to the errors of every operation."""
     doc: str = ""
     tool: Tool | None = None
 
     @property
     def path(self) -> str:
-        """The whole address."""
+        """The whole address, with the names of ids in braces."""
         return f"{API}{self.below}"
 
     @property
     def path_ids(self) -> tuple[str, ...]:
-        """Names of the ids in the address, in its order."""
+        """Names of the ids in the address, in the order of the address."""
         return tuple(_ID.findall(self.below))
 
     @property
     def reads(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the operation changes nothing."""
         return self.method == "GET" or (self.tool is not None and self.tool.reads)

@@ -1,4 +1,7 @@
-"""Writes `docs/operations.md` from the table of operations: `python -m jacquard.remote.reference docs`."""
+"""Writes the page `docs/operations.md` from the table of operations.
+
+Run `python -m jacquard.remote.reference docs` to write it.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,25 @@ from mnemosyne.files import write_file
 PAGE = "operations.md"
 _HEAD = f"""# Operations of the service
 
-This page is made of the table of operations by `python -m jacquard.remote.reference docs`. [The service](service.md) says how to
-call them, and `/openapi.json` of a running service has the types of all bodies and answers.
+Each row is one call of the service. [The service](service.md) explains how to call them, and `/openapi.json` of a running service
+has the types of all bodies and answers. This page is written by `python -m jacquard.remote.reference docs`.
 
-- Addresses are below `{API}`. `name?` may be left out of the body; `?name` is a parameter of the address.
-- **Token**: the scope that is needed where the service has tenants; `viewer`: a token that is bound to a viewer may call it too.
-  *Audited* calls are listed by `list_audited_calls`. *No key*: it takes no idempotency key, because a second call does more.
-- **Python**: the method of `ContextEngine` (and `RemoteEngine`), `MemoryVerbs` (and `RemoteVerbs`) or `Runtime` that does the same.
-- Operations with a **T** are also [tools of MCP](mcp.md#tools).
+- **Operation**: an operation with a **T** is also a [tool of MCP](mcp.md#tools).
+- **Address**: the method, and the address below `{API}`.
+- **Body, parameters**: `name` is a field of the body, and `name?` is a field that you may leave out. `?name` is a parameter of the
+  address.
+- **Token**: the scope that a token needs if the service has tenants. `viewer`: a token that is bound to a viewer may call it too.
+  *audited*: `list_audited_calls` lists the calls. *no key*: the operation takes no idempotency key, because a second call makes a
+  further change.
+- **Python**: the method that does the same, of `ContextEngine` (or `RemoteEngine`), `MemoryVerbs` (or `RemoteVerbs`) or `Runtime`.
 
-| Operation | Address | Body, parameters | Token | Python | |
+| Operation | Address | Body, parameters | Token | Python | Purpose |
 |---|---|---|---|---|---|
 """
 
 
 def render_page() -> str:
-    """Return the page."""
+    """Return the page as Markdown: its introduction, and a table with one row for each operation."""
     return _HEAD + "".join(f"| {' | '.join(_cells(each))} |\n" for each in OPERATIONS)
 
 

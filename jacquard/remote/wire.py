@@ -1,7 +1,8 @@
-"""Values that the service and its client exchange in another form than the engine's own. Pure.
+"""Converts values between their form in the engine and their form in requests and answers of the service.
 
-All other values are the dataclasses of `jacquard` and `mnemosyne` as `mnemosyne.core.codec` writes and reads them. The types of
-this module are also those of the published interface (OpenAPI).
+Only prepared turns, chat messages and errors have a form of their own there. All other values are sent as dataclasses of
+`jacquard` and `mnemosyne`, which `mnemosyne.core.codec` writes and reads as JSON. The OpenAPI description publishes the types of
+this module. Everything here is pure.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MOST_LINE_CHARS = 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentMessage:
-    """One message of a prompt: `role` and `content`, as the main model takes it."""
+    """One message of a prompt for the main model."""
 
     role: str
     content: str
@@ -38,7 +39,10 @@ class SentMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenMemory:
-    """A memory that was chosen for a prompt: the id of its entry, its score in recall (None: not recorded), and one line of it."""
+    """A memory that was chosen for a prompt.
+
+    `entry_id` is the id of its entry, `score` its score in recall (None: not recorded), and `line` its title or first words.
+    """
 
     entry_id: str
     score: float | None = None
@@ -47,14 +51,14 @@ class ChosenMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShortReport:
-    """The part of a turn's receipt that a caller acts on."""
+    """The part of a turn's receipt (why each block is in the prompt) that a caller needs most often."""
 
     budget: BudgetReport
     prefix: PrefixReport
     path: CurationPath
     """Way in which the memories were chosen."""
     memories: tuple[ChosenMemory, ...] = ()
-    """Best first."""
+    """The chosen memories, best first."""
     degradations: tuple[Degradation, ...] = ()
     redacted: tuple[str, ...] = ()
     """Rules by which secrets were removed from the user's message."""
@@ -62,7 +66,7 @@ class ShortReport:
 
 
 def shorten_report(report: Report) -> ShortReport:
-    """Return the short form of a receipt."""
+    """Return the short form of the report in a receipt."""
     chosen = {each.entry_id: each for each in report.stream_b.candidates if each.chosen}
     return ShortReport(
         budget=report.budget,
@@ -104,8 +108,10 @@ class _TurnAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentTurn(_TurnAnswer):
-    """A prepared turn (`jacquard.PreparedTurn`) as it is sent: its ids, its messages and their attachments, a short
-    report, and the parts that were asked for (`include`); the others are not there.
+    """A prepared turn (`jacquard.PreparedTurn`) as the service sends it.
+
+    It always has its ids, its messages with their attachments, and a short report. The other parts are sent only if the parameter
+    `include` names them.
     """
 
     messages: tuple[SentMessage, ...]
@@ -113,41 +119,43 @@ class SentTurn(_TurnAnswer):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteTurn(_TurnAnswer):
-    """A turn that a service has prepared. `messages` are dicts of `role` and `content`, as those of `PreparedTurn`; a part that
-    was not asked for (`RemoteEngine(include=…)`) is None.
+    """A turn that a service has prepared, as a caller of the client gets it.
+
+    Its `messages` are dicts with `role` and `content`, like the messages of `PreparedTurn`. Parts that the client did not request
+    (`RemoteEngine(include=…)`) are None.
     """
 
     messages: tuple[PromptMessage, ...]
 
     def to_openai(self) -> list[Any]:
-        """Return the prompt as messages of the OpenAI API, as `PreparedTurn.to_openai` does."""
+        """Return the prompt as messages of the OpenAI API. It is the same as the result of `PreparedTurn.to_openai`."""
         return to_openai(self.messages, self.attachments)
 
     def to_anthropic(self) -> dict[str, Any]:
-        """Return the prompt in the form of the Anthropic API, as `PreparedTurn.to_anthropic` does."""
+        """Return the prompt in the form of the Anthropic API. It is the same as the result of `PreparedTurn.to_anthropic`."""
         prefix = self.short_report.prefix
         boundary = session_boundary(self.session_id)
         return to_anthropic(self.messages, self.attachments, prefix.stable_messages, prefix.stable_chars, boundary)
 
 
 PARTS = ("plan", "text", "package", "report", "evidences", "context_blocks")
-"""Parts of a prepared turn that are sent only if they are asked for."""
+"""Parts of a prepared turn that are sent only if `include` names them."""
 
 ALL = "all"
-"""Asks for every part."""
+"""Value of `include` that requests every part."""
 
 _ALWAYS = tuple(each.name for each in fields(SentTurn) if each.name not in (*PARTS, "short_report"))
 
 
 def encode_turn(turn: PreparedTurn, include: Collection[str] = ()) -> bytes:
-    """Return a prepared turn as JSON of the form of `SentTurn`, with the parts that `include` names."""
+    """Return a prepared turn as the JSON of a `SentTurn`, with the parts that `include` names."""
     parts = PARTS if ALL in include else (name for name in PARTS if name in include)
     sent = {name: getattr(turn, name) for name in (*_ALWAYS, *parts)}
     return codec.encode({**sent, "short_report": shorten_report(turn.report)})
 
 
 def receive_turn(sent: SentTurn) -> RemoteTurn:
-    """Return a turn that was sent as a caller of the client has it."""
+    """Return the turn for a caller of the client, from the turn that the service sent."""
     given = {each.name: getattr(sent, each.name) for each in fields(SentTurn)}
     messages = tuple(PromptMessage(role=each.role, content=each.content) for each in sent.messages)
     return RemoteTurn(**{**given, "messages": messages})
@@ -155,7 +163,11 @@ def receive_turn(sent: SentTurn) -> RemoteTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorBody:
-    """Error in an answer: its code (the name of its class in snake case, without `Error`), its sentence, and its facts."""
+    """Error in an answer.
+
+    `code` is the name of the error's class in snake case, without `Error`. `message` is a sentence for people, and `facts` are
+    values for programs.
+    """
 
     code: str
     message: str
@@ -164,7 +176,7 @@ class ErrorBody:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorAnswer:
-    """The body of every answer that is an error."""
+    """Body of an answer that reports an error."""
 
     error: ErrorBody
 
@@ -174,7 +186,10 @@ _OF_A_MESSAGE = frozenset({"message_id", "author", "at", "refs", "extra"})
 
 
 def message_from_wire(sent: str | dict[str, Any]) -> ChatMessage:
-    """Return the message that was sent; CodecError for an object that has fields of a `Message` and is none."""
+    """Return the chat message of a request.
+
+    An object with a field that only a stored `Message` has is read as a `Message`. Raises CodecError if it is not a valid one.
+    """
     if isinstance(sent, dict) and _OF_A_MESSAGE.intersection(sent):
         return codec.from_plain(sent, Message)
     return sent

@@ -1,8 +1,8 @@
-"""Values of the session document 1.0.
+"""Defines the values of the session document 1.0: a whole session as one JSON document.
 
-`extra` has the fields of a document beyond the schema, by JSON name, so that a round trip loses nothing; a value of a
-form without meaning here (a time that is not an ISO time) is kept there under its own name. Times are aware datetimes;
-None if the document leaves them out.
+`extra` has the fields of a document that the schema does not know, by JSON name, so that reading and writing loses nothing. If a
+known field has a value that cannot be read (such as a time that is not ISO 8601), that value is in `extra` too, under the name of
+its field. Times are datetimes with a time zone, or None if the document leaves them out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TaskStatus(StrEnum):
 
 
 class ToolCallStatus(StrEnum):
-    """Outcome of a tool call; RUNNING: none yet."""
+    """Outcome of a tool call. RUNNING means that there is no outcome yet."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
@@ -77,7 +77,7 @@ class ModelUsageStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageIndexRange:
-    """Messages `from_index`..`to_index` of the session, 1-based, inclusive (JSON names `from` and `to`); 0..0: none."""
+    """Messages `from_index` to `to_index` (JSON `from` and `to`), counted from 1, both included. 0 and 0 mean no message."""
 
     from_index: int
     to_index: int
@@ -86,7 +86,7 @@ class MessageIndexRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """A rolling summary of the oldest messages."""
+    """A summary of the oldest messages of a session."""
 
     content: str
     updated_at: datetime | None = None
@@ -96,7 +96,7 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """One task of the to-do list; `depends_on` are task ids."""
+    """One task of the to-do list. `depends_on` has the ids of the tasks that must be done before."""
 
     task_id: str
     name: str = ""
@@ -125,7 +125,7 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolProvider:
-    """The party that offers a tool; `uri` as in `mcp://server`."""
+    """The party that offers a tool. `uri` is its address, such as `mcp://server`."""
 
     kind: ProviderKind = ProviderKind.BUILTIN
     name: str = ""
@@ -135,7 +135,7 @@ class ToolProvider:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """One call of a tool, skill or function; `args_digest` has redacted arguments, never secrets."""
+    """One call of a tool, skill or function. `args_digest` has its arguments after redaction, never secrets."""
 
     tool_call_id: str
     tool: str = ""
@@ -160,7 +160,7 @@ class ToolState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelUsage:
-    """One model call with its cost. `first_token_latency_ms` is None if it was not measured."""
+    """One model call with its cost in tokens and time. `first_token_latency_ms` is None if it was not measured."""
 
     model_usage_id: str
     provider: str = ""
@@ -180,7 +180,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """The conversation of one session; `messages` oldest first."""
+    """The conversation of one session. `messages` is ordered oldest first."""
 
     session_id: str
     messages: tuple[Message, ...] = ()
@@ -203,7 +203,7 @@ class AgentInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Actor:
-    """The user and the operator of a session."""
+    """The user and the agent of a session."""
 
     user_id: str = ""
     user_role: str = ""
@@ -213,7 +213,7 @@ class Actor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meta:
-    """Metadata of a session for audits."""
+    """Metadata of a session: its language, times, user and agent."""
 
     locale: str = ""
     created_at: datetime | None = None
@@ -224,10 +224,10 @@ class Meta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionDocument:
-    """A whole session as one document. `evidences` by evidence id, in the order of the document.
+    """A whole session as one document. `evidences` maps evidence ids to items, in the order of the document.
 
-    `version` is the session's version in its store, for a write with `expected_version`; it is not part of the
-    document's JSON or of its equality.
+    `version` is the version of the session in its store. Pass it as `expected_version` when you write the session. It is not in
+    the document's JSON, and comparisons of documents ignore it.
     """
 
     schema_version: str = SCHEMA_VERSION

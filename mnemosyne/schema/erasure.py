@@ -1,4 +1,7 @@
-"""Requests for erasure, and their outcome in a store. Values only."""
+"""Defines the values of erasures: requests, previews, outcomes and audit records.
+
+An erasure removes the data of one user or session, or single evidence items, from a store.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,24 @@ from datetime import datetime
 from mnemosyne.schema.memory import EMPTY
 
 ERASED = "[erased]"
-"""Replacement of an erased text in a record that stays (a receipt, a prompt, a later summary)."""
+"""Text that replaces an erased text in records that stay (receipts, prompts, later summaries)."""
 
 PACK_PLACE = "packs/"
-"""Prefix of a place in a world pack in `Store.find_text`: packs are the author's, and no erasure changes them."""
+"""Prefix of places in world packs among the results of `Store.find_text`. Erasures never change a pack, because it belongs to the
+author.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erasure:
-    """One request for erasure of exactly one of: a user, a session, evidence items of a session."""
+    """One request to erase a user (`user_id`), a session (`session_id`), or evidence items of a session (both last ids)."""
 
     at: datetime
     """Time for the audit record."""
     user_id: str | None = None
-    """Every session whose `meta.actor.user_id` is the user is deleted entirely; in others, the user's own texts."""
+    """User to erase. Sessions whose `meta.actor.user_id` is this user are deleted entirely. In other sessions, only the user's own
+    texts are erased.
+    """
     session_id: str | None = None
     evidence_ids: tuple[str, ...] = ()
     reason: str = ""
@@ -31,18 +38,18 @@ class Erasure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureOutcome:
-    """Result of an erasure in a store. Texts are only for the caller and must not be stored."""
+    """Result of an erasure in a store. `texts` is only for the caller and must not be stored."""
 
     audit_id: str
     counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
-    """Erased items by kind (messages, entries, evidences, blocks, turns, receipts, summaries, …)."""
+    """Number of erased items by kind (messages, entries, evidences, blocks, turns, receipts, summaries, …)."""
     sessions: tuple[str, ...] = ()
     """Sessions that were deleted entirely."""
     entry_ids: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: EMPTY)
-    """Entries that the index must drop, by scope."""
+    """Ids of the entries that the search index must drop, by scope (one session or one world)."""
     texts: tuple[str, ...] = ()
-    """Texts erased from the sessions in `touched`, so that a search can prove that they are gone; without texts that a
-    world pack contains too, because packs stay.
+    """Texts that were erased from the sessions in `touched`. The caller searches for them to prove that they are gone. Texts that a
+    world pack contains too are left out, because packs stay.
     """
     touched: tuple[str, ...] = ()
     """Sessions of which a part was erased."""
@@ -50,38 +57,42 @@ class ErasureOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasurePreview:
-    """Preview of an erasure in a store. Texts are only for the caller and must not be stored."""
+    """Preview of an erasure in a store. `texts` and `scrubbed` are only for the caller and must not be stored."""
 
     whole: tuple[str, ...] = ()
-    """Sessions to be deleted entirely."""
+    """Sessions that would be deleted entirely."""
     touched: tuple[str, ...] = ()
     """Sessions of which a part would be erased."""
     messages: int = 0
-    """Number of messages to be erased; `evidences` likewise."""
+    """Number of messages that would be erased."""
     evidences: int = 0
+    """Number of evidence items that would be erased."""
     texts: tuple[str, ...] = ()
-    """Texts of all erased items, each once, without blank ones."""
+    """Texts of all items that would be erased, each once. Blank texts are left out."""
     scrubbed: tuple[str, ...] = ()
-    """Texts to be cut out of the records that stay in the touched sessions."""
+    """Texts that would be cut out of records that stay in the sessions of `touched`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredRow:
-    """One stored row with all its text."""
+    """One stored row with all its text, for a search."""
 
     place: str
-    """Name for a reader: `table/session/key`."""
+    """Name of the row for people: `table/session/key`."""
     session_id: str
-    """Empty for rows of no session."""
+    """Session of the row (empty if it belongs to no session)."""
     words: tuple[str, ...] = ()
-    """Ids and names, unchanged."""
+    """Ids and names in the row, unchanged."""
     bodies: tuple[bytes, ...] = ()
-    """JSON, decompressed."""
+    """JSON values in the row, decompressed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditRecord:
-    """Record of an erasure: when, for whom (as a hash of the id), why and how much; never the erased text."""
+    """Record of an erasure: its time, the hash of the erased id, the reason, and the number of erased items by kind.
+
+    It never contains erased text.
+    """
 
     audit_id: str
     at: datetime

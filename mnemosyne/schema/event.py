@@ -1,6 +1,6 @@
-"""Events of a running session.
+"""Defines the events that an engine emits while it works on a session, for logs and live displays.
 
-A payload has names, counts, codes and times; it has texts only if its sender was configured to capture content.
+The payload of an event has names, counts, codes and times. It has texts only if the engine was configured to capture content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One event."""
+    """One event. The ids name the turn, task, tool call or model call that it is about."""
 
     event_type: EventType
     session_id: str
@@ -46,6 +46,6 @@ class Event:
     tool_call_id: str | None = None
     model_usage_id: str | None = None
     tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Tags of the configuration (A/B, framework)."""
+    """Tags from the configuration, such as the name of an A/B test or a framework."""
     payload: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Facts of the event."""

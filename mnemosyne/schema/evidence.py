@@ -1,4 +1,7 @@
-"""Evidence and context blocks of session document 1.0, their derivation and rendering, and the trust in their texts."""
+"""Defines evidence (citable texts with their sources) and context blocks (units of a prompt), and how far texts are trusted.
+
+The values belong to the session document 1.0. The functions at the end derive the trust label of a text from its source.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceSource:
-    """Source of evidence; `uri` resolves back to it."""
+    """Source of evidence. `uri` is the address at which the source can be found again."""
 
     kind: SourceKind
     name: str = ""
@@ -46,14 +49,14 @@ class EvidenceSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceLinks:
-    """Back links to the call that produced the evidence, and to the turn in which it was found."""
+    """Links from evidence to the call that produced it, and to the turn in which it was found."""
 
     model_usage_id: str | None = None
     tool_call_id: str | None = None
     turn_id: str | None = None
-    """Empty for evidence of the session itself; None if unknown (evidence from outside of a turn)."""
+    """Turn in which the evidence was found. Empty: it belongs to the session, not to a turn. None: the turn is unknown."""
     viewer: str | None = None
-    """The viewer that the turn was prepared for."""
+    """Viewer for whom the turn was prepared (None: no viewer)."""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
@@ -67,33 +70,32 @@ class Evidence:
     content: str = ""
     """Empty if only the pointer is stored."""
     confidence: float | None = None
-    """0..1, None if unknown."""
+    """From 0 to 1 (None: unknown)."""
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     links: EvidenceLinks = field(default_factory=EvidenceLinks)
     created_at: datetime | None = None
     """Time of ingestion."""
     expires_at: datetime | None = None
-    """Time after which it is not used (None: never)."""
+    """Time after which the item is no longer used (None: it does not expire)."""
     content_hash: str = ""
-    """Digest of the content after redaction, since the hash of a short text (a phone number) would give it away;
-    SHA-256 (hex) unless a host brings a hasher of its own.
+    """SHA-256 (hex) of the content after redaction, or the digest by the host's own hasher. The original content is not hashed,
+    because the hash of a short text, such as a phone number, would reveal the text.
     """
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 def readers_of(evidence: Evidence) -> tuple[str, ...]:
-    """Return the viewers who may know an evidence item (empty: everyone): its declared viewers, else the viewer of its
-    turn.
+    """Return the viewers who may know an evidence item (empty: everyone).
+
+    They are the viewers that its metadata declares. If it declares none, only the viewer of its turn may know it.
     """
     viewer = evidence.links.viewer
     return read_audience(evidence.metadata) or (() if viewer is None else (viewer,))
 
 
 def is_of_unknown_turn(evidence: Evidence) -> bool:
-    """Return whether evidence is the result of a call without the id of its turn, so that nobody knows who may know
-    it.
-    """
+    """Return whether evidence comes from a tool call but has no turn id. It is then unknown which viewers may know it."""
     return evidence.links.tool_call_id is not None and evidence.links.turn_id is None
 
 
@@ -109,7 +111,7 @@ class BlockType(StrEnum):
 
 
 class Priority(StrEnum):
-    """Importance of a block when the budget is short; MUST blocks are never dropped."""
+    """Importance of a block if the token budget is too small for all blocks. MUST blocks are never dropped."""
 
     MUST = "must"
     HIGH = "high"
@@ -119,7 +121,7 @@ class Priority(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextBlock:
-    """A unit that can be pruned and assembled; its text is `content`, or derived from `refs`."""
+    """A unit of a prompt, which can be left out. Its text is `content`, or is derived from the evidence in `refs`."""
 
     block_id: str
     block_type: BlockType
@@ -131,7 +133,10 @@ class ContextBlock:
 
 
 class RefFault(StrEnum):
-    """Reason why a ref does not give its original text; also the code of the degradation that reports it."""
+    """Reason why the original text of a ref (a pointer to evidence) is not available.
+
+    A degradation that reports the reason has it as its code.
+    """
 
     SOURCE_CHANGED = "source_changed"
     EVIDENCE_NOT_FOUND = "evidence_not_found"
@@ -142,14 +147,14 @@ class RefFault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedRef:
-    """Text of a ref."""
+    """The text to which a ref points, or the fault that makes the text unavailable."""
 
     ref: Ref
     text: str = ""
-    """The current text for the fault SOURCE_CHANGED, empty for any other fault."""
+    """The text. With the fault SOURCE_CHANGED it is the current text of the source; with any other fault it is empty."""
     fault: RefFault | None = None
     detail: str = ""
-    """Sentence that begins with the fault's code."""
+    """Sentence on the fault. It begins with the fault's code."""
     evidence: Evidence | None = None
 
 
@@ -163,7 +168,7 @@ class RenderFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderHints:
-    """Options for rendering a block; ValueError for an unknown format and for a limit below 1."""
+    """Options for rendering a block. Raises ValueError if `format` is unknown or `max_chars` is below 1."""
 
     max_chars: int | None = None
     """Maximum number of characters of one block (None: no limit)."""
@@ -179,9 +184,7 @@ class RenderHints:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedBlock:
-    """A block with its text. `rendered_content` is plain text: the engine escapes it and counts
-    its tokens again.
-    """
+    """A block with its text. `rendered_content` is plain text. The engine escapes it and counts its tokens again."""
 
     block_id: str
     block_type: BlockType
@@ -192,11 +195,11 @@ class RenderedBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeriveOptions:
-    """Sources to derive a prompt from."""
+    """Selects the parts of a session from which a prompt is derived."""
 
     include_conversation: bool = True
     include_state: bool = True
-    """Whether to include the state with plan and tasks."""
+    """Whether to include the state, the plan and the tasks."""
     include_evidences: bool = True
     custom_instructions: tuple[ContextBlock, ...] = ()
     """Blocks of the host that are in every prompt."""
@@ -225,10 +228,11 @@ _DEEPEST = 20
 
 
 def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
-    """Return the trust label of a source.
+    """Return the trust label of evidence of type `kind` from a source.
 
-    It depends on the source's kind; a text from a web address is `web`, even when a tool fetched it. Retrieved text is
-    `authored` only if it is the world's own lore, otherwise it has the label of the tool that found it.
+    The label depends on the kind of the source. A text that was fetched from a web address is `web`, even if a tool fetched it.
+    Retrieved text (RAG) is `authored` if it is the world's own lore, else `tool`. Output of a model is at most `model`, and input
+    of a user at most `user`.
     """
     uri = source.uri.strip().lower()
     label = _TRUST.get(source.kind, Trust.TOOL)
@@ -242,26 +246,30 @@ def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
 
 
 def is_memory(uri: str) -> bool:
-    """Return whether evidence from this address is a memory of the store itself, written when a turn recalled it."""
+    """Return whether a source address belongs to the store. Such evidence is a memory that a turn has recalled."""
     return uri.startswith(OWN_SCHEME)
 
 
 def trust_in_document(source: EvidenceSource, kind: EvidenceType) -> Trust:
-    """Return the trust of evidence that states none in its document.
+    """Return the trust of evidence whose document does not state it.
 
-    A memory that a turn recalled is `authored` then: other labels of memories are always written.
+    A recalled memory without a label is `authored`, because documents always state the other labels of memories. For other
+    evidence, it is the result of `trust_of`.
     """
     recalled = source.kind is SourceKind.RAG and is_memory(source.uri)
     return Trust.AUTHORED if recalled else trust_of(source, kind)
 
 
 def lowest_trust(labels: Iterable[Trust]) -> Trust:
-    """Return the least trusted label; a text made from several is only as trusted as the worst of them."""
+    """Return the least trusted of `labels`. A text that is made from several texts has this label."""
     return max(labels, key=TRUST_ORDER.index)
 
 
 def names_web_address(args: Any, depth: int = 0) -> bool:
-    """Return whether the arguments of a call contain a web address: its result may have come from there."""
+    """Return whether the arguments of a call contain a web address. The result of the call may then come from the web.
+
+    Arguments that are nested too deeply to be searched count as True.
+    """
     if isinstance(args, str):
         return args.strip().lower().startswith(_WEB)
     if depth > _DEEPEST:
@@ -272,7 +280,7 @@ def names_web_address(args: Any, depth: int = 0) -> bool:
 
 
 def trust_of_call(source: EvidenceSource, kind: EvidenceType, args: Mapping[str, Any] | None) -> Trust:
-    """Return the trust label of the result of a call with these arguments."""
+    """Return the trust label of the result of a call with the arguments `args`."""
     label = trust_of(source, kind)
     is_fetched = source.kind in _FETCHING and names_web_address(args)
     return lowest_trust((label, Trust.WEB)) if is_fetched else label

@@ -1,7 +1,7 @@
-"""Contents of other programs' files in one form: books, cards, chats and memories, and the fate of each field.
+"""Defines the values that readers of other programs' files return: books of lore, character cards, chats and memories.
 
-An entry of a book keeps the names that SillyTavern's world info has for its fields, whatever program wrote it, because
-activation and export need all of them; all other contents of a format are kept unchanged.
+Whatever program wrote a book, the fields of its entries have the names of SillyTavern's world info, because activation
+and export need them. All other data of a file are kept unchanged. `FieldFate` reports what became of each field.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ FORMAT_NAMES = (
     "langchain",
     "llamaindex",
 )
-"""The names of the formats that `jacquard memory import` reads, in the order in which help lists them."""
+"""Names of the formats that `jacquard memory import` reads, in the order of its help text."""
 
 
 class Fate(StrEnum):
-    """Fate of a field of an imported file."""
+    """Result of importing one field of a file."""
 
     KEPT = "kept"
     CHANGED = "changed"
@@ -54,23 +54,22 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldFate:
-    """Fate of a field, with `*` for the items of lists and mappings: `entries.*.probability`."""
+    """Result of importing one field. In the path `field`, `*` stands for any item of a list or mapping: `entries.*.probability`."""
 
     field: str
     fate: Fate
     count: int
-    """Number of its values that are not empty."""
+    """Number of values of the field that are not empty."""
     note: str = ""
-    """Change, or reason why it is not supported; a field that is kept for export has the note for that."""
+    """Note on the result: the change, or the reason why the field is not supported, or that it is kept only for export."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BookEntry:
     """An entry of a book of lore. `uid` is unique in the book.
 
-    `fields` are JSON values under the names of a native entry of SillyTavern's world info (`key`, `keysecondary`, `content`,
-    `comment`, `constant`, `order`, …), with the types that they have there; one that the file leaves out is absent, and one that
-    SillyTavern does not know is kept under its own name.
+    `fields` has JSON values with the names and types of SillyTavern's world info (`key`, `keysecondary`, `content`, `comment`,
+    `constant`, `order`, …). A field that the file leaves out is absent. A field that SillyTavern does not know keeps its own name.
     """
 
     uid: str
@@ -83,15 +82,15 @@ class WorldBook:
 
     name: str
     dialect: str
-    """Name of the format that it was read from."""
+    """Name of the format of the file."""
     entries: tuple[BookEntry, ...]
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Fields of the book outside of its entries, in their form in the file."""
+    """Fields of the book itself (not of its entries), unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DepthPrompt:
-    """Character's note of a card: a text for the place before the newest `depth` messages."""
+    """A character's note in a card. Its text is shown in the prompt before the newest `depth` messages."""
 
     text: str
     depth: int = 4
@@ -100,17 +99,17 @@ class DepthPrompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CharacterCard:
-    """A character card, its texts as written (macros too)."""
+    """A character card. Its texts are unchanged and still contain macros such as `{{char}}`."""
 
     spec: str
-    """`v1`, `chara_card_v2` or `chara_card_v3`."""
+    """Version of the card's format: `v1`, `chara_card_v2` or `chara_card_v3`."""
     name: str
     document: Mapping[str, Any]
     """The whole card, for an export that loses nothing."""
     file_name: str = ""
-    """Name of the file without its ending, by which character filters of world info name the character."""
+    """Name of the file without its ending. Character filters of world info use it as the name of the character."""
     nickname: str = ""
-    """Takes the place of `{{char}}`."""
+    """Name that replaces `{{char}}`."""
     description: str = ""
     personality: str = ""
     scenario: str = ""
@@ -125,12 +124,12 @@ class CharacterCard:
     depth_prompt: DepthPrompt | None = None
     book: WorldBook | None = None
     picture: bytes | None = None
-    """Bytes of the PNG that carried the card, if one did."""
+    """Bytes of the PNG file that contained the card (None: the card was not in a PNG file)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthorsNote:
-    """The author's note of a chat: a text shown in every `interval`th turn (0: never), before the newest `depth` messages."""
+    """The author's note of a chat. Its text is shown in every `interval`th turn (0: never), before the newest `depth` messages."""
 
     text: str
     interval: int = 1
@@ -140,30 +139,30 @@ class AuthorsNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chat:
-    """A conversation of another program. A turn begins with each message of the user; other replies to it are its
-    `alternatives`.
+    """A conversation of another program. Each message of the user begins a turn. Other replies to the message are the
+    `alternatives` of the turn.
     """
 
     name: str
     read_turns: Callable[[], Iterator[ImportedTurn]]
-    """Reads the file once more, from its beginning, and yields turns in order with few of them in memory; each call
-    gives the same turns with the same ids.
+    """Reads the file again from its beginning, and yields its turns in order. Only few turns are in memory at a time. Each call
+    yields the same turns with the same ids.
     """
     turn_count: int
-    """Number of turns that it yields."""
+    """Number of turns that `read_turns` yields."""
     user_name: str = ""
     character_names: tuple[str, ...] = ()
     started_at: datetime | None = None
     header: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Data of the file on the whole chat."""
+    """Data in the file about the whole chat."""
     authors_note: AuthorsNote | None = None
     branch_of: str = ""
-    """Name of the chat whose beginning this one shares."""
+    """Name of another chat that begins with the same turns (empty: none)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedMemory:
-    """A memory or a note of another program: text that is recalled by relevance. `memory_id` is unique in its file."""
+    """A memory or a note of another program. Its text is recalled by relevance. `memory_id` is unique in its file."""
 
     memory_id: str
     text: str
@@ -173,22 +172,22 @@ class ImportedMemory:
     at: datetime | None = None
     user_id: str = ""
     always: bool = False
-    """Whether every prompt shows it."""
+    """Whether every prompt shows the memory."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedFile:
-    """Contents of one file or folder."""
+    """Contents of one imported file or folder."""
 
     path: str
     format: str
-    """Name of its format, as for `jacquard memory import --format`."""
+    """Name of its format (one of FORMAT_NAMES)."""
     books: tuple[WorldBook, ...] = ()
     cards: tuple[CharacterCard, ...] = ()
     chats: tuple[Chat, ...] = ()
     memories: tuple[ImportedMemory, ...] = ()
     fates: tuple[FieldFate, ...] = ()
-    """Fate of each field, in the order of the file."""
+    """Results of importing the fields, in the order of the file."""
     notes: tuple[str, ...] = ()
-    """Sentences on the whole file."""
+    """Sentences about the whole file."""

@@ -1,4 +1,8 @@
-"""Values of cold memory: entries of the lore, narrative, event and history chains, for recall."""
+"""Defines memory entries (texts that recall can find), the conditions and labels on them, and facts about users.
+
+A scope is the world or the session that entries belong to. The constants at the top name kinds of entries, and keys in the
+metadata of entries and evidence items.
+"""
 
 from __future__ import annotations
 
@@ -14,55 +18,57 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 MACRO = "macro"
-"""Kind of a narrative over more than one turn; its `depth` is the last turn's."""
+"""Kind of a narrative that covers more than one turn. Its `depth` is the depth of the last of these turns."""
 
 QUEST_UPDATE = "quest_update"
 """Kind of an event that changed the status of a quest."""
 
 
 THREAD = "thread"
-"""Kind of an event that left a promise, a debt or a question open (its tag). Its keys are the names and dates in it."""
+"""Kind of an event that left something open: a promise, a debt or a question, as its tag states. Its `keys` are the names and
+dates in its text.
+"""
 
 
 DOCUMENT = "document"
-"""Kind of a lore entry that is a passage of a document in a session's evidence. `metadata` has the id of that evidence
-(`document_id`), and the selector of the passage in it (`section_id`).
+"""Kind of a lore entry that is a passage of a document. The document is an evidence item of a session. `metadata` has the id of the
+evidence item (`document_id`) and the selector of the passage in the document (`section_id`).
 """
 
 VIEWERS = "viewers"
-"""Field of a message, a summary or a memory with the viewers who may know it; without it everyone may."""
+"""Name of the field in which a message, a summary or a memory lists the viewers who may know it. Without it, everyone may."""
 NOBODY = ("\x00nobody",)
-"""Viewers of a memory that no viewer may know."""
+"""Value of `viewers` for a memory that no viewer may know."""
 
 
 TAKES_FROM_RECALL = "takes_from_recall"
-"""Key in the metadata of an evidence item: ids of entries that recall leaves out because this item replaces them or
-they are pinned. In the metadata of an entry: one such id; nobody may know such an entry itself.
+"""Key in the metadata of an evidence item. It has the ids of the entries that recall leaves out because of this item: the item
+replaces them, or it pins them. In the metadata of an entry, the key has one such id, and nobody may know this entry itself.
 """
 
 UNDONE_AT = "undone_at"
-"""Key in the metadata of an evidence item: time when it was undone (ISO 8601). It then has no passages and hides no
-entry.
+"""Key in the metadata of an evidence item: the time (ISO 8601) when the item was undone. An undone item has no passages for recall
+and hides no entries.
 """
 
 COPIED_FROM = "copied_from"
-"""Key in the metadata of a memory, and in `extra` of a block, that was copied from another session: its sources, the
-first one first, each with `session_id`, `memory_id`, `turn_id` and `depth`.
+"""Key in the metadata of a memory, and in `extra` of a block, that was copied from another session. Its value lists the sources,
+first the original. Each source has `session_id`, `memory_id`, `turn_id` and `depth`.
 """
 
 CONTINUED_IN = "continued_in"
-"""Key in the metadata of an evidence item: the session that copied the memories of this one."""
+"""Key in the metadata of an evidence item: the id of the session that copied the memories of the item's session."""
 
 PROPOSED = "proposed"
-"""Key in the metadata of an evidence item: a model's proposal of a memory, until a person decides. It is not recalled
-or shown.
+"""Key in the metadata of an evidence item that is a model's proposal of a memory. Until a person decides, the item is neither
+recalled nor shown.
 """
 
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
 
 class Chain(StrEnum):
-    """The six chains; recall reads lore, narrative, event and history."""
+    """Kind of stored data of a session or a world. Recall reads only lore, narrative, event and history."""
 
     STATE = "state"
     HISTORY = "history"
@@ -73,8 +79,10 @@ class Chain(StrEnum):
 
 
 class LoreCategory(StrEnum):
-    """Way of a lore entry into the prompt: always (axiom), by recall (agent, encyclopedia), at the input
-    (directive).
+    """Category of a lore entry, which decides how the entry gets into a prompt.
+
+    An axiom is in every prompt. Entries of `agent` and `encyclopedia` are recalled by relevance. A directive is shown next to the
+    input.
     """
 
     AXIOM = "axiom"
@@ -84,7 +92,7 @@ class LoreCategory(StrEnum):
 
 
 class Trust(StrEnum):
-    """Origin of a text, which decides how far a reader may trust it; every text is escaped, whatever its label."""
+    """Origin of a text, which decides how far the text is trusted. Texts of every origin are escaped."""
 
     AUTHORED = "authored"
     USER = "user"
@@ -94,7 +102,7 @@ class Trust(StrEnum):
 
 
 class Comparison(StrEnum):
-    """Operators of a story condition or an action guard."""
+    """Operators of conditions on the state."""
 
     EQ = "=="
     NE = "!="
@@ -108,7 +116,10 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
-    """A typed test on the state: no code. `path` is a flat path (`hero.health`) as in ops; a missing path is false."""
+    """A test of one value in the state, without any code. `path` is a flat path such as `hero.health`.
+
+    If the state has no value at the path, the condition is false.
+    """
 
     path: str
     op: Comparison
@@ -125,58 +136,62 @@ class MemoryEntry:
     """`world:<id>` for lore, `session:<id>` for entries of a session."""
     chain: Chain
     kind: str
-    """Kind within the chain: a lore category, `turn_summary` or `macro`, an event type, `quest`, or `message`."""
+    """Kind of entry within its chain: a lore category, `turn_summary` or `macro`, an event type, `quest`, or `message`."""
     text: str
     title: str = ""
     speaker: str | None = None
     at: datetime | None = None
     turn_id: str | None = None
     branch_id: str | None = None
-    """Place in the turn tree, with `depth` (None for lore)."""
+    """Branch of the entry's turn (None for lore)."""
     depth: int | None = None
+    """Depth of the entry's turn in the turn tree (None for lore)."""
     entities: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     quest_id: str | None = None
     priority: int = 50
     viewers: tuple[str, ...] = ()
-    """Viewers who may know it (empty: everyone)."""
+    """Viewers who may know the entry (empty: everyone)."""
     when: tuple[Condition, ...] = ()
-    """Conditions that must hold on the state, otherwise the entry is not recalled."""
+    """Conditions on the state. The entry is recalled only if all of them are true."""
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 def read_audience(extra: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the viewers who may know a message, a summary or a memory, by its further fields; empty means everyone."""
+    """Return the viewers who may know a message, a summary or a memory (empty: everyone). `extra` has its further fields."""
     told = extra.get(VIEWERS)
     return tuple(each for each in told if isinstance(each, str)) if isinstance(told, list | tuple) else ()
 
 
 def copied_from(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return the sources of a memory that came from another session, by its further fields; none for any other."""
+    """Return the sources of a memory that was copied from another session (empty: it was not copied).
+
+    `extra` has the metadata of the memory.
+    """
     told = extra.get(COPIED_FROM)
     return tuple(each for each in told if isinstance(each, Mapping)) if isinstance(told, list | tuple) else ()
 
 
 def document_of(entry: MemoryEntry) -> str | None:
-    """Return the id of the evidence that an entry is a passage of; None for any other entry."""
+    """Return the id of the document (an evidence item) of which an entry is a passage, or None if it is not a passage."""
     name = entry.metadata.get(DOCUMENT_ID) if entry.kind == DOCUMENT else None
     return name if isinstance(name, str) and name else None
 
 
 def world_scope(world_id: str) -> str:
-    """Return the scope of a world's lore."""
+    """Return the name of the scope to which the lore of a world belongs."""
     return f"world:{world_id}"
 
 
 def session_scope(session_id: str) -> str:
-    """Return the scope of a session's entries."""
+    """Return the name of the scope to which the entries of a session belong."""
     return f"session:{session_id}"
 
 
 class FactKind(StrEnum):
-    """Kind of a fact about a user: the types of system and developer blocks of a context package."""
+    """Kind of a fact about a user. A context package uses the kinds as types of its system and developer blocks."""
 
     CORE_PROFILE = "core_profile"
     PREFERENCES = "preferences"
@@ -189,23 +204,23 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserFact:
-    """A fact about a user, in all of their sessions. Times are aware.
+    """A fact about a user, for all sessions of the user. Its times have a time zone.
 
-    Facts of one kind and `topic` exclude each other: a later one ends the earlier one, which is kept. The store sets
-    `fact_id`, `recorded_at` and `superseded_by`.
+    At any time, only one fact of the same `kind` and `topic` is valid. A later fact ends the earlier one, which stays stored. The
+    store sets `fact_id`, `recorded_at` and `superseded_by`.
     """
 
     text: str
     kind: FactKind = FactKind.CORE_PROFILE
     topic: str = ""
-    """Topic of which only one fact holds at a time; empty: the fact ends no other one."""
+    """Topic of the fact. If it is empty, the fact does not end another fact."""
     valid_from: datetime | None = None
-    """Begin (None: when it was recorded)."""
+    """Time from which the fact is valid (None: from the time when it was recorded)."""
     valid_to: datetime | None = None
-    """End, exclusive (None: until another fact replaces it)."""
+    """Time from which the fact is no longer valid (None: it is valid until another fact ends it)."""
     trust: Trust = Trust.USER
     source: str = ""
-    """Session or turn in which it was found."""
+    """Session or turn in which the fact was found."""
     fact_id: str = ""
     recorded_at: datetime | None = None
     superseded_by: str = ""
@@ -218,17 +233,17 @@ _PROFILE = "user-profile-"
 
 
 def profile_session_id(user_id: str) -> str:
-    """Return the id of the session that has the facts about a user; it does not name the user."""
+    """Return the id of the hidden session that stores the facts about a user. The id does not reveal the user."""
     return f"{_PROFILE}{hashlib.sha256(user_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def world_session_id(world_id: str) -> str:
-    """Return the id of the session with the proposals of models for the lore of a world."""
+    """Return the id of the hidden session that stores the changes that models propose for the lore of a world."""
     return profile_session_id(f"\0world {world_id}")
 
 
 def is_profile_session(session_id: str) -> bool:
-    """Return whether a session has facts about a user, or proposals for a world, and no conversation."""
+    """Return whether a session is a hidden one, with facts about a user or proposals for a world, and without a conversation."""
     return session_id.startswith(_PROFILE) and len(session_id) == len(_PROFILE) + 32
 
 
@@ -236,17 +251,18 @@ _OVERLAY = "overlay-"
 
 
 def overlay_scope(scope: str, token: str) -> str:
-    """Return the name under which an index keeps a scope of an overlay, only in memory; no scope of a store has such a
-    name.
+    """Return the name under which an index holds the entries that an overlay adds to a scope. They are only in memory.
+
+    `token` identifies the overlay. No scope in a store has such a name.
     """
     return f"{_OVERLAY}{token}:{scope}"
 
 
 def is_overlay(scope: str) -> bool:
-    """Return whether a name is one of `overlay_scope`."""
+    """Return whether a scope name was made by `overlay_scope`."""
     return scope.startswith(_OVERLAY)
 
 
 def staged_scope(scope: str) -> str:
-    """Return the name under which an index keeps the replacement of a scope; no scope of a store has such a name."""
+    """Return the name under which an index builds the replacement of a scope. No scope in a store has such a name."""
     return f"next:{scope}"

@@ -1,8 +1,7 @@
-"""ContextPackage 0.1: a view of one prepared turn for hosts that assemble by themselves.
+"""Defines the ContextPackage 0.1: the context of one prepared turn, for hosts that assemble their prompts themselves.
 
-Texts are unescaped: a program that builds a prompt from them must escape them
-(`jacquard.pipeline.record.package.to_messages` does). Only the texts of system and developer blocks are prompt text
-already.
+The texts in it are not escaped, except that system and developer blocks are ready for a prompt. A program that builds a
+prompt from the other texts must escape them, as `jacquard.pipeline.record.package.to_messages` does.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MODES = ("exact", "semantic", "hybrid", "relational", "associative")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageBlock:
-    """A pinned text. `type`: core_profile, preferences, goals, policies, tooling_rules, format_rules, … or other."""
+    """A text that is always in the prompt. `type` is core_profile, preferences, goals, policies, another kind of fact, or other."""
 
     type: str
     text: str
@@ -31,7 +30,7 @@ class PackageBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageMessage:
-    """A message by role."""
+    """A message with its role."""
 
     role: str
     content: str
@@ -45,24 +44,24 @@ class EvidenceItem:
     source: str
     """`memory` or `resource`."""
     source_uri: str
-    """Address of its source."""
+    """Address of the memory or resource."""
     title: str
     snippet: str
     mode: str
-    """One of MODES."""
+    """Way in which recall found the memory: one of MODES."""
     score: float
-    """Comparable only within one recall."""
+    """Score in recall. Scores of different recalls cannot be compared."""
     signals: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     provenance: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ref: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """May have `document_id`, `section_id`, `turn_id` and `memory_item_id`."""
+    """Ids of its source: `document_id`, `section_id`, `turn_id` and `memory_item_id`. Each may be missing."""
     group: str = ""
-    """Joins items that belong together (empty: none)."""
+    """Name that items have in common if they belong together (empty: the item belongs to no group)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPackage:
-    """The context of one turn as an object. `created_at` is aware; evidence is ordered best first."""
+    """The context of one prepared turn. `created_at` has a time zone, and `evidence` is ordered best first."""
 
     version: str = PACKAGE_VERSION
     context_id: str = ""

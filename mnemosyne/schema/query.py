@@ -1,4 +1,7 @@
-"""Values of recall: queries, filters, candidates with all their signals."""
+"""Defines the values of recall: queries, filters, hits of an index, and candidates with the parts of their scores.
+
+Recall finds memory entries that are relevant to a text. A scope is the session or the world to which entries belong.
+"""
 
 from __future__ import annotations
 
@@ -24,50 +27,58 @@ from mnemosyne.schema.session import BranchSpan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexFilter:
-    """Filter of a search: entries of one scope, only ancestors of the head, without the excluded ones."""
+    """Filter of a search in an index: entries of one scope and some chains, from turns that lead to the head.
+
+    Entries in `exclude` are left out.
+    """
 
     scope: str
     chains: frozenset[Chain]
     lineage: tuple[BranchSpan, ...] | None = None
-    """None for scopes without branches (lore)."""
+    """Parts of branches that lead to the head. None for scopes without branches (lore)."""
     exclude: frozenset[str] = frozenset()
-    """Ids of entries hidden from this viewer or in this state; they are left out before ranking, never after."""
+    """Ids of entries that this viewer may not know or that the state hides. They are left out before ranking, never after it."""
 
 
 PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
+"""Priorities of context blocks, highest first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceFilter:
-    """Filter of evidence items; every given condition must hold."""
+    """Filter of evidence items. An item passes if all given conditions are true."""
 
     types: frozenset[EvidenceType] | None = None
     source_kinds: frozenset[SourceKind] | None = None
     since: datetime | None = None
-    """Inclusive; bounds `created_at`, or the time of first writing if there is none. May be ISO 8601 text with a
-    zone.
+    """Only items of this time or later. The time of an item is `created_at`, or else the time when it was first stored.
+
+    `since` and `until` may also be ISO 8601 texts with a time zone.
     """
     until: datetime | None = None
-    """Exclusive; see `since`."""
+    """Only items of before this time."""
     tags: Mapping[str, str] | None = None
-    """Key-value pairs of `metadata`, or of `metadata["tags"]` if that is a mapping."""
+    """Key-value pairs that the item must have in `metadata`, or in `metadata["tags"]` if that is a mapping."""
     limit: int | None = None
-    """Keeps the oldest items, or with `newest` the ones written last (still listed in the order of writing)."""
+    """Maximum number of items. The oldest items are kept, or the newest ones if `newest` is true."""
     newest: bool = False
+    """Whether `limit` keeps the items that were written last. They are still listed in the order of writing."""
     evidence_ids: frozenset[str] | None = None
     without_memories: bool = False
-    """Leaves out memories that turns recalled (`is_memory`), in a long session most of its evidence."""
+    """Whether to leave out memories that turns recalled. In a long session, these are most of the evidence."""
     turn_ids: frozenset[str] | None = None
     """Only evidence that these turns found."""
     branch_id: str | None = None
-    """Only evidence known on a branch (empty: on the active one, or on the reading turn's): of turns on the path to its
-    head, of its pending turn, and of no turn of the session. Stores apply it.
+    """Only evidence that is known on this branch (empty: on the branch of the reading turn, or else on the active branch).
+
+    This is evidence of turns on the path to the branch's head, of the branch's pending turn, and of no turn. Stores apply this
+    condition; `admits` ignores it.
     """
     known_to: frozenset[str] | None = None
-    """Only evidence that a turn for these viewers may know (empty: a turn without a viewer)."""
+    """Only evidence that a turn for these viewers may know (empty: a turn without a viewer). None: no condition."""
 
     def __post_init__(self) -> None:
-        """Parse times that are ISO 8601 texts; ValueError for another text, and for a time without a zone."""
+        """Parse times that are texts. Raises ValueError if a text is not an ISO 8601 time, or if a time has no time zone."""
         for name in ("since", "until"):
             given: datetime | str | None = getattr(self, name)
             at = _read_time(name, given) if isinstance(given, str) else given
@@ -78,7 +89,10 @@ class EvidenceFilter:
             object.__setattr__(self, name, at)
 
     def admits(self, evidence: Evidence, written_at: datetime | None = None) -> bool:
-        """Return whether an evidence item passes, apart from `limit` and `branch_id`. `written_at`: when it was first stored."""
+        """Return whether an evidence item passes all conditions except `limit` and `branch_id`.
+
+        `written_at` is the time when the item was first stored.
+        """
         if self.turn_ids is not None and evidence.links.turn_id not in self.turn_ids:
             return False
         if not self.may_know(readers_of(evidence)) or (self.known_to and is_of_unknown_turn(evidence)):
@@ -101,11 +115,11 @@ class EvidenceFilter:
         return all(tags.get(key) == value for key, value in (self.tags or {}).items())
 
     def on_branch(self, branch_id: str) -> EvidenceFilter:
-        """Return the filter with this branch in place of an empty `branch_id`."""
+        """Return the filter with `branch_id` if its own `branch_id` is empty, else the filter unchanged."""
         return replace(self, branch_id=branch_id) if self.branch_id == "" else self
 
     def may_know(self, readers: Collection[str]) -> bool:
-        """Return whether an item for `readers` (empty: everyone) passes `known_to`."""
+        """Return whether an item that only `readers` may know (empty: everyone) passes the condition `known_to`."""
         return self.known_to is None or not readers or not self.known_to.isdisjoint(readers)
 
 
@@ -120,18 +134,19 @@ def _read_time(name: str, text: str) -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockFilter:
-    """Filter of context blocks."""
+    """Filter of context blocks (units of a prompt). A block passes if all given conditions are true."""
 
     block_types: frozenset[BlockType] | None = None
     priorities: frozenset[Priority] | None = None
     min_priority: Priority | None = None
-    """Admits this priority and all above it."""
+    """Only blocks of this priority or a higher one."""
     limit: int | None = None
+    """Maximum number of blocks."""
     without_prefixes: tuple[str, ...] = ()
-    """Leaves out blocks whose ids begin with one of these."""
+    """Leave out blocks whose ids begin with one of these texts."""
 
     def admits(self, block: ContextBlock) -> bool:
-        """Return whether a block passes, apart from `limit`."""
+        """Return whether a block passes all conditions except `limit`."""
         if block.block_id.startswith(self.without_prefixes):
             return False
         if self.block_types is not None and block.block_type not in self.block_types:
@@ -143,7 +158,7 @@ class BlockFilter:
 
 
 class EntryPlace(NamedTuple):
-    """Unique name of an entry: its scope and id, because a world and a session may use the same id."""
+    """Unique name of a memory entry. It includes the scope, because a world and a session may use the same id."""
 
     scope: str
     chain: Chain
@@ -157,26 +172,26 @@ def place_of(entry: MemoryEntry) -> EntryPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hits:
-    """Entries that a search of an index found, best first, as columns: one value of each for each entry."""
+    """Entries that a search of an index found, best first. Each field is a column with one value for each entry."""
 
     entry_ids: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()
-    """On the arm's own scale: BM25 >= 0, or cosine in -1..1."""
+    """Scores by the kind of search: BM25 (0 or more) for words, or cosine (-1 to 1) for vectors."""
     depths: tuple[int, ...] = ()
-    """Depth of each one's turn; 0 for an entry without a turn."""
+    """Depths of the entries' turns; 0 for an entry without a turn."""
     sequences: tuple[int, ...] = ()
-    """Place of each in the order of writing."""
+    """Places of the entries in the order of writing."""
 
     @classmethod
     def from_rows(cls, rows: Sequence[tuple[str, float, int, int]]) -> Hits:
-        """Return the hits of rows: id, score, depth and sequence of each entry, best first."""
+        """Return hits from rows (entry id, score, depth, sequence), best first."""
         if not rows:
             return NO_HITS
         entry_ids, scores, depths, sequences = zip(*rows, strict=True)
         return cls(entry_ids=entry_ids, scores=scores, depths=depths, sequences=sequences)
 
     def rows(self) -> Iterator[tuple[str, float, int, int]]:
-        """Return id, score, depth and sequence of each entry, best first."""
+        """Return the rows (entry id, score, depth, sequence), best first."""
         return zip(self.entry_ids, self.scores, self.depths, self.sequences, strict=True)
 
     def __len__(self) -> int:
@@ -187,7 +202,7 @@ NO_HITS = Hits()
 
 
 class RatedEntry(NamedTuple):
-    """An entry with its worth (0 or more) for an overview; 0 leaves it out."""
+    """An entry with its worth for an overview (0 or more). An entry with worth 0 is left out."""
 
     entry: MemoryEntry
     worth: float
@@ -195,59 +210,62 @@ class RatedEntry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalQuery:
-    """One recall."""
+    """Query for one recall: the text, what is already in the prompt, and who may know the results."""
 
     text: str
     world_id: str
     session_id: str | None = None
     lineage: tuple[BranchSpan, ...] = ()
-    """Ancestors of the session's head."""
+    """Parts of branches that lead to the session's head."""
     depth: int = 0
     keywords: tuple[str, ...] = ()
     recent: tuple[str, ...] = ()
-    """The last few messages, oldest first, for queries that refer to them."""
+    """The last few messages, oldest first, because a text may refer to them."""
     temporal: str = "now"
     weights: Mapping[Chain, float] = field(default_factory=dict)
-    """The plan's domain weights by chain (0..1, need not sum to 1)."""
+    """Weights by chain from the plan of the turn (0 to 1, they need not sum to 1)."""
     focus_quest_id: str | None = None
     exclude: frozenset[str] = frozenset()
-    """Ids of entries that are already in the prompt (the history window) or hidden from `viewer`."""
+    """Ids of entries that are already in the prompt or that the viewer may not know. They are not recalled."""
     limit: int = 50
     entities: tuple[str, ...] = ()
     """Ids of world entities found in the input."""
     quest_distances: Mapping[str, int] = field(default_factory=dict)
-    """Steps on the quest graph from the focused quest (0) to each quest near it."""
+    """Number of steps in the quest graph from the focused quest to each quest near it. The focused quest has 0."""
     extra: tuple[MemoryEntry, ...] = ()
-    """Entries that are in no index, such as finished quests derived from the state; they are recalled with the others
-    and checked only against the exclusions.
+    """Entries that are in no index, such as finished quests from the state. They are recalled with the others. Of the
+    filters, only the excluded ids apply to them.
     """
     shown_from: int | None = None
-    """Depth from which turns are in the prompt: their messages, events and summaries are not recalled, nor are
-    narratives that mostly cover them.
+    """Depth of the oldest turn that is in the prompt. Messages, events and summaries of this turn and later ones are not
+    recalled. Narratives of which more than half covers these turns are not recalled either.
     """
     shown_quests: frozenset[str] = frozenset()
-    """Quests that the prompt shows in their present state: their changes are not recalled."""
+    """Quests whose current state is in the prompt. Events that changed these quests are not recalled."""
     exclude_by_scope: Mapping[str, frozenset[str]] | None = None
-    """`exclude` by scope, so that the same id in another scope is not left out."""
+    """Excluded ids by scope. If given, it replaces `exclude`, so that the same id in another scope can be recalled."""
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
-    """Returns whether the viewer may know a fetched entry (None: all), so that a restriction written during recall
-    applies too.
+    """Returns whether the viewer may know a fetched entry (None: all entries). It is called late, so that a restriction that is
+    written during recall applies too.
     """
     patience_seconds: float | None = None
-    """Maximum wait for the query's vector, without loading a model (None: as long as the retriever waits, loading
-    included).
+    """Maximum wait for the vector of the query. If a model would have to be loaded first, recall does not wait for it. None:
+    wait as long as the retriever does, loading included.
     """
     written: Mapping[tuple[str, Chain], int] | None = field(default=None, compare=False, repr=False)
-    """Newest sequence of each chain of a scope when the turn began; a missing chain is asked of the source."""
+    """Sequence (place in the order of writing) of the newest entry by scope and chain, when the turn began. The source is asked
+    for chains that are missing here.
+    """
     rate: Callable[[Sequence[MemoryEntry]], Sequence[RatedEntry]] | None = field(
         default=None, compare=False, repr=False
     )
-    """Makes the recall an overview: entries are listed, not searched, and the best that it returns, spread over time,
-    are the candidates, with their worth as score. It may add entities to entries.
+    """If given, recall makes an overview: it lists entries instead of searching, and `rate` returns them with their worth.
+
+    The candidates are the best entries, spread over time, with their worth as score. `rate` may add entities to entries.
     """
 
     def admits(self, entry: MemoryEntry) -> bool:
-        """Return whether a fetched entry may be recalled: the viewer may know it, and its turn is not in the prompt."""
+        """Return whether a fetched entry may be recalled: the viewer may know it, and its content is not in the prompt."""
         return (self.may_know is None or self.may_know(entry)) and not self.is_in_prompt(entry)
 
     def excluded_ids(self, scope: str) -> frozenset[str]:
@@ -255,9 +273,7 @@ class RetrievalQuery:
         return self.exclude if self.exclude_by_scope is None else self.exclude_by_scope.get(scope, frozenset())
 
     def is_in_prompt(self, entry: MemoryEntry) -> bool:
-        """Return whether the prompt already shows the content of an entry: its turn, most of its turns, or its
-        quest.
-        """
+        """Return whether the prompt already shows the entry's turn, or most of its turns, or its quest."""
         if entry.kind == QUEST_UPDATE and entry.quest_id in self.shown_quests:
             return True
         # A document found by a turn is not one of its messages.
@@ -270,20 +286,20 @@ class RetrievalQuery:
 
 
 class TextSearch(NamedTuple):
-    """One search for words in an index; see `Index.search_text`."""
+    """One search for words in an index, for `Index.search_text`."""
 
     text: str | Mapping[str, float]
     where: IndexFilter
     limit: int
     beside: tuple[IndexFilter, ...] = ()
-    """Further entries that count, with those of `where`, for how rare a word is and how long an entry usually is, like
-    one collection.
+    """Filters of further entries. They are not returned, but they count for the statistics of the search: how rare a word is, and
+    how long an entry usually is.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signals:
-    """All score parts of a candidate; None if that arm did not return it."""
+    """All parts of a candidate's score. A part is None if that search or step did not return the candidate."""
 
     vector: float | None = None
     fts: float | None = None
@@ -294,12 +310,12 @@ class Signals:
 
 
 SIGNAL_NAMES = tuple(each.name for each in fields(Signals))
-"""The score parts of a candidate, in the order in which they are stored and shown."""
+"""Names of the parts of a candidate's score, in the order in which they are stored and shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A recalled entry before selection. Entry ids are unique only within a scope."""
+    """A recalled entry that may be chosen for the prompt. Entry ids are unique only within a scope."""
 
     entry_id: str
     scope: str
@@ -307,9 +323,9 @@ class Candidate:
     kind: str
     title: str
     preview: str
-    """At most 100 tokens."""
+    """Preview of the text, at most 100 tokens long."""
     score: float
-    """Comparable only within one recall."""
+    """Score of the candidate. Scores of different recalls cannot be compared."""
     signals: Signals
     tags: tuple[str, ...] = ()
     entities: tuple[str, ...] = ()
@@ -317,18 +333,18 @@ class Candidate:
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
     alias: str = ""
-    """Name of a candidate in a recall with another one of the same id."""
+    """Name of the candidate if another candidate of the recall has the same entry id (empty: none has)."""
     keys: tuple[str, ...] = ()
-    """Words by which its author wants it to be found."""
+    """Words by which the author of the entry wants it to be found."""
 
     @property
     def name(self) -> str:
-        """Unique name within the recall: its entry's id, or its alias."""
+        """Unique name of the candidate in the recall: its alias, or else the id of its entry."""
         return self.alias or self.entry_id
 
     @property
     def place(self) -> EntryPlace:
-        """Unique name of its entry."""
+        """Unique name of the candidate's entry."""
         return EntryPlace(self.scope, self.chain, self.entry_id)
 
     @property
@@ -339,7 +355,10 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """Candidates, best first, with the query, the duration of each step, and the degradations."""
+    """Result of one recall: the candidates, best first, with the queries that were searched.
+
+    `degradations` are codes of steps that failed, and `timings_ms` are the durations of the steps.
+    """
 
     candidates: tuple[Candidate, ...]
     queries: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
-"""Stored records of turns, and the windows that a store returns.
+"""Defines the records of sessions and turns that a store keeps, and the values that a store takes and returns.
 
-`plan`, `receipt` and `prompt` are JSON values made by the layers above: the store does not interpret them.
+The layers above make `plan`, `receipt` (why each block is in the prompt) and `prompt` as JSON values. The store does not
+interpret them.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
 
 WINDOW_USAGES = 24
+"""Maximum number of model calls in a SessionWindow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionStart:
-    """A session to create, with everything that comes from its world."""
+    """A session to create, with the state, turns and entries from its world."""
 
     session_id: str
     world_id: str
     locale: str
     state: Mapping[str, Any]
     turns: tuple[ImportedTurn, ...] = ()
-    """Committed in order as depths 1..n of branch `main`."""
+    """Turns that the session has from the start. They are committed on the branch `main`, at the depths 1, 2, …"""
     entries: tuple[MemoryEntry, ...] = ()
-    """May name the turns by `turn_id` and depth."""
+    """Memory entries of the session. They may refer to `turns` by `turn_id` and `depth`."""
     at: datetime | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Metadata of its document in addition to locale and time, such as the id of its `profile`."""
+    """Further metadata for the session's document, such as the id of the `profile`."""
     evidences: tuple[Evidence, ...] = ()
-    """Evidence from its start; `blocks` likewise."""
+    """Evidence that the session has from the start."""
     blocks: tuple[ContextBlock, ...] = ()
+    """Context blocks that the session has from the start."""
     actor: Actor | None = None
-    """Owner of the session."""
+    """Owner of the session (user and agent)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedTurn:
-    """A finished turn from a pack, a corpus or a chat. `alternatives` are other replies to the same message of the
-    user.
-    """
+    """A finished turn that was read from a world pack, a data set or a chat. `alternatives` are other replies to its input."""
 
     turn_id: str
     messages: tuple[Message, ...]
@@ -54,7 +55,7 @@ class ImportedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedBranch:
-    """A branch to open after a committed turn (`after` None: before the first), with finished turns."""
+    """A branch with finished turns, to be opened after the committed turn `after` (None: before the first turn)."""
 
     branch_id: str
     after: str | None
@@ -63,20 +64,21 @@ class ImportedBranch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportRequest:
-    """A caller's wishes for a file of conversations; an importer ignores those that its format cannot use."""
+    """A caller's options for the import of a file of conversations. Importers ignore options that their format cannot use."""
 
     session_id: str | None = None
-    """Session to make (None: named as in the file)."""
+    """Id of the new session (None: the id in the file)."""
     only: str | None = None
-    """The one session of the file to read (None: all)."""
+    """The only conversation of the file to read (None: all)."""
     users: tuple[str, ...] = ()
-    """Names of speakers who are users; `assistants` likewise."""
+    """Names of speakers whose messages are those of a user."""
     assistants: tuple[str, ...] = ()
+    """Names of speakers whose messages are replies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedConversation:
-    """One session that was read; `notes` are sentences on omissions and guesses."""
+    """One conversation that was read from a file. `notes` are sentences about omissions and guesses."""
 
     start: SessionStart
     notes: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class ImportedConversation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedConversations:
-    """The sessions of a file, in its order; `notes` are sentences on the whole file."""
+    """The conversations of a file, in the order of the file. `notes` are sentences about the whole file."""
 
     conversations: tuple[ImportedConversation, ...]
     notes: tuple[str, ...] = ()
@@ -103,43 +105,45 @@ class TurnRecord:
     status: TurnStatus
     messages: tuple[Message, ...]
     fingerprint: str = ""
-    """Identifies the request (input and configuration) that made the record: a request with the same turn id and
-    fingerprint is answered from the record.
+    """Digest of the request (input and configuration) for which the turn was prepared. A second request with the same turn id and
+    the same fingerprint is answered from this record.
     """
     plan: Mapping[str, Any] | None = None
-    """JSON value, None before it exists; so are `receipt` and `prompt`."""
+    """JSON value. `plan`, `receipt` and `prompt` are None until they exist."""
     receipt: Mapping[str, Any] | None = None
     prompt: Mapping[str, Any] | None = None
     report: Mapping[str, Any] | None = None
-    """Facts about the reply, recorded by the commit (None before it)."""
+    """Facts about the reply (None before the reply is committed)."""
     anchors: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """State path of each anchor of this prompt at render time."""
+    """Path in the state for each anchor (short name of a part of the state) in the prompt, at the time of rendering."""
     ops: tuple[Mapping[str, Any], ...] = ()
     created_at: datetime | None = None
     origin_id: str | None = None
-    """Turn of another branch that this one is a copy of (None: it is not a copy); evidence of that turn is known in
-    this one too.
+    """Id of the turn on another branch of which this turn is a copy (None: it is not a copy). Evidence of the original turn is
+    known in the copy too.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prefetch:
-    """A Stream B result that was too late for its own turn, stored for the next turn of the branch."""
+    """A selection of memories (Stream B) that was too late for its own turn. The next turn of the branch can use it."""
 
     turn_id: str
-    """The turn that it was made for, at `depth` on `branch_id`."""
+    """The turn for which the selection was made."""
     branch_id: str
+    """Branch of that turn."""
     depth: int
+    """Depth of that turn."""
     focus_quest_id: str | None
-    """Scene of that turn, with `keywords`."""
+    """Quest in focus in that turn. Together with `keywords` it describes the scene."""
     keywords: tuple[str, ...]
     value: Mapping[str, Any]
-    """JSON of the selection."""
+    """The selection as a JSON value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PathSummary:
-    """A rolling summary of the path up to and including a committed turn; it applies on every branch with this turn."""
+    """A summary of the path up to and including a committed turn. It is valid on every branch that contains this turn."""
 
     turn_id: str
     branch_id: str
@@ -149,21 +153,22 @@ class PathSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HiddenRecords:
-    """Records of a session that no window of its branches shows, for copies of the whole session. Ordered by turn
-    id.
+    """Records of a session that no SessionWindow of a branch contains. A copy of the whole session needs them.
+
+    All are ordered by turn id.
     """
 
     abandoned: tuple[TurnRecord, ...] = ()
     """Turns that never got a reply."""
     summaries: tuple[PathSummary, ...] = ()
-    """All rolling summaries, including replaced ones; a branch that is opened further back uses an old one."""
+    """All summaries, including replaced ones, because a branch that is opened at an older turn uses an older summary."""
     unsummed: tuple[str, ...] = ()
-    """Ids of turns after which a path has no summary any more, whatever older turns have."""
+    """Ids of turns at which the summary of the path was removed. A path through such a turn does not use older summaries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PutResult:
-    """The outcome of a write to a session; `version` is the session's version after it."""
+    """The outcome of a write to a session. `version` is the version of the session after the write."""
 
     version: int
     success: bool = True
@@ -172,70 +177,70 @@ class PutResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionWindow:
-    """The part of a session that one turn needs, of limited size in a session of any length."""
+    """The part of a session that one turn needs. Its size is limited, however long the session is."""
 
     head: SessionHead
     messages: tuple[WindowMessage, ...]
-    """The newest on the path to the head, oldest first."""
+    """The newest messages on the path to the head, oldest first."""
     state: Mapping[str, Any]
     previous: TurnRecord | None = None
     """The last committed turn."""
     pending: TurnRecord | None = None
-    """The prepared turn after this head that waits for its reply, if any."""
+    """The prepared turn after the head that waits for its reply, if there is one."""
     prefetch: Prefetch | None = None
-    """The newest late result of this branch."""
+    """The newest selection of memories on this branch that was too late for its turn."""
     summary: PathSummary | None = None
-    """The newest rolling summary of a turn on the path."""
+    """The newest summary on the path to the head."""
     tasks: tuple[Task, ...] = ()
     """The to-do list."""
     usages: tuple[ModelUsage, ...] = ()
     """The newest model calls (at most WINDOW_USAGES), oldest first."""
     meta: Meta | None = None
-    """Metadata of the session's document, None if none was ever written."""
+    """Metadata of the session's document (None: none was ever written)."""
     world_digest: str | None = field(default=None, compare=False)
-    """Digest of the present version of its world, None if the store does not provide it here."""
+    """Digest of the current version of the session's world (None: the store does not provide it here)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnInputs:
-    """Data of a session that a turn reads when it begins, all at one moment."""
+    """Data of a session that a turn reads when it begins. They are read together, so they fit each other."""
 
     window: SessionWindow
     evidences: tuple[tuple[Evidence, ...], ...] = ()
-    """The items that pass each of the requested filters."""
+    """For each requested filter, the evidence items that pass it."""
     blocks: tuple[ContextBlock, ...] = ()
-    """The context blocks that pass."""
+    """The context blocks that pass the requested filter."""
     gated: tuple[MemoryEntry, ...] = ()
-    """Entries of the session's and its world's scope that have viewers or conditions, ordered by id."""
+    """Entries of the session and of its world that have viewers or conditions, ordered by id."""
     written: Mapping[tuple[str, Chain], int] | None = None
-    """Sequence of the newest entry of each recalled chain of both scopes (0: none), by scope and chain; None if the
-    store does not provide it.
+    """Sequence (place in the order of writing) of the newest entry, by scope and chain. It has the scopes of the session and of
+    its world, and each chain that recall reads; 0 means no entry. None: the store does not provide it.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenInputs:
-    """Data of the memories that a turn chose, all read at one moment."""
+    """Data of the memories that a turn chose. They are read together, so they fit each other."""
 
     entries: Mapping[str, tuple[MemoryEntry, ...]] = field(default_factory=lambda: EMPTY)
     """The requested entries by scope, in the order of the request."""
     evidences: tuple[Evidence, ...] = ()
-    """The session's evidence with the requested ids."""
+    """The session's evidence items with the requested ids."""
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
-    """State after each of the requested turns, by turn id; without turns that are not committed or whose state cannot
-    be read any more.
+    """State after each requested turn, by turn id. Turns that are not committed are left out, and turns whose state can no longer
+    be read.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnCommit:
-    """The second half of a turn: the reply, its ops (JSON Patch form) and the state after them."""
+    """The reply to a turn, to be committed: its messages, its ops (changes of the state, as JSON Patch), and the new state."""
 
     turn_id: str
     messages: tuple[Message, ...]
     ops: tuple[Mapping[str, Any], ...] = ()
     state: Mapping[str, Any] | None = None
-    """None if no op was applied."""
+    """State after the ops (None: no op was applied)."""
     entries: tuple[MemoryEntry, ...] = ()
     """Events and summaries that the turn adds to memory."""
     report: Mapping[str, Any] | None = None
@@ -244,8 +249,9 @@ class TurnCommit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequencedEntry:
-    """An entry with its place in the order of writing, for incremental indexing; `deleted` entries are to be removed
-    from the index.
+    """A memory entry with its place in the order of writing, from which an index reads new entries.
+
+    If `deleted` is true, the index must remove the entry.
     """
 
     sequence: int

@@ -1,4 +1,4 @@
-"""Rules and results of redaction. Values only."""
+"""Defines the rules and results of redaction, which replaces sensitive data in texts by placeholders."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRules:
-    """Rules for removing data from a text."""
+    """Rules that state which data are removed from a text."""
 
     patterns: tuple[str, ...] = ()
-    """Regular expressions, bounded in time."""
+    """Regular expressions. Each runs only for a limited time."""
     field_paths: tuple[str, ...] = ()
     """JSONPaths (`$.user.phone`, or `user.phone`) whose values are removed from JSON content."""
     dictionaries: tuple[str, ...] = ("pii", "identity", "secrets")
-    """Shipped rule sets: `pii`, `identity`, `secrets`, `internal_urls`."""
+    """Names of built-in rule sets: `pii`, `identity`, `secrets`, `internal_urls`."""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Words of the host by class (whole words, in either case). The placeholder names the class:
-    `[redacted:own_<class>]` (lower-case letters and underscores).
+    """The host's own words by class. Only whole words are replaced, in upper or lower case. The placeholder contains the name of
+    the class (lower-case letters and underscores): `[redacted:own_<class>]`.
     """
     named_patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Regular expressions of the host by class."""
+    """The host's own regular expressions, by class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SensitiveSpan:
-    """Characters `begin` up to, not including, `end` of a text, and the name of the rule that found them."""
+    """Place of sensitive data in a text, from `begin` to `end` (not included), and the name of the rule that found it."""
 
     rule: str
     begin: int
@@ -39,24 +39,24 @@ class RedactResult:
 
     redacted_text: str
     applied_rules: tuple[str, ...] = ()
-    """Names of the rules that found something now, each once."""
+    """Names of the rules that found something in this redaction, each once."""
     has_sensitive: bool = False
-    """Whether anything was found now."""
+    """Whether this redaction found anything."""
     spans: tuple[SensitiveSpan, ...] = ()
-    """The placeholders in `redacted_text`, in order, including those of an earlier redaction."""
+    """Places of the placeholders in `redacted_text`, in order. Placeholders from earlier redactions are included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRecord:
-    """Report of the redaction of one evidence item; it contains no text."""
+    """Report on the redaction of an evidence item, or of a block in a prompt. It contains none of the text."""
 
     evidence_id: str
-    """Empty for a block that is not evidence."""
+    """Id of the evidence item (empty: the redacted block is not evidence)."""
     rules_applied: tuple[str, ...] = ()
-    """Rules in order of first finding."""
+    """Names of the rules that found something, in the order of their first finds."""
     fields_redacted: int = 0
     """Number of changed fields (content, metadata, …)."""
     block_id: str = ""
-    """In a receipt, the block of the prompt."""
+    """Id of the block of the prompt. It is set only in receipts."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """In a receipt, the number of redacted places by class (`phone`, `email`, …)."""
+    """Number of redacted places by class (`phone`, `email`, …). It is set only in receipts."""

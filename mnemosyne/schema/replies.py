@@ -1,4 +1,4 @@
-"""Replies that arrive in chunks and are not complete yet."""
+"""Defines the values for replies that arrive in chunks and are not complete yet."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ class ReplyChunk:
     """One chunk of a reply."""
 
     turn_id: str | None
-    """Turn that is answered; None: as for `Store.unfinished_reply`."""
+    """Turn that the reply answers. None has the same meaning as in `Store.unfinished_reply`."""
     message_id: str = ""
-    """Distinguishes replies to one turn."""
+    """Id of the reply, if there is more than one reply to the turn."""
     index: int
-    """Place in the reply, from 0."""
+    """Place of the chunk in the reply, from 0."""
     text: str
     at: datetime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkLimits:
-    """Limits of the unfinished replies of a session."""
+    """Limits for the unfinished replies of a session."""
 
     chars: int
     """Maximum characters of a reply."""
     replies: int
-    """Maximum number of replies; the one without new chunks for longest is dropped."""
+    """Maximum number of replies. If there are more, the reply that has had no new chunk for the longest time is dropped."""
     expired_before: datetime
-    """Replies without new chunks since then are dropped."""
+    """Replies that have had no new chunk since this time are dropped."""
 
 
 class ChunkOutcome(StrEnum):
-    """Effect of a chunk."""
+    """Effect of adding a chunk."""
 
     ADDED = "added"
     REPEATED = "repeated"
-    """The same text has this index already."""
+    """The reply already has a chunk with this index and the same text."""
     CONFLICTING = "conflicting"
-    """Another text has this index, which stays."""
+    """The reply already has a chunk with this index and another text, which stays."""
     TOO_LONG = "too_long"
-    """The reply would be too long; the earlier chunks stay."""
+    """The chunk was not added, because the reply would be too long. The earlier chunks stay."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,14 +53,14 @@ class AddedChunk:
     turn_id: str
     outcome: ChunkOutcome
     chars: int
-    """Characters of the reply with this chunk."""
+    """Number of characters in the reply, with this chunk."""
     dropped: tuple[tuple[str, str], ...] = ()
-    """Turn and message of each reply of the session that was dropped."""
+    """(turn id, message id) of each other reply that was dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnfinishedReply:
-    """Chunks of a reply so far, by index."""
+    """A reply that is not complete yet. `chunks` has the chunks that have arrived, by index."""
 
     turn_id: str
     message_id: str

@@ -1,7 +1,6 @@
-"""Conversation values of session document 1.0.
+"""Defines the values of a conversation: messages with their authors and refs, and the places of turns in a session.
 
-They know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere; only readers and writers use ISO
-text.
+A session is a tree of turns with branches. `at` is always a datetime with a time zone.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
-    """The party that wrote a message; `id` is the name shown with the message."""
+    """The party that wrote a message. `id` is the name that is shown with the message."""
 
     kind: AuthorKind
     id: str
@@ -44,20 +43,20 @@ class Author:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ref:
-    """A pointer to evidence, optionally narrowed by a selector."""
+    """A pointer to an evidence item, or to the part of it that `selector` names."""
 
     evidence_id: str
     selector: str | None = None
     hash: str | None = None
-    """SHA-256 (hex) of the selected text when the ref was made, so that a changed source is noticed."""
+    """SHA-256 (hex) of the text at the time when the ref was made. It shows later whether the source has changed."""
     remote: bool = False
-    """Whether the evidence is stored elsewhere."""
+    """Whether the evidence is stored outside of this store."""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One message; `content` is never rewritten. `extra` holds the fields of its document beyond the schema."""
+    """One message. `content` is never rewritten. `extra` has the JSON fields that the schema does not know."""
 
     role: Role
     content: str
@@ -69,14 +68,14 @@ class Message:
 
 
 class TurnKind(StrEnum):
-    """Way in which a turn was processed: its triage."""
+    """Way in which a turn is processed. A numerical turn only changes numbers and needs no model."""
 
     NARRATIVE = "narrative"
     NUMERICAL = "numerical"
 
 
 class TurnStatus(StrEnum):
-    """The state of a turn. Only committed turns are ancestors of others."""
+    """Status of a turn. Only committed turns can have turns after them."""
 
     PREPARED = "prepared"
     COMMITTED = "committed"
@@ -85,7 +84,7 @@ class TurnStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchSpan:
-    """Turns of one branch up to and including `upto_depth`."""
+    """The turns of one branch up to and including the depth `upto_depth`."""
 
     branch_id: str
     upto_depth: int
@@ -93,10 +92,10 @@ class BranchSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHead:
-    """Head of a session on one branch.
+    """Head of a branch: its newest committed turn, and the way to it.
 
-    A committed turn is an ancestor of the head exactly if, for one span of `lineage`, its branch is `branch_id` and its
-    depth is at most `upto_depth`.
+    A committed turn is on the path to the head if `lineage` has a span with the turn's `branch_id`, and the turn's depth is
+    at most the `upto_depth` of that span.
     """
 
     session_id: str
@@ -104,16 +103,16 @@ class SessionHead:
     branch_id: str
     turn_id: str | None
     depth: int
-    """Number of committed turns on the path (0: none yet)."""
+    """Number of committed turns on the path to the head (0: none yet)."""
     lineage: tuple[BranchSpan, ...]
-    """All ancestors of the head, newest branch first."""
+    """Spans with all committed turns on the path to the head, newest branch first."""
     version: int
-    """Grows by one with every write to the session."""
+    """Version of the session. Each write to the session increases it by one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowMessage:
-    """A message of the history window with its place in the turn tree."""
+    """A message of the history with its turn's place in the tree of turns."""
 
     message: Message
     turn_id: str
@@ -122,8 +121,10 @@ class WindowMessage:
 
 
 def count_inputs(messages: Sequence[Message]) -> int:
-    """Return how many messages of a turn come before its replies: those up to the first message of the user, or, in a turn without
-    one, the system messages that it begins with.
+    """Return how many of a turn's messages are its input.
+
+    The input ends with the first message of the user. In a turn without such a message, the input is the system messages at its
+    beginning.
     """
     for place, message in enumerate(messages):
         if message.role is Role.USER:

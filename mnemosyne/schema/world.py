@@ -1,4 +1,4 @@
-"""Values of a world pack, after it has been checked."""
+"""Defines the values of a checked world pack: everything that an author writes about a world, such as state, lore and actions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from mnemosyne.schema.memory import EMPTY, Condition, MemoryEntry
 
 BARE_DIGEST = "bare"
-"""The digest of a world without a pack: a session that was started without a pack continues without one."""
+"""Digest of a world without a pack. A session that was started without a pack continues without a pack."""
 
 RECALL, SILLYTAVERN = "recall", "sillytavern"
 ACTIVATIONS = (RECALL, SILLYTAVERN)
-"""Rules by which entries from world info reach a prompt: recall by relevance, or the rules of SillyTavern."""
+"""Ways in which lore entries from a world info file get into a prompt: recall by relevance, or the rules of SillyTavern."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entity:
-    """A thing that the planner recognises in the input by its name or an alias."""
+    """A thing or person that the planner recognises in the input by its name or an alias."""
 
     entity_id: str
     name: str
@@ -28,62 +28,70 @@ class Entity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionNumber:
-    """A number in the input of an action: the named group of its patterns, with its bounds."""
+    """A number in the input of an action. `name` is the named group for it in the action's patterns.
+
+    Numbers below `least` or above `most` are refused.
+    """
 
     name: str
     least: int = 1
     most: int = 999_999_999
     default: int | None = None
-    """Value if the input has none (None: the least)."""
+    """Value if the input has no number (None: `least`)."""
     message: str = ""
-    """Answer outside of the bounds (empty: a sentence with the bounds)."""
+    """Reply to the user if the number is refused (empty: a sentence that states the bounds)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NumericalAction:
-    """An action that changes only numbers."""
+    """An action that only changes values of the state, such as buying an item. It needs no model."""
 
     action_id: str
     patterns: tuple[str, ...]
-    """Regular expressions that must match the whole input (after trimming, without end punctuation); `reply` may use
-    their named groups.
+    """Regular expressions. The action runs if one of them matches the whole input, without outer spaces and end punctuation.
+    `reply` may use their named groups.
     """
     ops: tuple[tuple[Any, ...], ...]
-    """Ops in the flat-path spelling."""
+    """Changes of the state, with flat paths (`hero.health`)."""
     reply: str
-    """Sandboxed template over the state after the ops."""
+    """Template of the reply. It can use the state after the ops, and runs in a sandbox."""
     guards: tuple[Condition, ...] = ()
-    """Conditions on the state; the message of the first one that fails is the answer."""
+    """Conditions on the state. If one of them is false, nothing is changed, and its message is the reply."""
     numbers: tuple[ActionNumber, ...] = ()
-    """Groups that are numbers; values of ops and guards in braces are then calculated."""
+    """Named groups that are numbers. If there are any, values in braces in ops and guards are calculated from them."""
 
 
 INTENTS = ("fight", "recall", "overview")
-"""Intents that the planner recognises without words of the author: a fight, a question about the past, a request for
-many facts at once.
+"""Intents of an input that the planner recognises by itself, without keywords from the author.
+
+They are a fight, a question about the past, and a request for many facts at once.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateRule:
-    """Choose `template_id` if all given conditions hold."""
+    """Rule that chooses the prompt template `template_id` if all given conditions are true."""
 
     template_id: str
     keywords: tuple[str, ...] = ()
-    """One of them is in the input; an input with one of the `intents` passes too."""
+    """The input must contain one of these words, or have one of the `intents`."""
     when: tuple[Condition, ...] = ()
-    """Every condition holds on the state."""
+    """All these conditions on the state must be true."""
     intents: tuple[str, ...] = ()
-    """See INTENTS."""
+    """The input must have one of these INTENTS, or contain one of the `keywords`."""
     temporal_context: tuple[str, ...] = ()
-    """The input's time is one of these: past, now, future."""
+    """The input must be about one of these times: past, now, future."""
     description: str = ""
-    """Purpose of the template, for a model."""
+    """Purpose of the template, for a model that chooses one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerRules:
-    """The author's planning rules. They are tried in order; the first that fits is used, else `default_template`."""
+    """The author's rules for planning a turn.
+
+    The rules in `templates` are tried in order, and the first one whose conditions are true is used. If there is none,
+    `default_template` is used.
+    """
 
     default_template: str = "chat"
     templates: tuple[TemplateRule, ...] = ()
@@ -96,29 +104,29 @@ class PlannerRules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Injection:
-    """A text that is added to the prompt by a schedule, right before the input.
+    """A text that is added to the prompt in some turns, right before the input.
 
-    With neither `every` nor `on` it is due in every turn. All conditions `when` must hold as well.
+    `every` and `on` state the turns. If both are missing, these are all turns. The conditions in `when` must be true too.
     """
 
     injection_id: str
     text: str
     title: str = ""
     every: int | None = None
-    """Due in every such turn of the path, counted from 1."""
+    """The text is shown in each turn whose number, counted from 1, is a multiple of this."""
     on: tuple[str, ...] = ()
-    """Due when the turn before caused one of these events (`quest_completed`, `quest_completed:q_temple`)."""
+    """The text is shown after a turn that caused one of these events (`quest_completed`, `quest_completed:q_temple`)."""
     when: tuple[Condition, ...] = ()
     cooldown: int = 0
-    """Turns for which it is not shown again."""
+    """Number of turns after a showing in which the text is not shown."""
     once: bool = False
-    """Whether it is never shown again."""
+    """Whether the text is shown only once."""
     priority: int = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrologueEvent:
-    """An event of a prologue turn."""
+    """An event that happens in a prologue turn."""
 
     event_id: str
     type: str
@@ -130,7 +138,7 @@ class PrologueEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrologueTurn:
-    """A turn that was played before the session starts; it becomes a committed turn of every new session."""
+    """A turn of the story before play begins. It becomes a committed turn of every new session."""
 
     user: str
     assistant: str
@@ -140,7 +148,7 @@ class PrologueTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrologueNarrative:
-    """A macro narrative over prologue turns `from_turn`..`to_turn` (1-based, inclusive)."""
+    """A narrative that covers the prologue turns `from_turn` to `to_turn` (counted from 1, both included)."""
 
     narrative_id: str
     title: str
@@ -151,7 +159,7 @@ class PrologueNarrative:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldPack:
-    """A whole world, checked."""
+    """A whole world pack after all checks."""
 
     world_id: str
     title: str
@@ -159,8 +167,8 @@ class WorldPack:
     instruction: str
     persona: Mapping[str, Any]
     state: Mapping[str, Any]
-    """The tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under `quests`,
-    `$meta` if declared.
+    """The state tree at the start of play, after the prologue. A value with a description is a pair `[value, description]`. Quests
+    are under `quests`. Declarations of the author, if there are any, are under `$meta`.
     """
     entities: tuple[Entity, ...]
     lore: tuple[MemoryEntry, ...]
@@ -169,22 +177,22 @@ class WorldPack:
     prologue: tuple[PrologueTurn, ...]
     narratives: tuple[PrologueNarrative, ...]
     digest: str
-    """Changes when any file of the pack does."""
+    """Digest of all files of the pack."""
     template_root: str | None = None
-    """Folder of templates that were not read; a pack from a store has none."""
+    """Folder of the templates, if they were not read. A pack from a store has no such folder."""
     user_name: str = ""
     injections: tuple[Injection, ...] = ()
     templates: Mapping[str, str] | None = None
-    """The pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with
-    line feeds as line ends; None: they were not read and are in the folder `template_root`.
+    """Texts of the pack's own templates, manifests and layouts, by their names below `templates/` (`combat/guidance.j2`). Lines end
+    with line feeds. None: the files were not read and are in the folder `template_root`.
     """
     story_time: tuple[str, ...] = ()
-    """Paths of the state that have the time of the story."""
+    """Paths in the state at which the time of the story is."""
     profile: str = ""
-    """Kind of agent that its prompts are for (empty: a game or a story)."""
+    """Kind of agent for which the prompts are made (empty: a game or a story)."""
     activation: str = RECALL
-    """Rules by which entries from world info reach a prompt (ACTIVATIONS)."""
+    """Way in which entries from world info get into a prompt: one of ACTIVATIONS."""
     disabled: tuple[MemoryEntry, ...] = ()
-    """Lore that is switched off."""
+    """Lore entries that are switched off."""
     imported: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Data that the pack was imported from, for exports."""
+    """Data of the file from which the pack was imported, for exports."""

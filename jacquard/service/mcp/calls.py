@@ -1,4 +1,7 @@
-"""Tool calls: checks the arguments, runs the operation for the caller, and shortens the answer."""
+"""Runs tool calls of the MCP server.
+
+A call's arguments are checked, the operation of the tool runs for the caller, and the answer is shortened for the model.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ MOST_CHARS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """Parts that tools and resources work on."""
+    """The parts of the service that tools and resources use."""
 
     tenants: TenantRuntimes
     records: ServiceRecords | None = None
@@ -32,9 +35,10 @@ class Service:
 async def call_tool(
     service: Service, tool: OperationTool, arguments: Mapping[str, Any], note: RequestNote
 ) -> dict[str, Any]:
-    """Return the answer of a tool as JSON data, an object.
+    """Run a tool for the caller in `note`, and return its answer as a JSON object. A list becomes `{"items": […]}`.
 
-    Raises Refusal for a forbidden call, ConfigError for invalid arguments, and the errors of the operation.
+    The viewer and the turn of the call are written into `note`. Raises Refusal if the caller may not call the tool. Raises
+    ConfigError if the arguments are invalid. Raises the errors of the operation.
     """
     check_access(tool.operation, note.principal)
     ids, query, body, viewer = await to_thread.run_sync(read_arguments, tool, arguments)
@@ -49,9 +53,11 @@ async def call_tool(
 def read_arguments(
     tool: OperationTool, sent: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
-    """Return what a tool was given: ids, parameters, the body of its operation, and the viewer.
+    """Return (ids, parameters, body, viewer), read from the arguments that a client sent.
 
-    Raises ConfigError for arguments that are unknown, too long or of another type, and Refusal for an invalid parameter.
+    `ids` are the ids in the operation's address. `parameters` belong to its query string. `body` is the operation's body (None:
+    it has none), and `viewer` is None if the arguments name none. Raises ConfigError if an argument is unknown, is missing or has
+    the wrong type, or if the arguments are too long. Raises Refusal for an invalid parameter.
     """
     operation = tool.operation
     schema = input_schema(tool, is_bound=False)

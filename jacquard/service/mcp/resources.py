@@ -1,4 +1,7 @@
-"""Resources of the MCP server: read operations at their HTTP addresses."""
+"""Serves resources of the MCP server: data of the service that a client reads by address.
+
+Each resource is an operation that only reads. Its address has the same path as over HTTP, with another scheme.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ MOST_LISTED = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resource:
-    """An operation as a resource."""
+    """An operation that is offered as a resource, and its title for people."""
 
     operation: Operation
     title: str
 
     @property
     def template(self) -> str:
-        """Address, with the names of ids in braces."""
+        """Address of the resource, with the names of ids in braces."""
         return SCHEME + self.operation.below.removeprefix("/")
 
 
@@ -52,7 +55,7 @@ RESOURCES = tuple(
 
 
 def list_templates(principal: Principal) -> list[types.ResourceTemplate]:
-    """Return the addresses with ids that a caller may read."""
+    """Return the templates (addresses that contain ids in braces) that a caller may read."""
     return [
         types.ResourceTemplate(uri_template=each.template, name=each.operation.name, title=each.title, mime_type=JSON)
         for each in RESOURCES
@@ -61,7 +64,10 @@ def list_templates(principal: Principal) -> list[types.ResourceTemplate]:
 
 
 async def list_resources(service: Service, note: RequestNote) -> list[types.Resource]:
-    """Return the lists, the first sessions and the worlds that a caller may read."""
+    """Return the resources that the caller may read: the list of sessions, the list of worlds, and single sessions and worlds.
+
+    At most MOST_LISTED single sessions, and as many worlds, are returned.
+    """
     found: list[types.Resource] = []
     for each in RESOURCES:
         if "{" in each.template or not _may_read(each, note.principal):
@@ -80,7 +86,11 @@ async def list_resources(service: Service, note: RequestNote) -> list[types.Reso
 
 
 async def read_resource(service: Service, uri: str, note: RequestNote) -> types.TextResourceContents:
-    """Return a resource as JSON; raises Refusal for an unknown address, and the errors of its operation."""
+    """Return a resource as JSON.
+
+    Raises Refusal if there is no resource at the address `uri`, or if the caller may not read it. Raises the errors of its
+    operation.
+    """
     path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""
     for each in RESOURCES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(each.template.removeprefix(SCHEME)))

@@ -1,7 +1,7 @@
-"""Operations of the service that are tools of the MCP server, with their descriptions for a model. Values, except two answers.
+"""Lists the tools of the MCP server, and makes the JSON Schemas of their arguments and answers.
 
-A tool is an operation with a shorter description, fewer arguments and a shorter answer, because every word of it is sent to the
-model with every request.
+A tool is an operation of the service, described for a model. Its description, arguments and answer are shorter than those of the
+operation, because a model reads the tools with every request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from mnemosyne.core import codec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperationTool:
-    """An operation that is a tool; `run` (None: as over HTTP) and `answer` are those of the tool."""
+    """An operation that is a tool.
+
+    `form` is its description as a tool. `run` runs the tool (None: run the operation as over HTTP). `answer` is the type of the
+    tool's answer.
+    """
 
     operation: Operation
     form: Tool
@@ -31,23 +35,23 @@ class OperationTool:
 
     @property
     def name(self) -> str:
-        """Name of the tool, the same as its operation's."""
+        """Name of the tool, which is also the name of its operation."""
         return self.operation.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnPrompt:
-    """Prompt of a prepared turn."""
+    """Answer of the tool `prepare_turn`: the prompt of a prepared turn."""
 
     turn_id: str
     messages: tuple[SentMessage, ...] = ()
     tokens: int = 0
     reply: str | None = None
-    """Set if the turn is complete without a model."""
+    """Reply to the user, if the turn needs no model (None: the model has to reply)."""
     receipt: str = ""
-    """Resource that explains each part of the prompt ('': nothing was written)."""
+    """Address of the resource that explains each part of the prompt (empty after a dry run)."""
     degradations: tuple[str, ...] = ()
-    """Degradation codes."""
+    """Codes of the parts of the turn that had to be simplified or left out."""
     redacted: tuple[str, ...] = ()
     """Rules by which secrets were removed from the message."""
 
@@ -67,7 +71,7 @@ async def _prepare_prompt(call: Call) -> TurnPrompt:
 
 
 _OWN = {"prepare_turn": (_prepare_prompt, TurnPrompt)}
-"""Tools that answer otherwise than their operations."""
+"""Tools whose answers differ from the answers of their operations: how each runs, and the type of its answer."""
 
 
 def _offer(operation: Operation, form: Tool) -> OperationTool:
@@ -78,14 +82,14 @@ def _offer(operation: Operation, form: Tool) -> OperationTool:
 TOOLS: Mapping[str, OperationTool] = {
     each.name: _offer(each, each.tool) for each in OPERATIONS if each.tool is not None
 }
-"""All tools, in the order in which they are listed."""
+"""All tools by name, in the order in which clients list them."""
 
 
 SCHEME = "jacquard://"
 
 
 def receipt_uri(session_id: str, turn_id: str) -> str:
-    """Return the address of a turn's receipt."""
+    """Return the address of the resource with a turn's receipt (why each block is in the prompt)."""
     return f"{SCHEME}sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}/receipt"
 
 
@@ -95,19 +99,22 @@ _DEFINED = re.compile(r"#/\$defs/([\w.]+)")
 _CALLER = frozenset({"author", "viewer"})
 _DOCS = {
     "changes": "Values by path.",
-    "viewers": "Who may know it; none: all.",
-    "turn_id": "Of prepare_turn.",
+    "viewers": "Who may know it (none: all).",
+    "turn_id": "Id from prepare_turn.",
 }
 
 
 def queries(tool: OperationTool) -> tuple[Query, ...]:
-    """Return the parameters of a tool's address except the viewer, which is the same for all tools."""
+    """Return the parameters of an operation that are arguments of its tool, without those that name the caller."""
     wanted = (each for each in tool.operation.query if each.name not in _CALLER)
     return tuple(each for each in wanted if not tool.form.only or each.name in tool.form.only)
 
 
 def input_schema(tool: OperationTool, *, is_bound: bool) -> dict[str, Any]:
-    """Return the schema of a tool's arguments; without the viewer's for a caller that `is_bound` to one."""
+    """Return the JSON Schema of a tool's arguments.
+
+    It has the argument `viewer` if the operation is open to viewers, except for a caller that `is_bound` to a viewer.
+    """
     operation = tool.operation
     properties: dict[str, Any] = {name: {"type": "string"} for name in operation.path_ids}
     required = list(properties)
@@ -130,7 +137,7 @@ def input_schema(tool: OperationTool, *, is_bound: bool) -> dict[str, Any]:
 
 
 def output_schema(tool: OperationTool) -> dict[str, Any]:
-    """Return the schema of a tool's answer, an object: several values are its `items`."""
+    """Return the JSON Schema of a tool's answer. The answer is an object; a list becomes its field `items`."""
     schemas, named = codec.json_schemas([tool.answer], _PLACE)
     schema = schemas[0]
     if schema.get("type") == "array":
