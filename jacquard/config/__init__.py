@@ -1,4 +1,4 @@
-"""Settings of a turn: sections with their bounds, read from code, a file or the environment."""
+"""Settings of turns and of the service: sections with their bounds, read from code, a file or the environment."""
 
 from jacquard.config.sections import (
     ArmConfig,

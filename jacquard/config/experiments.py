@@ -1,8 +1,8 @@
-"""A/B experiments: the arm of a session, and the settings that it changes. Pure.
+"""Chooses the arms (variants) of a session in A/B experiments, and overrides its settings by theirs. Pure.
 
-An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in every
-process and on every machine, and experiments are independent of one another. The arm's settings override the configuration, and
-its name becomes the tag `ab.<experiment>` of the turn, its receipt and its events.
+The arm is chosen by a stable hash of the experiment's name and the session's id. So a session is in the same arm in every
+process and on every machine, and experiments are independent of one another. The turn, its receipt and its events get the
+tag `ab.<experiment>` with the name of the arm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUCKETS = 2**64
 
 
 def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> str:
-    """Return the name of a session's arm; arms get sessions in proportion to their shares.
+    """Return the name of the arm in which the session `session_id` is. Arms get sessions in proportion to their shares.
 
     Raises ConfigError if no arm has a share above 0.
     """
@@ -39,9 +39,10 @@ def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> s
 
 
 def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
-    """Return the configuration of one session: its arms' settings override it, their tags are set, and no experiments are left.
+    """Return the configuration of one session: `config`, overridden by the settings of the session's arms.
 
-    Raises ConfigError for unknown settings, and if two arms of the session set the same one.
+    The result has a tag for each arm, and no experiments. Raises ConfigError if an arm has an unknown or forbidden
+    setting, or if two arms of the session set the same one.
     """
     if not config.experiments:
         return config
@@ -64,18 +65,21 @@ def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
 
 
 def with_viewer(config: RuntimeConfig, session_id: str, viewer: str) -> RuntimeConfig:
-    """Return the configuration of one session for this viewer, whatever the arms of its experiments say."""
+    """Return the configuration of one session with `viewer`, even if an arm of an experiment sets another one."""
     return replace(apply_experiments(config, session_id), viewer=viewer)
 
 
 def tags_of_session(config: RuntimeConfig, session_id: str) -> Mapping[str, str]:
-    """Return the tags of a session under a configuration: its own, and one for the arm of each experiment."""
+    """Return the tags of a session: the tags of `config`, and for each experiment a tag with the session's arm."""
     arms = {f"{TAG}{name}": arm_of(name, arms, session_id) for name, arms in config.experiments.items()}
     return {**config.tags, **arms}
 
 
 def check_experiments(config: RuntimeConfig) -> None:
-    """Raise ConfigError for every fault that would otherwise appear only in the sessions of some arms; all faults at once."""
+    """Check the settings of all arms. Without this check, a fault would appear only in the sessions of its arm.
+
+    Raises ConfigError that names all faults.
+    """
     faults: list[str] = []
     setters: dict[tuple[str, ...], str] = {}
     bare = replace(config, experiments=EMPTY)

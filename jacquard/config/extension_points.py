@@ -1,7 +1,7 @@
-"""Parts that settings name: planners, selectors and pruners, and the table of all extension points.
+"""Declares which planners, selectors and pruners settings can name, and opens those of plugins.
 
-Stores, embedders, token estimators, redactors and importers are mnemosyne's, in `mnemosyne.plugins`. A setting that takes a
-name also takes a plugin's, as `NAME` or `NAME:ARGUMENT`.
+Stores, embedders, token estimators, redactors and importers are declared in `mnemosyne.plugins`. A setting that takes the
+name of a part also takes the name of a plugin, as `NAME` or `NAME:ARGUMENT`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mnemosyne.plugins import (
 
 
 class PlannerFactory(Protocol):
-    """Makes a planner; `argument` is the text after `NAME:`, or ''."""
+    """Makes a planner. `argument` is the text after `NAME:` in the setting, or ''."""
 
     def __call__(self, argument: str) -> Planner:
         """Return the planner."""
@@ -32,10 +32,10 @@ class PlannerFactory(Protocol):
 
 
 class SelectorFactory(Protocol):
-    """Makes a selector; `argument` is the text after `NAME:`, or ''.
+    """Makes a selector. `argument` is the text after `NAME:` in the setting, or ''.
 
-    `model` is the small model of `selector.model` (None: none is named); the engine opens and closes it, and puts a circuit
-    breaker before the selector.
+    `model` is the small model that the setting `selector.model` names, or None. The engine opens and closes this model.
+    After repeated failures the engine does not call the selector for a while (circuit breaker).
     """
 
     def __call__(self, argument: str, *, model: LlmAdapter | None) -> Selector:
@@ -44,7 +44,7 @@ class SelectorFactory(Protocol):
 
 
 class PrunerFactory(Protocol):
-    """Makes a pruner; `argument` is the text after `NAME:`, or ''. One pruner serves all turns."""
+    """Makes a pruner. `argument` is the text after `NAME:` in the setting, or ''. One pruner serves all turns."""
 
     def __call__(self, argument: str) -> Pruner:
         """Return the pruner."""
@@ -85,14 +85,13 @@ EXTENSION_POINTS = (
     REDACTORS,
     IMPORTERS,
 )
-"""All parts that are found by name, in the order of docs/plugins.md."""
+"""All kinds of parts that can be chosen by name, in the order of docs/plugins.md."""
 
 
 def open_named_plugin(point: ExtensionPoint, written: str, **options: Any) -> Any:
-    """Return the part of the plugin that a setting names as `NAME` or `NAME:ARGUMENT`.
+    """Return the part of the plugin that `written` names (`NAME` or `NAME:ARGUMENT`). The factory gets `options`.
 
-    Raises ConfigError for the name of a built-in part with an argument, and with the message of `mnemosyne.plugins.open_plugin`
-    if the plugin cannot be opened.
+    Raises ConfigError if `NAME` is a built-in part, because these take no argument, or if the plugin cannot be opened.
     """
     name, argument = split_name(written)
     if name in point.built_in:

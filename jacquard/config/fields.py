@@ -1,14 +1,15 @@
 """Defines the fields of settings (default, bounds and meaning), and makes the table of a section from them.
 
-The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them. This
-module must not import a section. The metadata of a field has these keys:
-- `doc`: one sentence
+The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them.
+This module must not import a section. The metadata of a field has these keys:
+
+- `doc`: the meaning of the field, in one sentence
 - `low`, `high`: bounds of a number, both included
-- `words`: its allowed texts
-- `keys`: the keys of a mapping
-- `parts`: sentences of the fields of a value that is declared elsewhere
-- `credential`: the form in which the text contains one (`Credential`)
-- `call`: whether a call of the service may set it (see `ANY`; without it none may)
+- `words`: the allowed texts
+- `keys`: the allowed keys of a mapping
+- `parts`: sentences for the fields of a value whose class is not a section
+- `credential`: the form in which the text contains a credential (`Credential`)
+- `call`: the values to which a call of the service may set the field (see `ANY`); if it is None, a call may not set it
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables
 
 ANY = inf
-"""A call may set the field to any value of its bounds. A number instead is the maximum that a call may set, if the service's
-own is lower.
+"""A call of the service may set the field to any value within its bounds.
+
+If a number is written instead, a call may set at most this number, or the service's own value if that is higher.
 """
 
 LOWER = -inf
-"""A call may lower the field, never raise it: a smaller number, false, an earlier word, smaller numbers of a mapping."""
+"""A call may lower the field but not raise it. Lower is a smaller number, false, an earlier word, or a mapping to smaller
+numbers.
+"""
 
 
 SECTION = "a mapping of settings"
@@ -45,7 +49,7 @@ def plain_field(
     shown: bool = True,
     call: float | None = None,
 ) -> Any:
-    """Return a field without bounds and without credentials; with `shown` false it is left out of the section's `repr`."""
+    """Return a field without bounds and without credentials. If `shown` is false, the section's `repr` leaves the field out."""
     metadata = {"doc": doc, "call": call}
     if default_factory is not MISSING:
         return field(default_factory=default_factory, repr=shown, metadata=metadata)
@@ -53,18 +57,21 @@ def plain_field(
 
 
 class Credential(StrEnum):
-    """Form in which the text of a setting contains a credential; `jacquard.config.sections` hides it accordingly."""
+    """Form in which the text of a setting contains a credential. `jacquard.config.sections` hides the text accordingly."""
 
     KEY = "key"
-    """The whole text."""
+    """The whole text is a credential."""
     ADDRESS = "address"
-    """An address, which may contain user, password and keys."""
+    """The text is an address, which may contain a user, a password and keys."""
     ARGUMENT = "argument"
-    """The name of a part, whose argument for a plugin (`NAME:ARGUMENT`) may be an address."""
+    """The text is the name of a part. If the part is a plugin, its argument (`NAME:ARGUMENT`) may be an address."""
 
 
 def credential_field(default: str | None, holds: Credential, *, doc: str) -> Any:
-    """Return a field that may contain a credential: its value is in no `repr`, and hidden whenever it is stored or shown."""
+    """Return a field whose text may contain a credential, in the form `holds`.
+
+    The value is in no `repr`, and it is hidden whenever settings are stored or shown.
+    """
     return field(default=default, repr=False, metadata={"doc": doc, "credential": holds})
 
 
@@ -76,17 +83,17 @@ def bounded_field(
 
 
 def choice_field(default: str, *words: str, doc: str, call: float | None = None) -> Any:
-    """Return a field whose value is one of a few words."""
+    """Return a field whose value is one of `words`."""
     return field(default=default, metadata={"words": words, "doc": doc, "call": call})
 
 
 def choices_field(default: tuple[str, ...], *words: str, doc: str, call: float | None = None) -> Any:
-    """Return a field whose value is a list of some of these words."""
+    """Return a field whose value is a list of some of `words`."""
     return field(default=default, metadata={"words": words, "doc": doc, "call": call})
 
 
 def numbers_field(words: Iterable[str], low: float, *, doc: str, call: float | None = None) -> Any:
-    """Return a field that maps some of these words to a number that is at least `low`."""
+    """Return a field that maps some of `words` to numbers. Each number is at least `low`."""
     return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low, "doc": doc, "call": call})
 
 
@@ -103,32 +110,37 @@ def _plain_words(value: Any) -> Any:
 
 
 class SettingWording(Wording):
-    """Sentences of the faults of settings."""
+    """Sentences that explain faults of settings."""
 
     def wrong_kind(self, value: Any, wanted: str) -> str:
-        """Return the value and its required form; for a section only the latter, because the value may be a key."""
+        """Return a sentence with the value and its required form. The value of a section is left out, because it may
+        contain a key.
+        """
         return f"must be {wanted}" if wanted == SECTION else f"is {self.show(value)}, but must be {wanted}"
 
     def show(self, value: Any) -> str:
-        """Return a value in the form for a sentence."""
+        """Return `value` as it is written in a sentence."""
         return repr(value)
 
     def no_choice(self, value: str, words: tuple[str, ...]) -> str:
-        """Return all allowed words."""
+        """Return a sentence that lists all allowed words."""
         return f"is {value[:80]!r}, but must be one of {', '.join(words)}"
 
     def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
-        """Return a remedy for a missing setting without a default."""
+        """Return a remedy for a missing setting that has no default."""
         return "is missing; add it"
 
     def unknown_of(self, key: str, known: tuple[str, ...]) -> str:
-        """Return all known names."""
+        """Return a sentence that lists all known names."""
         return f"is no setting; there are {', '.join(known)}"
 
 
 @dataclass(kw_only=True, slots=True)
 class SettingsReading(Reading):
-    """Check of settings over `base`, whose values are used for missing ones; `base_path` is the place of the settings."""
+    """State while settings are checked. Values of `base` replace the settings that are not given.
+
+    `base_path` is the place of the checked settings: the root of `base` belongs to this path.
+    """
 
     wording: Wording = field(default_factory=SettingWording)
     is_plain: bool = True
@@ -136,7 +148,7 @@ class SettingsReading(Reading):
     base_path: tuple[str | int, ...] = ()
 
     def base_at(self, path: tuple[str | int, ...]) -> Any:
-        """Return the section of `base` at a place, or None."""
+        """Return the section of `base` that belongs to `path`, or None."""
         found = self.base
         for step in path[len(self.base_path) :]:
             found = getattr(found, str(step), None) if is_dataclass(found) else None
@@ -145,10 +157,13 @@ class SettingsReading(Reading):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section(Record):
-    """Section of settings: the given values, and for all others the base's, or the defaults."""
+    """Table of a section of settings. A setting that is not given gets the value of the base, else its default."""
 
     def build(self, made: dict[str, Any], value: Mapping[Any, Any], path: Any, reading: Reading) -> Any:
-        """Return the section; BROKEN if its settings exclude each other, or one without a default is missing."""
+        """Return the section with the values `made`, or BROKEN.
+
+        BROKEN means that its settings exclude each other, or that a setting without a default is missing.
+        """
         given = {name: one for name, one in made.items() if name in value and one is not BROKEN}
         base = reading.base_at(path) if isinstance(reading, SettingsReading) else None
         if base is None and any(each.required and each.name not in given for each in self.fields):
@@ -176,19 +191,19 @@ _WORDING = SettingWording()
 
 
 def table_of(section: type) -> Record:
-    """Return the table of a section."""
+    """Return the table of the section class `section`: its fields, with their types, bounds and meanings."""
     return _TABLES.record_of(section)
 
 
 def is_section(each: Field) -> bool:
-    """Return whether a field is a section that always exists."""
+    """Return whether a field contains a section, and is never None."""
     return isinstance(each.shape, Record) and not each.nullable
 
 
 def check(section: Any) -> None:
-    """Raise ConfigError with every field of a section whose value is not allowed.
+    """Check the values of a section. Enum members become texts, and lists become tuples, in fields with allowed words.
 
-    Words may be given as members of an enum and lists as lists. The section then contains texts and tuples.
+    Raises ConfigError that names every field whose value is not allowed.
     """
     faults = []
     for each in table_of(type(section)).fields:

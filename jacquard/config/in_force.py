@@ -1,4 +1,4 @@
-"""Effective settings and their sources: the default, a file with its line, or a variable."""
+"""Lists the effective settings with their sources: the default, a line of the settings file, or an environment variable."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mnemosyne.stores.locate import mask_passwords
 
 DEFAULT = "default"
 HIDDEN = "***"
-"""Shown instead of a key."""
+"""Text that is shown instead of a key."""
 
 
 def settings_in_force(
     file: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield the path of every setting, its value without secrets, and its source.
+    """Yield (path, value, source) of every setting. The path is written with dots, and the value contains no secrets.
 
-    Reads a file, so call it off the event loop. Raises ConfigError with every fault.
+    Reads `file`, so call it off the event loop. Raises ConfigError that names all faults.
     """
     given = os.environ if environment is None else environment
     service, turns = load_settings(file, given)

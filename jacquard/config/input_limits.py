@@ -1,4 +1,4 @@
-"""Checks inputs against their limits (`limits` of the configuration). Pure."""
+"""Checks the sizes of user messages, replies and tool results against the section `limits` of the settings. Pure."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from mnemosyne.schema.session import Message
 
 
 def check_user_message(text: str, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError for a user message that is longer than `user_message_chars`."""
+    """Raise InputTooLargeError if a user message is longer than `user_message_chars`."""
     _check("user message", len(text), limits.user_message_chars, "user_message_chars")
 
 
 def check_parts(message: Message, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError for a message whose other content is larger than `part_chars`."""
+    """Raise InputTooLargeError if a message's other parts and tool calls are longer than `part_chars`, as JSON text."""
     carried = [*read_parts(message), *read_tool_calls(message)]
     if carried:
         _check("parts of the message", len(json.dumps(carried, default=dict)), limits.part_chars, "part_chars")
 
 
 def check_reply(text: str, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError for a reply of the model that is longer than `reply_chars`."""
+    """Raise InputTooLargeError if a reply of the model is longer than `reply_chars`."""
     check_reply_chars(len(text), limits)
 
 
 def check_reply_chars(chars: int, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError if a reply of this many characters is longer than `reply_chars`."""
+    """Raise InputTooLargeError if `chars`, the length of a reply, is more than `reply_chars`."""
     _check("reply", chars, limits.reply_chars, "reply_chars")
 
 
 def check_tool_result(text: str, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError for a result of a tool that is longer than `tool_result_chars`."""
+    """Raise InputTooLargeError if the result of a tool is longer than `tool_result_chars`."""
     _check("tool result", len(text), limits.tool_result_chars, "tool_result_chars")
 
 

@@ -1,4 +1,7 @@
-"""Reads the settings of a service call: only those whose definition allows it (`call` of `jacquard.config.fields`)."""
+"""Reads the settings that a call of the service brings, and refuses those that a call may not set.
+
+The key `call` of a field's definition says what a call may set (`jacquard.config.fields`).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ CLOSED = "a call cannot set this; only the settings of the service and tokens of
 
 
 def read_call_settings(given: Mapping[str, Any], base: RuntimeConfig) -> RuntimeConfig:
-    """Return `base` overridden by the settings of a call, nested like the sections.
+    """Return `base` overridden by `given`, the settings of a call, nested like the sections.
 
-    Raises ConfigError with every setting that a call may not set, or not so high.
+    Raises ConfigError that names every setting that a call may not set, and every value higher than a call may set.
     """
     known = list(_find_settings(given))
     _refuse([f"{'.'.join(path)}: {CLOSED}" for path, rules in known if rules.get("call") is None])

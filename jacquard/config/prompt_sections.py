@@ -1,6 +1,6 @@
-"""Settings of a prompt's contents: budget, history, selection, planning, layers.
+"""Defines the settings of a prompt's contents: budget, history, selection, planning, layers and world info.
 
-A value outside its bounds is a ConfigError that names every wrong field of its section.
+A section with a value outside of its bounds raises ConfigError, which names all wrong fields of the section.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from mnemosyne.schema.evidence import Priority
 class BudgetConfig:
     """Token limits of a prompt.
 
-    ConfigError if the tokens reserved for the reply and for tails leave nothing for the prompt.
+    Raises ConfigError if the tokens that are reserved for the reply and for tails (tool calls and results) leave none for
+    the prompt.
     """
 
     max_input_tokens: int = bounded_field(
-        8192, 1, doc="Input limit of the main model, in tokens, including the reserved ones.", call=2_000_000
+        8192, 1, doc="Input limit of the main model, in tokens, including the reserved tokens.", call=2_000_000
     )
     reserved_reply_tokens: int = bounded_field(
         1024, 0, doc="Tokens of the limit that are reserved for the reply.", call=ANY
@@ -68,13 +69,16 @@ class BudgetConfig:
             )
 
     def prompt_tokens(self, correction: float = 1.0) -> int:
-        """Return the prompt's limit by our own count; `correction` is the factor from it to the providers' counts."""
+        """Return the prompt's limit in tokens as our estimator counts them.
+
+        `correction` is the provider's count of a text divided by ours.
+        """
         return int((self.max_input_tokens - self.reserved_reply_tokens - self.reserved_tail_tokens) / correction)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneConfig:
-    """Settings of dropping and shortening if the budget is short. `must_keep_priorities` always includes `must`."""
+    """Settings for dropping and shortening blocks if a prompt exceeds its budget. Blocks of priority `must` are never dropped."""
 
     policy: str = credential_field(
         "greedy_priority",
@@ -106,7 +110,9 @@ class PruneConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryConfig:
-    """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again."""
+    """Settings of the history window: the messages of the conversation in a prompt. The window grows until it reaches a
+    limit, is then cut to the share `low_water` of both limits, and grows again.
+    """
 
     max_messages: int | None = bounded_field(
         None,
@@ -126,7 +132,7 @@ class HistoryConfig:
     shown_turns: int = bounded_field(
         0,
         0,
-        doc="The newest turns that the model sees without this prompt, so that none of them is recalled.",
+        doc="Number of newest turns that the model sees without this prompt; recall leaves them out.",
         call=ANY,
     )
 
@@ -136,10 +142,10 @@ class HistoryConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationConfig:
-    """Settings of Stream B: recall and selection of memories, and the time that a turn waits for them.
+    """Settings of Stream B (the memories of a prompt): recall, selection, and the time that a turn waits for them.
 
-    A lease lets a selector's choice serve later turns without a model call. It ends if another entry scores more than
-    `lease_margin` times the best chosen one.
+    A lease lets one choice of a selector serve later turns without a model call. It ends when an entry outside of the
+    choice scores more than `lease_margin` times the best chosen entry.
     """
 
     enabled: bool = plain_field(True, doc="Whether memories are recalled at all.", call=LOWER)
@@ -166,11 +172,15 @@ class CurationConfig:
         0,
         1,
         doc="Minimum probability of relevance (0 to 1, estimated by rules) of a memory that the heuristic chooses; 0 takes the "
-        "best, whatever they are.",
+        "best, even if they are not relevant.",
         call=ANY,
     )
     relevance_floor_past: float = bounded_field(
-        0.4, 0, 1, doc="The same for inputs about the past, in which a player or user asks for memories.", call=ANY
+        0.4,
+        0,
+        1,
+        doc="Value of `relevance_floor` for inputs about the past, in which a player or user asks for memories.",
+        call=ANY,
     )
     deadline_ms: int = bounded_field(1500, 0, doc="Maximum wait of a turn for Stream B, in milliseconds.", call=LOWER)
     selector_timeout_ms: int | None = bounded_field(
@@ -185,15 +195,18 @@ class CurationConfig:
         call=LOWER,
     )
     max_entry_tokens: int = bounded_field(
-        600, 1, doc="Tokens of a memory above which only its first sentences are shown.", call=ANY
+        600,
+        1,
+        doc="Maximum tokens of a memory that is shown as a whole; of a longer one, only the first sentences are shown.",
+        call=ANY,
     )
     dates: str = choice_field(
         "auto",
         "auto",
         "always",
         "never",
-        doc="Whether messages among the memories name the dates that their words mean (`yesterday`), counted from the day on which "
-        "they were said; `auto`: in sessions without a world pack.",
+        doc="Whether recalled messages show the dates that their words mean (`yesterday`), counted from the day of the message; "
+        "`auto` shows them in sessions without a world pack.",
         call=ANY,
     )
     lease_turns: int = bounded_field(
@@ -209,17 +222,18 @@ class CurationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectorConfig:
-    """Settings of the selector of memories: a small model, or a local reranker; with neither of them, the heuristic.
+    """Settings of the selector, which chooses memories: a small model, a local reranker, or a plugin. If none is named,
+    rules choose (the heuristic).
 
-    After `failure_limit` failures in a row the selector is not called for `reset_seconds` (the circuit breaker). ConfigError if
-    both a model and a reranker are named, and if `name` does not go with them.
+    After `failure_limit` failures in a row the selector is not called for `reset_seconds` (the circuit breaker). Raises
+    ConfigError if both a model and a reranker are named, or if `name` contradicts them.
     """
 
     name: str | None = credential_field(
         None,
         Credential.ARGUMENT,
         doc="Name of the selector: `flash` (a small model), `rerank` (a local reranker), `heuristic`, or that of a plugin; none "
-        "means what `model` and `reranker` say.",
+        "means the one that `model` or `reranker` names.",
     )
     model: str | None = plain_field(None, doc="Name of the small model that selects, as litellm names it.")
     api_base: str | None = credential_field(
@@ -234,7 +248,7 @@ class SelectorConfig:
         3, 1, doc="Failures in a row after which the selector is not called for a while."
     )
     reset_seconds: float = bounded_field(
-        30.0, 0, doc="Time for which the selector is not called after these failures, in seconds."
+        30.0, 0, doc="Time for which the selector is not called after `failure_limit` failures, in seconds."
     )
 
     def __post_init__(self) -> None:
@@ -251,7 +265,9 @@ class SelectorConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerConfig:
-    """Planner tier 0, and tier 1: one call of a small model if tier 0 is not confident."""
+    """Settings of the planner. Tier 0 (rules, or a plugin) plans every turn. If it is not confident, tier 1 calls a small
+    model once.
+    """
 
     name: str = credential_field(
         "rules", Credential.ARGUMENT, doc="Name of the planner of tier 0: `rules`, or that of a plugin."
@@ -283,7 +299,7 @@ class PlannerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageConfig:
-    """Limits of the ContextPackage of a turn; the prompt itself is bounded by `budget`."""
+    """Limits of a turn's ContextPackage (the context of the turn as an object). The prompt itself is limited by `budget`."""
 
     by_document: int = bounded_field(3, 1, doc="Maximum evidence items from one document or turn.", call=ANY)
     by_source: int = bounded_field(10, 1, doc="Maximum evidence items from one chain.", call=ANY)
@@ -298,7 +314,7 @@ class PackageConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayersConfig:
-    """Layers of context that a call gets."""
+    """Settings of the layers of context that a model call of one of several agents gets."""
 
     process: str = choice_field(
         "sequential",
@@ -322,7 +338,9 @@ class LayersConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoConfig:
-    """World info by the rules of SillyTavern (`activation: sillytavern`): its own settings, with the defaults that it ships."""
+    """Settings of world info by the rules of SillyTavern (`activation: sillytavern`). All defaults but that of
+    `context_tokens` are SillyTavern's own.
+    """
 
     scan_depth: int = bounded_field(
         2, 0, 1000, doc="Number of newest messages, including the input, that are searched for keys.", call=ANY
@@ -331,7 +349,7 @@ class WorldInfoConfig:
         0, 0, doc="Tokens of which `budget_percent` is taken; 0 means the prompt limit.", call=ANY
     )
     budget_percent: int = bounded_field(
-        25, 1, 100, doc="Share of these tokens that the entries may take, in percent.", call=ANY
+        25, 1, 100, doc="Share of `context_tokens` that the entries may take, in percent.", call=ANY
     )
     budget_cap: int = bounded_field(
         0, 0, doc="Maximum tokens that the entries may take; 0 means no other limit.", call=ANY

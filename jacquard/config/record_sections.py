@@ -1,6 +1,6 @@
-"""Settings of a session's stored data: summaries, memory, evidence, limits, locks, observability.
+"""Defines the settings of a session's stored data: summaries, memory, evidence, limits, locks and observability.
 
-A value outside its bounds is a ConfigError that names every wrong field of its section.
+A section with a value outside of its bounds raises ConfigError, which names all wrong fields of the section.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from mnemosyne.schema.redaction import RedactionRules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryConfig:
-    """Settings of rolling summaries. A session below both triggers gets no summary."""
+    """Settings of rolling summaries, which replace messages that the history no longer shows. A session below both
+    triggers gets no summary.
+    """
 
     enabled: bool = plain_field(True, doc="Whether rolling summaries are made.", call=LOWER)
     model: str | None = plain_field(
@@ -49,7 +51,7 @@ class SummaryConfig:
     trigger_token_threshold: int = bounded_field(
         4096, 1, doc="A summary is due above this number of tokens without a summary."
     )
-    preserve_recent_messages: int = bounded_field(5, 0, doc="The newest messages, which are never summarized.")
+    preserve_recent_messages: int = bounded_field(5, 0, doc="Number of newest messages that are never summarized.")
     timeout_ms: int = bounded_field(800, 0, doc="Maximum wait of a turn for the model's summary, in milliseconds.")
     background_seconds: float = bounded_field(
         60.0, 1, doc="Time limit of the model call in the background, for later turns, in seconds."
@@ -63,7 +65,7 @@ class SummaryConfig:
 class ConsolidationConfig:
     """Settings for making memory from committed turns: summaries of turns, events, and narratives over many turns.
 
-    It uses its own model, or that of `summary`; without a model no memory is made.
+    A model writes the memory: the model of this section, else the model of `summary`. Without both, no memory is made.
     """
 
     model: str | None = plain_field(
@@ -89,7 +91,7 @@ class ConsolidationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryConfig:
-    """Settings of decisions about memory."""
+    """Settings of decisions about memory by a person."""
 
     review: bool = plain_field(
         False,
@@ -105,7 +107,7 @@ class MemoryConfig:
 class RedactionConfig:
     """Settings of the removal of secrets and personal data from texts before they are stored.
 
-    ConfigError if a detector is named for another redactor than the shipped one.
+    Raises ConfigError if a detector is named together with a redactor other than `patterns`.
     """
 
     enabled: bool = plain_field(
@@ -172,8 +174,8 @@ class EvidenceConfig:
     relevance_floor: float = bounded_field(
         0.35,
         0,
-        doc="Minimum score of a result that a prompt shows, unless it came after the last reply: its words count at most 1, its "
-        "age at most 0.5; 0 shows the best, whatever they are.",
+        doc="Minimum score of a result that a prompt shows; results that came after the last reply need none. Words add at most 1 "
+        "to the score, age at most 0.5; 0 shows the best, even if they are not relevant.",
         call=ANY,
     )
     max_tokens: int = bounded_field(600, 1, doc="Tokens of a result above which only its beginning is shown.", call=ANY)
@@ -199,7 +201,7 @@ class EvidenceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservabilityConfig:
-    """Reports on a turn. None of them changes a prompt."""
+    """Settings of reports on turns: events, stored decisions, spans and metrics. None of them changes a prompt."""
 
     emit_events: bool = plain_field(True, doc="Whether events are emitted.")
     include_reports_in_store: bool = plain_field(True, doc="Whether the receipt's decisions are stored with the turn.")
@@ -212,7 +214,7 @@ class ObservabilityConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkConfig:
-    """A reply that comes in chunks. Of `max_chars` and `limits.reply_chars` the smaller counts."""
+    """Settings of a reply that comes in chunks. Its limit is `max_chars` or `limits.reply_chars`, whichever is smaller."""
 
     expire_seconds: float = bounded_field(
         600.0, 1, doc="Time for which an unfinished reply is kept after its last chunk, in seconds."
@@ -225,9 +227,9 @@ class ChunkConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LimitsConfig:
-    """Maximum sizes of a session's inputs; a larger input is refused with `InputTooLargeError` and changes nothing.
+    """Maximum sizes of a session's inputs. A larger input is refused with `InputTooLargeError` and changes nothing.
 
-    An op of a reply that exceeds a limit is refused, and with it the other ops of the reply.
+    If one op (change of the state) of a reply exceeds a limit, all ops of the reply are refused.
     """
 
     user_message_chars: int = bounded_field(100_000, 1, doc="Maximum characters of one message of the user.")
@@ -250,7 +252,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LockConfig:
-    """Calls on one session run one after the other, also across processes."""
+    """Settings of the lock of a session. Calls on one session run one after the other, also across processes."""
 
     wait_seconds: float = bounded_field(
         60.0, 0, doc="Maximum wait of a call for another call on its session, in seconds, before a StoreBusyError."
@@ -262,7 +264,9 @@ class LockConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotConfig:
-    """The indexes of large worlds are made once and published (`jacquard operate snapshot publish`); hosts fetch them."""
+    """Settings of snapshots. The index of a large world is made once and published (`jacquard operate snapshot publish`),
+    and hosts fetch it.
+    """
 
     address: str = credential_field(
         "",
@@ -279,7 +283,7 @@ class SnapshotConfig:
     cache_mb: int = bounded_field(
         20_000,
         1,
-        doc="The size of that folder in MB: the least recently used ones are removed, except while a process uses them.",
+        doc="Maximum size of `cache_folder` in MB; the least recently used snapshots are removed, unless a process uses them.",
     )
     check_seconds: float = bounded_field(
         300.0, 0, doc="Time after which a host looks for a newer snapshot, in seconds, outside of turns."
@@ -291,7 +295,7 @@ class SnapshotConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmConfig:
-    """One arm of an A/B experiment."""
+    """One arm (variant) of an A/B experiment."""
 
     share: float = bounded_field(1.0, 0, doc="The arm's share of the sessions, as a part of the sum of all shares.")
     config: Mapping[str, Any] = plain_field(

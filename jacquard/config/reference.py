@@ -1,6 +1,8 @@
-"""Makes the reference of the settings from the types of the sections: Markdown for people, JSON Schema 2020-12 for programs.
+"""Makes the reference of all settings from the classes of the sections: a Markdown page for people, and a JSON Schema for
+programs.
 
-`python -m jacquard.config.reference docs` writes `settings.md` and `schema/settings.json` into that folder.
+`python -m jacquard.config.reference docs` writes `settings.md` and `schema/settings.json` into the folder `docs`. The
+schema is JSON Schema 2020-12.
 """
 
 from __future__ import annotations
@@ -43,19 +45,22 @@ This page is generated: `python -m jacquard.config.reference docs` writes it.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """One setting: its path from the root of the configuration, and the row of its section's table."""
+    """One setting: its path from the root of the configuration, and its row in the table of its section."""
 
     path: tuple[str, ...]
     field: Field
 
     @property
     def variable(self) -> str:
-        """Environment variable that sets it."""
+        """Name of the environment variable that sets the setting."""
         return PREFIX + BETWEEN.join(self.path).upper()
 
 
 def settings_of(kind: type = RuntimeConfig, path: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """Yield every setting of a section in the order of its fields, each sub-section's settings in its place."""
+    """Yield every setting of the section class `kind`, in the order of its fields.
+
+    The settings of a sub-section come at the place of its field. `path` is the path of the section itself.
+    """
     for each in table_of(kind).fields:
         here = (*path, each.name)
         if not is_section(each):
@@ -65,8 +70,9 @@ def settings_of(kind: type = RuntimeConfig, path: tuple[str, ...] = ()) -> Itera
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a settings file: the root is RuntimeConfig with the section of the service, the sections are its
-    `$defs`.
+    """Return the JSON Schema of a settings file. Its root is RuntimeConfig with the section of the service.
+
+    The sections are the `$defs` of the schema.
     """
     defs: dict[str, Any] = {}
     root = table_of(RuntimeConfig).object_schema(defs)
@@ -77,19 +83,19 @@ def settings_schema() -> dict[str, Any]:
 
 
 def settings_form() -> dict[str, Any]:
-    """Return the controls of a form for a settings file."""
+    """Return the controls of a form in which a settings file is edited."""
     form = table_of(RuntimeConfig).control()
     form["fields"].append(Field(name=SERVICE, shape=table_of(ServiceSettings)).control())
     return form
 
 
 def schema_text() -> str:
-    """Return the JSON Schema as it is published."""
+    """Return the text of the JSON Schema that is published."""
     return schema_document(settings_schema())
 
 
 def page_text() -> str:
-    """Return the page of all settings: one table for those of the root, one for each section."""
+    """Return the page of all settings: one table for the settings of the root, and one for each section."""
     whole = table_of(RuntimeConfig)
     root = [Setting(path=(each.name,), field=each) for each in whole.fields if not is_section(each)]
     kinds = [((each.name,), each.shape.of) for each in whole.fields if isinstance(each.shape, Record) and each.shape.of]

@@ -1,8 +1,10 @@
-"""All settings of a turn. Every field has a default and bounds; a value outside of them is a ConfigError.
+"""Defines RuntimeConfig, which contains all settings of a turn, and hides the credentials in settings.
 
-Settings that change a prompt are part of a turn's fingerprint; those that only report on it (`observability`, `tags`) or name
-places (`snapshots`) are not. Files and the environment are read in `jacquard.config.settings`; `jacquard.config.reference`
-publishes every field.
+Every field has a default and bounds. A value outside of its bounds raises ConfigError. Settings that change a prompt are
+part of the turn's fingerprint (the hash that recognises a repeated request). Settings that only report on a turn
+(`observability`, `tags`) or name places (`snapshots`) are not.
+
+`jacquard.config.settings` reads files and the environment; `jacquard.config.reference` publishes every field.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """Everything that a caller may set for a turn. A session is in one arm of each experiment (`jacquard.config.experiments`)."""
+    """All settings that a caller may set for a turn. A session is in one arm of each experiment
+    (`jacquard.config.experiments`).
+    """
 
     profile: str = plain_field(
         "auto",
@@ -167,7 +171,10 @@ class RuntimeConfig:
 
 
 def drop_config_secrets(config: RuntimeConfig) -> RuntimeConfig:
-    """Return a configuration that may be stored and compared: without keys of its models and without secrets in addresses."""
+    """Return `config` without the keys of its models and without secrets in addresses.
+
+    The result may be stored and compared.
+    """
     experiments = {
         name: {arm: replace(settings, config=drop_secrets(settings.config)) for arm, settings in arms.items()}
         for name, arms in config.experiments.items()
@@ -198,7 +205,7 @@ def _hide_credential(holds: Credential, value: str) -> str | None:
 
 
 def list_credentials(kind: type = RuntimeConfig, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Credential]:
-    """Return every setting that can contain a credential, by its path, with its form."""
+    """Return the settings of `kind` that can contain a credential: from the path of a setting to the form of its credential."""
     found: dict[tuple[str, ...], Credential] = {}
     hints = get_type_hints(kind)
     for each in fields(kind):
@@ -215,12 +222,15 @@ def _credentials_by_name() -> dict[str, Credential]:
 
 
 def credential_names() -> frozenset[str]:
-    """Return the names of settings whose text is a credential or an address with one."""
+    """Return the names of settings whose text is a credential, or an address that may contain one."""
     return frozenset(name for name, holds in _credentials_by_name().items() if holds is not Credential.ARGUMENT)
 
 
 def drop_secrets(plain: Any) -> Any:
-    """Return settings as plain values (nested as sections are) without keys of models and without secrets in addresses."""
+    """Return plain values of settings without keys of models and without secrets in addresses.
+
+    `plain` is nested like the sections.
+    """
     if isinstance(plain, Mapping):
         held = _credentials_by_name()
         kept = {name: value for name, value in plain.items() if held.get(name) is not Credential.KEY}

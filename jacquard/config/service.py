@@ -1,4 +1,8 @@
-"""Settings of the service: the section `service` of the settings file, `JACQUARD_SERVICE__*` variables, options of the command."""
+"""Defines the settings of the service, and reads them.
+
+They come from the section `service` of the settings file, from `JACQUARD_SERVICE__*` variables, and from options of the
+command.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,19 @@ from mnemosyne.schema.memory import EMPTY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceLimits:
-    """Limits of one request and of one tenant; requests beyond a limit are refused before they cost anything."""
+    """Limits of one request and of one tenant. A request beyond a limit is refused before it costs anything."""
 
     body_bytes: int = bounded_field(
-        8_000_000, 1_000, 1_000_000_000, doc="Maximum size of the body of any other request."
+        8_000_000,
+        1_000,
+        1_000_000_000,
+        doc="Maximum size of a request's body, in bytes, except for calls of the proxy (`chat_bytes`).",
     )
     chat_bytes: int = bounded_field(
         48_000_000,
         1_000,
         1_000_000_000,
-        doc="Maximum size of the body of a call of the proxy, with the pictures in it.",
+        doc="Maximum size of the body of a call of the proxy, in bytes, with the pictures in it.",
     )
     body_seconds: float = bounded_field(10.0, 0.1, 600.0, doc="Time limit for receiving a request's body, in seconds.")
     request_seconds: float = bounded_field(
@@ -39,13 +46,13 @@ class ServiceLimits:
         2,
         1,
         1_000,
-        doc="Number of them that may be requests that took long the last time; the other places are for short ones.",
+        doc="Number of the requests in `at_once` that may be long ones (`long_seconds`); the other places are for short requests.",
     )
     long_seconds: float = bounded_field(
         2.0,
         0.01,
         3_600.0,
-        doc="Duration of a request, in seconds, from which the next one of its kind and session counts as long.",
+        doc="Time, in seconds, that a request must take so that the next one of its kind and session counts as long.",
     )
     waiting: int = bounded_field(
         32, 0, 10_000, doc="Number of requests that may wait for a place; more are refused with 429."
@@ -76,7 +83,7 @@ class ServiceLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProxySettings:
-    """Treatment of chat clients' calls by the proxy. The model server is `upstream` of the service."""
+    """Settings of the proxy, through which chat clients call a model server (`upstream` of the service)."""
 
     enabled: bool = plain_field(
         True, doc="Whether calls are turns; otherwise every call passes unchanged, and nothing is stored."
@@ -104,7 +111,7 @@ class ProxySettings:
     )
 
     def __post_init__(self) -> None:
-        """Check the values; raises ConfigError for an unknown place."""
+        """Check the values. Raises ConfigError if `place` is not a known place."""
         check(self)
         if re.fullmatch(r"after_system|before_last_user|merged|depth:[0-9]{1,4}", self.place) is None:
             raise ConfigError(
@@ -114,7 +121,7 @@ class ProxySettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceSettings:
-    """Settings of the service's process; settings of turns are the rest of the same file (`RuntimeConfig`)."""
+    """Settings of the service's process. The rest of the same file contains the settings of turns (`RuntimeConfig`)."""
 
     host: str = plain_field("127.0.0.1", doc="The address to listen on; any but the loopback one needs `tenants`.")
     port: int = bounded_field(8321, 1, 65_535, doc="The port to listen on.")
@@ -144,7 +151,7 @@ class ServiceSettings:
     proxy: ProxySettings = field(default=ProxySettings())
 
     def __post_init__(self) -> None:
-        """Check the values; raises ConfigError for a host that is not just a name, and for an origin that no browser sends."""
+        """Check the values. Raises ConfigError if a host is not just a name, or if no browser sends such an origin."""
         check(self)
         for host in self.hosts:
             if re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", host) is None:
@@ -159,21 +166,27 @@ class ServiceSettings:
                 )
 
     def of_tenant(self, tenant: str) -> TenantSettings:
-        """Return the quotas of a tenant and the times for which its sessions are kept."""
+        """Return the settings of `tenant`: its quotas, and the times for which its sessions are kept."""
         return self.by_tenant.get(tenant, self.each_tenant)
 
 
 def load_service_settings(
     file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
 ) -> ServiceSettings:
-    """Return the settings of the service. Reads a file, so call it off the event loop. Raises ConfigError with every fault."""
+    """Return the settings of the service. `options` override the environment, which overrides the file.
+
+    Reads `file`, so call it off the event loop. Raises ConfigError that names all faults.
+    """
     return load_section(ServiceSettings, SERVICE, file, environment, options)
 
 
 def load_settings(
     file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
 ) -> tuple[ServiceSettings, RuntimeConfig]:
-    """Return the settings of the service and those of turns; reads a file. Raises ConfigError with every fault of both."""
+    """Return (settings of the service, settings of turns). `options` are only for the service.
+
+    Reads `file`, so call it off the event loop. Raises ConfigError that names all faults of both.
+    """
     settings, engine = ServiceSettings(), RuntimeConfig()
     with gather_faults() as faults:
         with faults():
@@ -184,9 +197,10 @@ def load_settings(
 
 
 def find_store(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Return the address of the store in the settings, and its source: a variable, the file, or 'default'.
+    """Return (address, source) of the store in the settings. The source is a variable, the file, or 'default'.
 
-    Reads a file. Raises ConfigError with every fault of the service's settings.
+    Reads `file`, so call it off the event loop. If a setting of the service is wrong, raises ConfigError that names all
+    faults of the settings.
     """
     variables = os.environ if environment is None else environment
     try:

@@ -1,7 +1,7 @@
 """Reads RuntimeConfig from a YAML file, from the environment, or from plain values.
 
-Every setting is read in this one module, by the fields of `jacquard.config.sections`, their types and their bounds. An
-unknown name is refused with the most similar known one; all faults are reported at once, each with its place.
+Every setting is read in this one module, according to the types and bounds of the fields in `jacquard.config.sections`.
+If a name is unknown, the error suggests the most similar known one. All faults are reported at once, each with its place.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Choice, KeyedValues, Record, Shape, Text
 
 MOST_NAMED = 10
-"""Maximum number of faults in an error about a program's values; one about files and the environment names all."""
+"""Maximum number of faults that an error about plain values names. An error about a file or the environment names all."""
 
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
 SERVICE = "service"
-"""Section of the settings file and of the environment that is only for the service (`load_section`)."""
+"""Name of the section of the settings file and of the environment that only the service reads (`load_section`)."""
 OF_NO_ARM = frozenset({"experiments", "tags"})
 """Settings that an arm of an experiment cannot change."""
 T = TypeVar("T")
@@ -79,10 +79,10 @@ def _close(reading: SettingsReading) -> None:
 def load_config(
     file: str | Path | None = None, environment: Mapping[str, str] | None = None, base: RuntimeConfig | None = None
 ) -> RuntimeConfig:
-    """Return the configuration: `base` (or the defaults), overridden by a YAML file, overridden by JACQUARD_* variables.
+    """Return `base` (or the defaults), overridden by the YAML file `file`, and then by JACQUARD_* variables.
 
-    `environment` is that of the process unless given. Reads a file, so call it off the event loop. Raises ConfigError with
-    every fault as `file:line: key: what` or `JACQUARD_X: what`.
+    If `environment` is None, the variables of the process are read. Reads a file, so call it off the event loop. Raises
+    ConfigError with every fault as `file:line: key: what` or `JACQUARD_X: what`.
     """
     config = base or RuntimeConfig()
     with gather_faults() as faults:
@@ -96,7 +96,10 @@ def load_config(
 
 @contextmanager
 def gather_faults() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield blocks whose ConfigErrors are raised as one at the end, so that all faults are reported at once."""
+    """Yield a function that opens `with` blocks. A ConfigError in such a block does not stop the others.
+
+    Raises one ConfigError at the end, with the faults of all blocks.
+    """
     faults: list[str] = []
 
     @contextmanager
@@ -114,7 +117,7 @@ def gather_faults() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str = "") -> RuntimeConfig:
     """Return `base` overridden by the settings of a YAML text; an empty text changes nothing.
 
-    Raises ConfigError with every fault.
+    `file` is the name in error messages. Raises ConfigError with every fault.
     """
     value, lines = _read_yaml(text, file)
     if isinstance(value, Mapping):
@@ -137,10 +140,12 @@ def load_section(
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, Any] = EMPTY,
 ) -> T:
-    """Return the settings of another section of the same file (`service:`) and environment (`JACQUARD_SERVICE__PORT`).
+    """Return the section `name` of a settings file and of the environment, for a section that is not part of
+    RuntimeConfig.
 
-    `options` override the environment, which overrides the file, which overrides the defaults of `kind`, a dataclass with
-    fields of `jacquard.config.fields`. Reads a file. Raises ConfigError with every fault.
+    An example is `service`, with variables such as `JACQUARD_SERVICE__PORT`. `options` override the environment, which
+    overrides the file, which overrides the defaults of `kind`. `kind` is a dataclass with fields of
+    `jacquard.config.fields`. Reads a file, so call it off the event loop. Raises ConfigError with every fault.
     """
     values: dict[str, Any] = {}
     with gather_faults() as faults:
@@ -192,7 +197,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return `base` overridden by plain values, nested like the sections.
+    """Return `base` overridden by `value`: plain values, nested like the sections.
 
     Raises ConfigError with the first ten faults.
     """
@@ -202,8 +207,8 @@ def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = N
 def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig | None = None) -> RuntimeConfig:
     """Return `base` overridden by the variables `JACQUARD_<SECTION>__<FIELD>` (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
 
-    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), except those of text fields, which are plain. Raises
-    ConfigError with every fault.
+    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), but the values of text fields are taken literally.
+    Raises ConfigError with every fault.
     """
     tree: dict[str, Any] = {}
     names: dict[tuple[str, ...], str] = {}

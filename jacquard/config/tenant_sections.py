@@ -1,4 +1,4 @@
-"""Settings of the service for the life of sessions: quotas of tenants, retention, and housekeeping."""
+"""Defines settings of the service about stored sessions: quotas of tenants, retention, and housekeeping."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jacquard.core.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantSettings:
-    """Quotas of a tenant, and the retention of its idle sessions; 0 means unlimited, and never."""
+    """Quotas of a tenant, and the retention of its idle sessions. A quota of 0 means unlimited; a time of 0 means never."""
 
     sessions: int = bounded_field(0, 0, doc="Maximum sessions, including archived ones.")
     entries: int = bounded_field(0, 0, doc="Maximum entries of memory and lore.")
@@ -24,14 +24,14 @@ class TenantSettings:
     delete_days: float = bounded_field(
         0.0,
         0.0,
-        doc="Age of the last turn, in days, after which an archived session is erased; more than `archive_days`, which it needs.",
+        doc="Age of the last turn, in days, after which an archived session is erased; `archive_days` must be set, and be less.",
     )
     abandoned_days: float = bounded_field(
         0.0, 0.0, doc="Days after which a prepared turn that another input replaced is deleted."
     )
 
     def __post_init__(self) -> None:
-        """Check the values; raises ConfigError for a deletion age that no archived session can have."""
+        """Check the values. Raises ConfigError if `delete_days` is set, but `archive_days` is not set to fewer days."""
         check(self)
         if self.delete_days and not 0 < self.archive_days < self.delete_days:
             raise ConfigError(
@@ -42,7 +42,7 @@ class TenantSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HousekeepingSettings:
-    """Housekeeping of stores: one process of all hosts does it, by a lease in the store."""
+    """Settings of the housekeeping of stores. One process of all hosts does it at a time, by a lease in the store."""
 
     enabled: bool = plain_field(
         False,
@@ -58,8 +58,8 @@ class HousekeepingSettings:
     sessions_a_pass: int = bounded_field(
         1_000,
         1,
-        doc="Maximum sessions that one pass archives, that it erases, and whose shared index data it checks in "
-        "PostgreSQL; the next pass continues after them.",
+        doc="Maximum sessions of one pass, for each of its tasks: archiving, erasing, and checking shared index data in "
+        "PostgreSQL. The next pass continues after them.",
     )
     backups: str | None = plain_field(
         None, doc="A folder with backups of `jacquard operate backup`, of which old ones are deleted."
