@@ -1,4 +1,8 @@
-"""Makes the prompt and the receipt of a turn from the blocks of both streams, as the last step of `prepare_turn`. Pure."""
+"""Makes the prompt of a turn and its receipt (why each block is in the prompt), as the last step of `prepare_turn`. Pure.
+
+The prompt consists of blocks from two streams. Stream A makes the skeleton (blocks from templates and history), and Stream B
+chooses the memories.
+"""
 
 from __future__ import annotations
 
@@ -49,35 +53,35 @@ from mnemosyne.schema.redaction import RedactionRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptParts:
-    """Parts of an engine that make its prompts."""
+    """Parts of an engine that are needed to make prompts."""
 
     estimator: TokenEstimator
     pruner: Pruner | Mapping[str, Pruner] | None = None
-    """Pruners of the host: one, or by name (None: the built-in ones)."""
+    """The host's pruners (they choose the blocks that fit the budget): one, or several by name. None: the built-in pruners."""
     assembler: Assembler = ROLE_MESSAGES
     hash_text: HashText = hash_with_sha256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptInputs:
-    """Result of both streams of a turn, from which its prompt is made."""
+    """Results of both streams of a turn, from which the prompt is made."""
 
     turn: Turn
     skeleton: Skeleton
     curation: Curation
     flesh: tuple[Block, ...]
-    """Blocks besides the skeleton, each with a unique id."""
+    """Blocks that are not in the skeleton. Their ids are unique."""
     layout: SkeinTemplate
     evidence_ids: Mapping[str, str]
-    """Evidence ids of entries by address, if they are not the entries' own."""
+    """Evidence ids of recalled entries by address. Entries whose evidence id is their own id are left out."""
     degradations: tuple[Degradation, ...]
-    """Degradations so far."""
+    """Degradations (simplified or failed steps) of the turn so far."""
     at: datetime
     """Time from which ages are computed."""
 
     @property
     def correction(self) -> float:
-        """Provider's token count divided by our count, measured in earlier turns."""
+        """The provider's token count divided by our estimate, as measured in earlier turns."""
         return correction_of(self.turn.window.usages, self.turn.config.model_hint)
 
     @property
@@ -87,7 +91,7 @@ class PromptInputs:
 
 
 def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
-    """Return the ordered blocks of the prompt with a decision on each, before anything is shortened.
+    """Return the ordered blocks of the prompt, and a decision to keep or drop each of them. Nothing is shortened yet.
 
     Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
@@ -112,7 +116,7 @@ def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
 def build_turn_prompt(
     inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, Block]
 ) -> PreparedTurn:
-    """Return the prepared turn without its timings. `carried` contains the shortened and masked blocks of `laid` by id.
+    """Return the prepared turn, without its timings. `carried` has the shortened and masked versions of blocks in `laid`, by id.
 
     Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
@@ -260,7 +264,7 @@ def _said_redactions(turn: Turn) -> dict[str, RedactionRecord]:
 
 
 def layer_attributes(curation: Curation) -> dict[str, dict[str, str]]:
-    """Return the attributes of the layers' wrappers: the selector of the memories."""
+    """Return attributes for the XML elements around layers, by layer. They name the selector that chose the memories."""
     chose = curation.model if curation.path in BY_SELECTOR else None
     return {"probabilistic": {"model": chose or "heuristic"}}
 

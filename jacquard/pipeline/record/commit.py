@@ -33,14 +33,14 @@ class CommitResult:
 
     turn_id: str
     content: str
-    """Text for the player."""
+    """Text of the reply that the player sees."""
     thought: str
     ops: tuple[Mapping[str, Any], ...]
     """Applied ops as JSON Patch."""
     refused: str | None
     """Sentence about the first refused op (None: no op was refused). If an op is refused, no op of the reply is applied."""
     corrections: tuple[str, ...]
-    """Corrections made in the reply."""
+    """Sentences about corrections that were made in the reply."""
     version: int
     """Version of the session after the commit."""
     verdicts: tuple[OpVerdict, ...] = ()

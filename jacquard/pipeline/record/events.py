@@ -38,7 +38,7 @@ async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
 
 
 async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
-    """Emit the plan of a turn, and the tier that made it."""
+    """Emit the plan of a turn, and which tier (stage of the planner) made it."""
     await emitter.emit(
         EventType.TURN_PLANNED,
         session_id,
@@ -54,7 +54,7 @@ async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, pla
 
 
 async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeConfig) -> None:
-    """Emit the events of a finished prompt: its blocks, pruning, cost, degradations."""
+    """Emit the events of a finished prompt: its blocks, the pruning, the cost in tokens, and the degradations."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     if emitter.is_received(EventType.BLOCKS_DERIVED):
         by_type = Counter([str(each.block.block_type) for each in turn.forms.skein.blocks()])
@@ -105,7 +105,7 @@ def _describe_reused_choice(stream: StreamBReport, used: CurationPath, refused: 
 
 
 async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
-    """Emit that a prepared turn was stored, with its input and its evidence."""
+    """Emit that a prepared turn was stored together with its input and its evidence."""
     await emitter.emit(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
     if turn.evidences:
         ids = [evidence.evidence_id for evidence in turn.evidences]
@@ -116,7 +116,7 @@ async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
 
 
 async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
-    """Emit an error that reaches the caller, or that is followed by a retry."""
+    """Emit an error, whether it reaches the caller or leads to a retry."""
     reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
     await emitter.emit(
         EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error)
@@ -124,7 +124,7 @@ async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None
 
 
 def code_of(error: ContextEngineError) -> str:
-    """Return a code for machines: the error's name in lower case (`VersionConflictError` -> `version_conflict`)."""
+    """Return the code of an error: the name of its class in snake case, without `Error` (`version_conflict`)."""
     name = type(error).__name__.removesuffix("Error")
     return "".join(f"_{c.lower()}" if c.isupper() and place else c.lower() for place, c in enumerate(name))
 
@@ -132,7 +132,7 @@ def code_of(error: ContextEngineError) -> str:
 async def emit_usage(
     emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
-    """Emit a stored model call: the model, purpose and cost; a running one is emitted when it ends."""
+    """Emit that a model call was stored, with its model, purpose and cost. A call that is still running is not emitted."""
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}
@@ -164,9 +164,10 @@ async def emit_tool_call(
     *,
     was_begun: bool = False,
 ) -> None:
-    """Emit that a tool call was stored, with the evidence of its result (`taken`; None if no result was given).
+    """Emit the beginning and the end of a stored tool call.
 
-    A running call has only begun; a call whose beginning was recorded (`was_begun`) only ends.
+    The beginning is not emitted if it was recorded earlier (`was_begun`). The end is not emitted while the call is running. `taken`
+    is the evidence that was made from the call's result (None: no result was given).
     """
     ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
     if taken is not None:

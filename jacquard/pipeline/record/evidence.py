@@ -44,17 +44,17 @@ _READ_AHEAD = 2
 
 
 def first_evidence_ids(entry: MemoryEntry | Candidate) -> tuple[str, str]:
-    """Return the first two ids under which an entry may become evidence: its own, and its address."""
+    """Return the first two ids under which an entry may become evidence: its own id, and its address."""
     return entry.entry_id, entry_uri(entry)
 
 
 async def evidence_ids_of(
     store: Store, session_id: str, entries: Iterable[MemoryEntry], evidences: Iterable[Evidence]
 ) -> dict[str, str]:
-    """Return address -> evidence id for each recalled entry whose evidence id differs from its own id.
+    """Return the evidence ids of recalled entries by address, for entries whose evidence id differs from their own id.
 
-    If the session already has other evidence under the id of an entry, the entry gets its address as evidence id, so that nothing
-    is overwritten. `evidences` are the evidence that the session has under the `first_evidence_ids` of the entries.
+    An entry's evidence id is its own id. If the session already has other evidence under that id, the evidence id is the entry's
+    address, so that nothing is overwritten. `evidences` has the session's evidence under the `first_evidence_ids` of the entries.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
@@ -94,19 +94,19 @@ def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> t
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestedResult:
-    """Evidence of a call's result."""
+    """Evidence that was made from the result of a call."""
 
     evidence_ids: tuple[str, ...] = ()
-    """Empty for an echo."""
+    """Ids of the evidence items. Empty if the result only repeats the prompt (an echo)."""
     redacted: tuple[str, ...] = ()
-    """Redaction rules that matched."""
+    """Names of the redaction rules that found something."""
     recalled: tuple[str, ...] = ()
-    """Parts that repeat the prompt."""
+    """Ids of the evidence items or messages that the result repeats."""
     degradations: tuple[str, ...] = ()
 
 
 async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> TurnRecord | None:
-    """Return the turn of a call: the one that it names (`extra.turn_id`), else the pending one on the active branch.
+    """Return the turn of a call: the turn that the call names in `extra.turn_id`, or else the pending turn of the active branch.
 
     Return None if the call belongs to no turn. Raises SessionNotFoundError if the session does not exist.
     """
@@ -122,9 +122,10 @@ async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> Tu
 def place_in_turn(
     turn: TurnRecord, links: EvidenceLinks, metadata: Mapping[str, Any]
 ) -> tuple[EvidenceLinks, Mapping[str, Any]]:
-    """Return the links and the metadata of evidence that a turn found.
+    """Return (links, metadata) for evidence that a turn found, made from the given ones.
 
-    Viewers who may know the turn may know it; if everyone may, the viewer for whom the turn was prepared.
+    The links name the turn and the viewer for whom it was prepared. The metadata limit the evidence to the viewers who may know the
+    messages of the turn.
     """
     audience = join_audiences((audience_of_messages(turn.messages), read_audience(metadata)))
     placed = replace(links, turn_id=turn.turn_id, viewer=viewer_of(turn))
@@ -140,10 +141,10 @@ async def ingest_call_result(
     options: IngestOptions,
     turn: TurnRecord | None,
 ) -> IngestedResult:
-    """Ingest a call's result, compared with the prompt of its turn (else of the last turn).
+    """Store a call's result as evidence, without the parts that repeat the prompt of `turn` (None: of the last turn).
 
-    If texts are shown as they were written, a result is stored completely unless nothing in it is new, because a file or a log
-    with gaps is another text.
+    If the prompt shows texts unchanged (`as_written`), a result with anything new in it is stored completely, because gaps would
+    change the meaning of a file or a log.
     """
     record = turn or (await store.window(session_id, message_limit=1)).previous
     size = size_of(None if record is None else record.prompt)
@@ -167,8 +168,9 @@ async def ingest_result(
     options: IngestOptions | None = None,
     turn: TurnRecord | None = None,
 ) -> IngestResult:
-    """Ingest the result of a recorded call, linked with it and its turn and identified by its arguments; texts of the prompt
-    are echoes.
+    """Store the result of a recorded call as evidence. It is linked with the call and the turn.
+
+    The arguments of the call identify the source of the result. Parts of the result that repeat a text in `shown` are left out.
     """
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()

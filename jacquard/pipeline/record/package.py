@@ -1,4 +1,7 @@
-"""Builds the ContextPackage 0.1 of a prepared turn with its evidence, and turns a package into messages. Pure."""
+"""Builds the ContextPackage 0.1 of a prepared turn, and turns a package into messages. Pure.
+
+A context package has the material of one prompt (blocks, messages, evidence) in a form for hosts that assemble prompts themselves.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,9 @@ _GROUPS = {"relational": "relational_bundle"}
 def evidence_of(
     entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY, hash_text: HashText = hash_with_sha256
 ) -> Evidence:
-    """Return a recalled entry as evidence; its id is the entry's own, or the one that `evidence_ids` has for its
-    address.
+    """Return a recalled entry as evidence.
+
+    The id of the evidence is the id that `evidence_ids` has for the entry's address, or else the entry's own id.
     """
     uri = entry_uri(entry)
     audience = audience_of_entry(entry)
@@ -67,15 +71,15 @@ def evidence_of(
 
 
 def is_passage(evidence: Evidence) -> bool:
-    """Return whether a result of `evidence_of` shows a passage of a document, which is evidence of its session itself."""
+    """Return whether evidence from `evidence_of` is a passage of a document. The session has the document as evidence already."""
     return evidence.metadata.get("kind") == DOCUMENT and bool(evidence.metadata.get(DOCUMENT_ID))
 
 
 def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]:
     """Return prompt blocks in the form of session document 1.0.
 
-    Blocks with refs have no text of their own unless it was shortened. All but those of the session's document say that a turn
-    made them.
+    A block with refs has no text, unless its text was shortened. Blocks are marked as made by the engine, except for blocks that
+    come from the session's document.
     """
     return tuple(
         ContextBlock(
@@ -92,10 +96,10 @@ def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]
 
 
 def is_stored_with_turn(block: Block) -> bool:
-    """Return whether a block of a prompt is written with its turn.
+    """Return whether a block of a prompt is stored with its turn.
 
-    All are, except the conversation, which the session stores as messages, and the session's own blocks, which are stored
-    already.
+    Blocks of the conversation are not, because the session stores its messages. Blocks from the session's document are not,
+    because they are stored already. All other blocks are.
     """
     return block.block_type is not BlockType.CONVERSATION and not is_of_document(block)
 
@@ -126,8 +130,9 @@ def build_package(
 ) -> ContextPackage:
     """Return the context package of a prepared turn.
 
-    `blocks`, `history` and `memories` are those in the prompt; `memories` are results of `evidence_of`, best first. `history`
-    and `user_message` are the original texts, not escaped. `summary` is used only if the prompt shows it.
+    `blocks`, `history` and `memories` must be in the prompt. `memories` are results of `evidence_of`, best first. `history` and
+    `user_message` have the original texts, not escaped. `summary` is left out if the prompt does not show it. `limits` are the
+    limits of the package.
     """
     candidates = {candidate.uri: candidate for candidate in report.stream_b.candidates}
     results = [_result(b.block, report, created_at) for b in blocks if b.block.place.layer == EVIDENCE_LAYER]
@@ -162,10 +167,10 @@ def _is_for_developer(block: Block) -> bool:
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
-    """Return the package as messages: system, developer, summary, recent turns, evidence, user.
+    """Return the package as messages, in this order: system, developer, summary, recent turns, evidence, user.
 
-    Empty parts are left out. Without `developer_role` the developer's text is the end of the system message. Messages, summary
-    and evidence are escaped, because they are data.
+    Empty parts are left out. If `developer_role` is false, the developer's text is added to the end of the system message.
+    Conversation, summary and evidence are escaped, because they are data and not instructions.
     """
     system = "\n\n".join(block.text for block in package.system_blocks)
     developer = "\n\n".join(block.text for block in package.developer_blocks)
@@ -355,7 +360,10 @@ RESULTS = "results"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedItem:
-    """An item that was left out: `rule` is `by_document` or `by_source`, `limit` is how many of `name` it allows."""
+    """An item that was left out of a package.
+
+    `rule` is `by_document` or `by_source`. `name` is the document or source, of which the rule allows only `limit` items.
+    """
 
     item_id: str
     rule: str
@@ -371,7 +379,7 @@ def constrain(
 ) -> tuple[tuple[EvidenceItem, ...], tuple[DroppedItem, ...]]:
     """Return (kept, dropped): the items that stay, in their order, and the items that are left out.
 
-    `items` are best first. At most `by_document` items of one document and `by_source` items of one source stay.
+    `items` must be ordered best first. At most `by_document` items of one document stay, and at most `by_source` of one source.
     """
     documents: Counter[tuple[str, str]] = Counter()
     sources: Counter[str] = Counter()
@@ -391,9 +399,10 @@ def constrain(
 
 
 def document_of(item: EvidenceItem) -> tuple[str, str]:
-    """Return (kind, name) of the whole to which an item belongs: its document, else the turn of its text, else the item itself.
+    """Return (kind, name) of the document to which an item belongs, for the limit `by_document`.
 
-    A tool or search result of the session counts as a document of its own.
+    An item without a document belongs to the turn of its text, and an item without a turn only to itself. A result of a tool or
+    search in the session counts as a document of its own.
     """
     if name := item.ref.get("document_id"):
         return (RESULTS if item.group == RESULTS else "document"), name
@@ -403,7 +412,10 @@ def document_of(item: EvidenceItem) -> tuple[str, str]:
 
 
 def source_of(item: EvidenceItem) -> str:
-    """Return the origin of an item: a chain of one of our scopes, the site of any other address, else its `source`."""
+    """Return the name of the source of an item, for the limit `by_source`.
+
+    For a memory this is its chain and scope, for another address its site, and for an item without an address its `source`.
+    """
     try:
         address = parse_uri(item.source_uri)
     except UriError:

@@ -48,7 +48,7 @@ _DEFAULTS = codec.to_plain(RuntimeConfig())
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssembledInput:
-    """A prompt as messages, as one text, and its tokens by our own count."""
+    """A prompt in two forms, as messages and as one text, with its number of tokens by our estimate."""
 
     parts: tuple[PromptMessage, ...]
     text: str
@@ -66,33 +66,33 @@ class PreparedTurn:
     version: int
     plan: PlanContext
     messages: tuple[PromptMessage, ...]
-    """Messages to pass to the main model unchanged, each a dict of `role` and `content`."""
+    """Messages for the main model. Pass them unchanged. Each is a dict with `role` and `content`."""
     report: Report
     forms: PromptForms = field(compare=False, repr=False)
-    """Other forms of the prompt, each made when it is first asked for."""
+    """Other forms of the prompt. Each is made when it is first used."""
     reply: str | None = None
-    """Reply of a numerical turn: its changes are applied, and no model is called (None: a model answers)."""
+    """Reply of a numerical turn, which needs no model and whose changes are applied already (None: call the model)."""
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     history_start: str | None = None
     other_tokens: int | None = None
     """Tokens of the prompt without the conversation and memories, for the budget of the next turn."""
     newest_evidence: str = ""
-    """Mark of the newest evidence of the session (`mark_newest`)."""
+    """Mark of the session's newest evidence, made by `mark_newest`."""
     attachments: tuple[Attachment, ...] = ()
     """Non-text content of messages, stored with the session's messages and not in the turn's record."""
     recorded: codec.JsonTree | None = field(default=None, compare=False, repr=False)
-    """Recorded form of the prompt; None for a turn that was read from its record."""
+    """The prompt in its form for the record (None: the turn was read from its record)."""
     usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
-    """Model calls of the preparation."""
+    """Model calls that were made to prepare the turn."""
 
     @property
     def text(self) -> str:
-        """The same prompt as one XML text."""
+        """The prompt as one XML text."""
         return self.forms.text
 
     @property
     def package(self) -> ContextPackage:
-        """The same prompt as a ContextPackage 0.1."""
+        """The context of the turn as a ContextPackage 0.1."""
         return self.forms.package
 
     @property
@@ -102,7 +102,7 @@ class PreparedTurn:
 
     @property
     def evidences(self) -> tuple[Evidence, ...]:
-        """The recalled memories in the prompt in the form of session document 1.0, best first."""
+        """The memories in the prompt as evidence of session document 1.0, best first."""
         return self.forms.evidences
 
     @property
@@ -128,28 +128,29 @@ class PreparedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPrompt:
-    """The part of a turn's record from which the same prompt is made again, byte for byte."""
+    """The part of a turn's record from which its prompt can be made again, byte for byte."""
 
     messages: Any
-    """The messages in pieces (`split_messages`)."""
+    """The messages, cut into pieces by `split_messages`."""
     reply: str | None
     history_start: str | None
     memories: tuple[Evidence, ...] = ()
-    """See `PromptForms`."""
+    """The memories in the prompt, as in `PromptForms`."""
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     other_tokens: int | None = None
     newest_evidence: str = ""
     tape: Mapping[str, Any]
     """The snapshot of the prompt (`jacquard.pipeline.record.prompt_snapshot`)."""
     text: str = ""
-    """The XML text, if an assembler of the host made it."""
+    """The XML text, if the host's own assembler made it (empty: the built-in assembler made it)."""
     record_version: int = RECORD_VERSION
 
 
 def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: int, user_message: str) -> str:
-    """Return the id of the turn that answers this input after this parent: the same input gives the same turn.
+    """Return the id of the turn that follows the turn `parent_id` with the input `user_message`.
 
-    On another branch it is another turn, so that an input can be answered again (retry, swipe).
+    The same arguments always give the same id. On another branch the id is another one, so that an input can be answered again
+    (retry, swipe).
     """
     parts = (session_id, branch_id, parent_id or "", user_message)
     digest = hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass"))
@@ -207,9 +208,10 @@ def _select_changed(plain: Mapping[str, Any], default: Mapping[str, Any]) -> dic
 
 
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
-    """Return the model calls of a turn's preparation, as they were recorded.
+    """Return the model calls that were made to prepare a turn.
 
-    The usage of a selector that does not record its calls is taken from the receipt, if it answered for this turn.
+    If the selector of memories does not record its calls, its usage is taken from the receipt, provided that it answered for this
+    turn.
     """
     stream = turn.report.stream_b
     asked, answered = stream.counts.get("prompt_tokens"), stream.counts.get("completion_tokens")
@@ -247,9 +249,9 @@ def build_record(
     *,
     with_report: bool = True,
 ) -> TurnRecord:
-    """Return the record of a prepared turn; the reply of a numerical one is its second message.
+    """Return the record of a prepared turn. Its messages are the input and, for a numerical turn, the reply.
 
-    Without the report only the frame of the receipt is stored (plan, budget, prefix, path, times).
+    If `with_report` is false, only a part of the receipt is stored (plan, budget, prefix, path, times).
     """
     messages = [replace(message, message_id=f"{turn.turn_id}.u")]
     if turn.reply is not None:
@@ -275,7 +277,7 @@ def build_record(
 
 
 def encode_prompt(turn: PreparedTurn) -> codec.JsonTree:
-    """Return the prompt of a turn as its record holds it. Takes long: call it off the event loop."""
+    """Return the prompt of a turn in its form for the record. This takes long, so do not call it in the event loop."""
     (messages, places), forms = split_messages(turn.messages, turn.report.spans), turn.forms
     prompt = StoredPrompt(
         messages=messages,
@@ -292,9 +294,10 @@ def encode_prompt(turn: PreparedTurn) -> codec.JsonTree:
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
-    """Return an equal prepared turn from its record.
+    """Return the prepared turn that was stored as `record`.
 
-    Raises ValueError for an imported turn, which has no prompt, and DamagedRecordError if the record cannot be read.
+    Raises ValueError if the turn was imported, because it has no prompt then. Raises DamagedRecordError if the record cannot be
+    read.
     """
     if record.prompt is None or record.receipt is None or record.plan is None:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
@@ -324,16 +327,16 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
 
 
 def with_attachments(turn: PreparedTurn, window: SessionWindow, said: Message | None) -> PreparedTurn:
-    """Return a turn read from its record with the non-text content of its messages, if the window has them.
+    """Return a turn from its record with the non-text content of its messages.
 
-    `said` is the turn's user message.
+    The content is taken from the messages in `window` and from `said`, the user message of the turn.
     """
     messages = (each.message for each in window.messages)
     return replace(turn, attachments=find_attachments(turn.report.spans, messages, said))
 
 
 def turn_to_json(turn: PreparedTurn) -> dict[str, Any]:
-    """Return the turn as `jacquard play weave --json` prints it and the HTTP service returns it."""
+    """Return the turn as JSON values, in the form that `jacquard play weave --json` prints."""
     return {
         "turn_id": turn.turn_id,
         "session_id": turn.session_id,

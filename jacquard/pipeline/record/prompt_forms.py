@@ -27,13 +27,13 @@ from mnemosyne.schema.package import ContextPackage, PackageMessage
 
 @dataclass(frozen=True, kw_only=True)
 class PromptForms:
-    """Forms of one prompt."""
+    """Makes the further forms of one prompt, and keeps each one that it has made."""
 
     snapshot: PromptSnapshot
     report: Report
     plan: PlanContext
     memories: tuple[Evidence, ...] = ()
-    """The recalled entries in the prompt, passages of documents among them; best first."""
+    """The recalled entries in the prompt, best first. Passages of documents are included."""
     assembled_text: str = ""
     """The text that an assembler of the host made; empty for the built-in one."""
     at_hand: Skein | None = None

@@ -1,8 +1,8 @@
 """Records the snapshot of a prompt: all inputs from which the prompt can be made again. Pure.
 
 A snapshot contains the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and the
-templates' variables, with a hash of every template. `jacquard.authoring.replay.replay` replays it. It is part of the turn's
-record and is erased, exported and stored with it.
+templates' variables, with a hash of every template. `jacquard.authoring.replay.replay` makes the prompt again from it. The
+snapshot is a part of the turn's record, and is stored, exported and erased with the record.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class PromptSnapshot:
     source: SkeletonSource
     """Inputs of the template blocks."""
     blocks: tuple[Block, ...]
-    """The blocks of both streams, as rendered."""
+    """The rendered blocks of both streams (skeleton and memories)."""
     history: tuple[Block, ...]
-    """The messages of the conversation, as rendered, oldest first."""
+    """The rendered messages of the conversation, oldest first."""
     user_input: Block
     layout: SkeinTemplate
     config: Mapping[str, Any]
@@ -62,11 +62,11 @@ class PromptSnapshot:
     at: datetime
     """The time for which ages were computed."""
     carried: tuple[Block, ...] = ()
-    """Shortened and masked blocks, as they stood in the prompt."""
+    """Shortened and masked blocks, in the form in which the prompt shows them."""
     dropped: tuple[str, ...] = ()
-    """Ids of woven blocks that are not in the prompt."""
+    """Ids of blocks that were rendered and are not in the prompt."""
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
-    """See `Skein`."""
+    """Attributes of the XML elements around layers, as in `Skein`."""
     version: int = SNAPSHOT_VERSION
     assembler: str = ""
     """The name of the host's assembler; empty for the built-in one."""
@@ -122,9 +122,9 @@ def _list_blocks(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
-    """Return the snapshot of a recorded turn; None for an imported turn.
+    """Return the snapshot of a recorded turn, or None if the turn was imported.
 
-    Raises DamagedRecordError where it cannot be read.
+    Raises DamagedRecordError if the snapshot cannot be read.
     """
     prompt = record.prompt or {}
     plain = prompt.get(SNAPSHOT_KEY)

@@ -36,7 +36,7 @@ class Attachment:
     message_id: str
     """Id of the session's message."""
     written: str = ""
-    """Text in the session."""
+    """Text of the message in the session."""
     parts: tuple[Mapping[str, Any], ...] = ()
     """All content parts of the message, including text."""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
@@ -71,7 +71,7 @@ def _attachment_of(place: int, message_id: str, message: Message) -> Attachment:
 
 
 def to_openai(messages: Sequence[PromptMessage], attachments: Sequence[Attachment] = ()) -> list[Any]:
-    """Return a prompt as messages of the OpenAI chat API; each is a new dict."""
+    """Return a prompt as messages of the OpenAI chat API. Each message is a new dict."""
     return [plain for _, plain in _openai_messages(messages, attachments)]
 
 

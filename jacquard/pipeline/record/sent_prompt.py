@@ -1,4 +1,7 @@
-"""Shows a turn of the proxy as it was sent to the model: the client's messages with our text added. Pure."""
+"""Shows the prompt of a proxied turn as it was sent to the model: the client's messages with our text added. Pure.
+
+The proxy passes the calls of a client to a model, and adds memories to them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.core.codec import replace_struct
 
 CLIENT = "client"
-"""Source of client messages that the session does not have, and the beginning of their ids."""
+"""Source name of client messages that the session does not have. Their block ids begin with it."""
 _DIGEST_CHARS = 16
 
 
@@ -26,10 +29,10 @@ def digest_of_text(text: str) -> str:
 
 
 def as_sent(turn: PreparedTurn) -> PreparedTurn:
-    """Return `turn` with the messages that went to the model; unchanged if the proxy did not send the turn.
+    """Return `turn` with the messages that were sent to the model. A turn that the proxy did not send is returned unchanged.
 
-    A client's message that the session has word for word is shown, under its id in the session. Of any other client's message
-    (for example a system prompt) only the size and the digest are known and shown.
+    A client message that the session has word for word is shown with its text and its id in the session. Of all other client
+    messages, such as a system prompt, only the size and the digest are known and shown.
     """
     sent = turn.report.sent
     if sent is None:

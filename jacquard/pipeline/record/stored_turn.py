@@ -1,6 +1,6 @@
-"""Reads the report and the plan from a stored turn, and reports an unreadable record. Pure.
+"""Reads the receipt (why each block is in the prompt) and the plan of a stored turn. Pure.
 
-A store returns the parts of a turn as plain values; this module interprets them.
+A store returns these parts of a turn as plain JSON values. If one cannot be read, the functions raise DamagedRecordError.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def plan_of(record: TurnRecord) -> PlanContext:
 
 
 def viewer_of(record: TurnRecord) -> str | None:
-    """Return the viewer for whom a turn was prepared; None if there was none, or if the prompt cannot be read."""
+    """Return the viewer for whom a turn was prepared. None: the turn has no viewer, or its prompt cannot be read."""
     snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
     config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
     viewer = config.get("viewer") if isinstance(config, Mapping) else None
@@ -51,7 +51,7 @@ def viewer_of(record: TurnRecord) -> str | None:
 
 
 def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
-    """Return the degradations (`code: sentence`) for the damaged records of `scopes` that reads have skipped since `mark`."""
+    """Return degradations (`code: sentence`) for damaged records of `scopes` that reads of the store have skipped since `mark`."""
     notes = store.damage_log.since(mark, {"", *scopes})
     # Without the path of the store, which readers of a receipt must not see.
     codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]

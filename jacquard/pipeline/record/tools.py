@@ -35,13 +35,13 @@ WITHHELD = "[withheld: redaction failed]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContinuedCall:
-    """Tool call to be written."""
+    """Tool call to be stored, joined with its beginning."""
 
     call: ToolCall
     was_begun: bool = False
-    """True if the beginning of the call was recorded before."""
+    """True if the beginning of the call was recorded earlier, and `call` is its end."""
     is_known: bool = False
-    """True if the call is stored already and this is its beginning again; nothing is written then."""
+    """True if the beginning was recorded again for a stored call. Then nothing needs to be stored."""
 
 
 async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
@@ -59,10 +59,10 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
 
 
 async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tuple[Ref, ...]:
-    """Return refs by the ids of the session's evidence.
+    """Return refs that name evidence of the session by id.
 
-    A ref may also name a block of a context package (`evidence:ID`) or an address (`mnemosyne://…`). Remote refs are returned
-    unchanged. Raises EvidenceNotFoundError if a ref points to evidence that the session does not have.
+    A given ref may name the evidence by its id, by its block in a context package (`evidence:ID`), or by its address
+    (`mnemosyne://…`). Remote refs are returned unchanged. Raises EvidenceNotFoundError if the session does not have the evidence.
     """
     resolved = []
     for ref in refs:
@@ -86,10 +86,13 @@ async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tu
 async def check_tool_call(
     store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], result: object
 ) -> ToolCall:
-    """Return a call in its stored form: its arguments as plain JSON values (a time as ISO text, a Decimal as a text).
+    """Return a call with its arguments as plain JSON values (times and Decimals become texts).
 
-    Everything that could refuse the call later is checked here, before anything is written. Raises ConfigError for an empty id,
-    a result that is not text, arguments that JSON cannot represent, and a time without a zone; EvidenceNotFoundError.
+    All faults of the call are found here, before anything is written.
+
+    Raises:
+        ConfigError: the id is empty, the result is not a text, the arguments have no JSON form, or a time has no time zone.
+        EvidenceNotFoundError: the session does not have one of the evidence items that the call names.
     """
     _require_id(call.tool_call_id, "tool_call_id")
     if result is not None and not isinstance(result, str):
@@ -108,10 +111,11 @@ async def check_tool_call(
 
 
 async def continue_tool_call(store: Store, session_id: str, call: ToolCall, now: datetime) -> ContinuedCall:
-    """Return a call continued from its stored beginning, if it has one.
+    """Return a call joined with its stored beginning.
 
-    Fields missing in the end are those of the beginning; the duration is the time since then, unless the end states one. A
-    beginning that comes after the end changes nothing. Raises ConfigError for a beginning with a result.
+    A host records a call once with the status RUNNING (its beginning), and again when it is done (its end). Fields that the end
+    leaves out are taken from the beginning. The duration is the time since the beginning, unless the end states one. A beginning
+    of a call that is already stored changes nothing. Raises ConfigError if a beginning has a result.
     """
     is_running = call.status is ToolCallStatus.RUNNING
     if is_running and call.result_evidence_ids:
@@ -155,10 +159,11 @@ async def record_tool_call(
     redactor: Redactor | None,
     turn: TurnRecord | None = None,
 ) -> tuple[PutResult, tuple[str, ...]]:
-    """Write a call, linked with its results in both directions, with its turn and with its task; return degradation codes.
+    """Store a call with links to its results, its turn and its task, and link the results back to it.
 
-    A result that belongs to no call and no turn yet becomes evidence of the turn, unless it is a document. Raises
-    EvidenceNotFoundError if the session does not have a result, and ConfigError if the id of the call is empty.
+    A result that belongs to no call and no turn yet becomes evidence of `turn`, unless it is a document. Arguments are redacted.
+    Return (result of the write, degradation codes). Raises EvidenceNotFoundError if the session does not have one of the results.
+    Raises ConfigError if the id of the call is empty.
     """
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
@@ -190,9 +195,10 @@ async def record_model_usage(
     turn_id: str | None,
     estimator: TokenEstimator,
 ) -> PutResult:
-    """Write a model call with its turn and its estimate; the evidence of its answer, if any, is linked with the call.
+    """Store a model call with its turn and our token estimates. The evidence of its answer, if there is any, is linked with it.
 
-    Raises EvidenceNotFoundError for an answer that the session does not have, and ConfigError for an empty id.
+    The turn is `turn_id`, or else the pending turn, or else the last turn. Raises EvidenceNotFoundError if the session does not
+    have the evidence of the answer. Raises ConfigError if the id of the call is empty.
     """
     _require_id(usage.model_usage_id, "model_usage_id")
     if llm_output_evidence_id is not None:
@@ -210,7 +216,10 @@ async def record_model_usage(
 
 
 def check_tasks(tasks: Sequence[Task], known: Sequence[Task]) -> None:
-    """Raise ConfigError for a task without an id, one that depends on an unknown task, and circular dependencies."""
+    """Check tasks before they are stored. `known` are the tasks that are stored already.
+
+    Raises ConfigError if a task has no id, depends on an unknown task, or depends on itself through other tasks.
+    """
     whole = {task.task_id: task for task in (*known, *tasks)}
     for task in tasks:
         _require_id(task.task_id, "task_id")
