@@ -29,7 +29,7 @@ async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, .
     """Return the folders of a world's templates in the order of the search; the shipped templates come last.
 
     The world's own templates are those of the author's folder. If this folder is not known, they are those of the pack in
-    the store. Raises WorldUnavailableError if there is neither.
+    the store. Raises WorldUnavailableError if the store has no pack either.
     """
     folder = await author_folder(runtime, world_id)
     if folder is None:

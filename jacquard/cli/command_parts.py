@@ -109,8 +109,8 @@ def chosen_tenant() -> str:
 async def open_store(store: str, *, config: RuntimeConfig | None = None, **options: Any) -> AsyncIterator[Runtime]:
     """Open the runtime of a store like `open_runtime`, with the tenant and the settings of the command line.
 
-    If `config` is given, its settings are used instead. At the end, damaged records that were skipped are named on
-    standard error.
+    If `config` is given, its settings are used instead. When the runtime is closed, damaged records that were skipped are
+    named on standard error.
     """
     settings = load_configuration() if config is None else config
     async with open_runtime(store, tenant=chosen_tenant(), config=settings, **options) as runtime:
@@ -173,7 +173,7 @@ def name_store() -> None:
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Name the command's store, run the async function `work`, and return its result.
+    """Print the address of the command's store, run the async function `work`, and return its result.
 
     An error is printed as one message on standard error, and the command exits with code 1 (130 after Ctrl-C).
     """

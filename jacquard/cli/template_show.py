@@ -72,7 +72,7 @@ def show_change(change: TurnChange) -> None:
 
 
 def show_totals(changes: Sequence[TurnChange]) -> None:
-    """Print the sums of the changes: the turns and tokens of each block, and those of all turns together."""
+    """Print how many turns changed, and by how many tokens: first for each block, then for all turns together."""
     sums = sum_changes(changes)
     by_block: dict[str, list[int]] = {}
     for change in changes:

@@ -1,4 +1,4 @@
-"""Chooses the arms (variants) of a session in A/B experiments, and overrides its settings by theirs. Pure.
+"""Chooses the arm (variant) of a session in each A/B experiment, and applies the settings of these arms. Pure.
 
 The arm is chosen by a stable hash of the experiment's name and the session's id. So a session is in the same arm in every
 process and on every machine, and experiments are independent of one another. The turn, its receipt and its events get the
@@ -22,9 +22,9 @@ _BUCKETS = 2**64
 
 
 def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> str:
-    """Return the name of the arm in which the session `session_id` is. Arms get sessions in proportion to their shares.
+    """Return the name of the arm of the session `session_id` in the experiment `experiment`.
 
-    Raises ConfigError if no arm has a share above 0.
+    Arms get sessions in proportion to their shares. Raises ConfigError if no arm has a share above 0.
     """
     total = sum(arm.share for arm in arms.values())
     if total <= 0:
@@ -76,7 +76,8 @@ def tags_of_session(config: RuntimeConfig, session_id: str) -> Mapping[str, str]
 
 
 def check_experiments(config: RuntimeConfig) -> None:
-    """Check the settings of all arms. Without this check, a fault would appear only in the sessions of its arm.
+    """Check the settings of all arms. Without this check, a fault of an arm would appear only in the sessions of this
+    arm.
 
     Raises ConfigError that names all faults.
     """

@@ -1,4 +1,4 @@
-"""Declares which planners, selectors and pruners settings can name, and opens those of plugins.
+"""Declares which planners, selectors and pruners settings can name, and opens the parts of plugins.
 
 Stores, embedders, token estimators, redactors and importers are declared in `mnemosyne.plugins`. A setting that takes the
 name of a part also takes the name of a plugin, as `NAME` or `NAME:ARGUMENT`.
@@ -89,9 +89,10 @@ EXTENSION_POINTS = (
 
 
 def open_named_plugin(point: ExtensionPoint, written: str, **options: Any) -> Any:
-    """Return the part of the plugin that `written` names (`NAME` or `NAME:ARGUMENT`). The factory gets `options`.
+    """Return the part of the plugin that `written` names (`NAME` or `NAME:ARGUMENT`). The plugin's factory gets
+    `options`.
 
-    Raises ConfigError if `NAME` is a built-in part, because these take no argument, or if the plugin cannot be opened.
+    Raises ConfigError if `NAME` is a built-in part (built-in parts take no argument), or if the plugin cannot be opened.
     """
     name, argument = split_name(written)
     if name in point.built_in:

@@ -27,14 +27,15 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables
 
 ANY = inf
-"""A call of the service may set the field to any value within its bounds.
+"""Value of the key `call`: a call of the service may set the field to any value within its bounds.
 
-If a number is written instead, a call may set at most this number, or the service's own value if that is higher.
+If `call` is a number, a call may set at most this number, or the service's own value if that is higher.
 """
 
 LOWER = -inf
-"""A call may lower the field but not raise it. Lower is a smaller number, false, an earlier word, or a mapping to smaller
-numbers.
+"""Value of the key `call`: a call of the service may lower the field, but not raise it.
+
+Lower is a smaller number, false, an earlier word, or a mapping to smaller numbers.
 """
 
 
@@ -113,9 +114,7 @@ class SettingWording(Wording):
     """Sentences that explain faults of settings."""
 
     def wrong_kind(self, value: Any, wanted: str) -> str:
-        """Return a sentence with the value and its required form. The value of a section is left out, because it may
-        contain a key.
-        """
+        """Return a sentence with the value and its required form. For a section it leaves out the value, which may be a key."""
         return f"must be {wanted}" if wanted == SECTION else f"is {self.show(value)}, but must be {wanted}"
 
     def show(self, value: Any) -> str:
@@ -137,9 +136,9 @@ class SettingWording(Wording):
 
 @dataclass(kw_only=True, slots=True)
 class SettingsReading(Reading):
-    """State while settings are checked. Values of `base` replace the settings that are not given.
+    """State while settings are checked. A setting that is not given gets its value from `base`.
 
-    `base_path` is the place of the checked settings: the root of `base` belongs to this path.
+    `base_path` is the path at which the checked settings begin; `base` contains the values below this path.
     """
 
     wording: Wording = field(default_factory=SettingWording)
@@ -148,7 +147,7 @@ class SettingsReading(Reading):
     base_path: tuple[str | int, ...] = ()
 
     def base_at(self, path: tuple[str | int, ...]) -> Any:
-        """Return the section of `base` that belongs to `path`, or None."""
+        """Return the section of `base` at the path `path`, or None if `base` has no such section."""
         found = self.base
         for step in path[len(self.base_path) :]:
             found = getattr(found, str(step), None) if is_dataclass(found) else None
@@ -157,7 +156,7 @@ class SettingsReading(Reading):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section(Record):
-    """Table of a section of settings. A setting that is not given gets the value of the base, else its default."""
+    """Table of a section of settings. A setting that is not given gets its value from the reading's `base`, else its default."""
 
     def build(self, made: dict[str, Any], value: Mapping[Any, Any], path: Any, reading: Reading) -> Any:
         """Return the section with the values `made`, or BROKEN.

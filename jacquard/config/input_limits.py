@@ -16,7 +16,7 @@ def check_user_message(text: str, limits: LimitsConfig) -> None:
 
 
 def check_parts(message: Message, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError if a message's other parts and tool calls are longer than `part_chars`, as JSON text."""
+    """Raise InputTooLargeError if a message's content other than text, written as JSON, is longer than `part_chars`."""
     carried = [*read_parts(message), *read_tool_calls(message)]
     if carried:
         _check("parts of the message", len(json.dumps(carried, default=dict)), limits.part_chars, "part_chars")

@@ -20,7 +20,8 @@ CLOSED = "a call cannot set this; only the settings of the service and tokens of
 def read_call_settings(given: Mapping[str, Any], base: RuntimeConfig) -> RuntimeConfig:
     """Return `base` overridden by `given`, the settings of a call, nested like the sections.
 
-    Raises ConfigError that names every setting that a call may not set, and every value higher than a call may set.
+    Raises ConfigError that names every setting that a call may not set, and every value that is higher than a call may
+    set.
     """
     known = list(_find_settings(given))
     _refuse([f"{'.'.join(path)}: {CLOSED}" for path, rules in known if rules.get("call") is None])

@@ -29,8 +29,8 @@ from mnemosyne.schema.evidence import Priority
 class BudgetConfig:
     """Token limits of a prompt.
 
-    Raises ConfigError if the tokens that are reserved for the reply and for tails (tool calls and results) leave none for
-    the prompt.
+    Raises ConfigError if the tokens that are reserved for the reply and for tails (tool calls and results) leave no
+    tokens for the prompt.
     """
 
     max_input_tokens: int = bounded_field(
@@ -144,8 +144,8 @@ class HistoryConfig:
 class CurationConfig:
     """Settings of Stream B (the memories of a prompt): recall, selection, and the time that a turn waits for them.
 
-    A lease lets one choice of a selector serve later turns without a model call. It ends when an entry outside of the
-    choice scores more than `lease_margin` times the best chosen entry.
+    A lease lets one choice of a selector serve later turns without a model call. The lease ends when an entry outside of
+    the choice scores more than `lease_margin` times the best chosen entry.
     """
 
     enabled: bool = plain_field(True, doc="Whether memories are recalled at all.", call=LOWER)
@@ -265,8 +265,8 @@ class SelectorConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerConfig:
-    """Settings of the planner. Tier 0 (rules, or a plugin) plans every turn. If it is not confident, tier 1 calls a small
-    model once.
+    """Settings of the planner. Tier 0 (rules, or a plugin) plans every turn. If tier 0 is not confident, tier 1 calls a
+    small model once.
     """
 
     name: str = credential_field(
@@ -314,7 +314,7 @@ class PackageConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayersConfig:
-    """Settings of the layers of context that a model call of one of several agents gets."""
+    """Settings of the layers of context that a model call gets, for agents that work together."""
 
     process: str = choice_field(
         "sequential",

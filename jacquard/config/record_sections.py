@@ -27,8 +27,8 @@ from mnemosyne.schema.redaction import RedactionRules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryConfig:
-    """Settings of rolling summaries, which replace messages that the history no longer shows. A session below both
-    triggers gets no summary.
+    """Settings of rolling summaries, which replace messages that the history no longer shows. A summary is due when a
+    session exceeds one of the two triggers.
     """
 
     enabled: bool = plain_field(True, doc="Whether rolling summaries are made.", call=LOWER)
@@ -91,7 +91,7 @@ class ConsolidationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryConfig:
-    """Settings of decisions about memory by a person."""
+    """Settings of the review of memories by a person."""
 
     review: bool = plain_field(
         False,

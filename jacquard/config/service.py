@@ -151,7 +151,7 @@ class ServiceSettings:
     proxy: ProxySettings = field(default=ProxySettings())
 
     def __post_init__(self) -> None:
-        """Check the values. Raises ConfigError if a host is not just a name, or if no browser sends such an origin."""
+        """Check the values. Raises ConfigError if a host is not just a name, or if an origin has a form that no browser sends."""
         check(self)
         for host in self.hosts:
             if re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", host) is None:

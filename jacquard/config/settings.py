@@ -26,7 +26,7 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Choice, KeyedValues, Record, Shape, Text
 
 MOST_NAMED = 10
-"""Maximum number of faults that an error about plain values names. An error about a file or the environment names all."""
+"""Maximum number of faults in an error about plain values. An error about a file or the environment names all faults."""
 
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
@@ -96,7 +96,7 @@ def load_config(
 
 @contextmanager
 def gather_faults() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield a function that opens `with` blocks. A ConfigError in such a block does not stop the others.
+    """Yield a function. Each of its calls opens a `with` block, and a ConfigError in this block is kept for the end.
 
     Raises one ConfigError at the end, with the faults of all blocks.
     """
@@ -140,12 +140,12 @@ def load_section(
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, Any] = EMPTY,
 ) -> T:
-    """Return the section `name` of a settings file and of the environment, for a section that is not part of
-    RuntimeConfig.
+    """Return the settings of the section `name`, which is not part of RuntimeConfig.
 
-    An example is `service`, with variables such as `JACQUARD_SERVICE__PORT`. `options` override the environment, which
-    overrides the file, which overrides the defaults of `kind`. `kind` is a dataclass with fields of
-    `jacquard.config.fields`. Reads a file, so call it off the event loop. Raises ConfigError with every fault.
+    They are read from the YAML file `file` and from variables of the environment: those of `service` are named like
+    `JACQUARD_SERVICE__PORT`. `options` override the environment, which overrides the file, which overrides the defaults
+    of `kind`. `kind` is a dataclass with fields of `jacquard.config.fields`. Reads a file, so call it off the event loop.
+    Raises ConfigError with every fault.
     """
     values: dict[str, Any] = {}
     with gather_faults() as faults:

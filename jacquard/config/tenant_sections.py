@@ -42,7 +42,7 @@ class TenantSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HousekeepingSettings:
-    """Settings of the housekeeping of stores. One process of all hosts does it at a time, by a lease in the store."""
+    """Settings of the housekeeping of stores. A lease in the store lets only one process of all hosts do it at a time."""
 
     enabled: bool = plain_field(
         False,

@@ -48,8 +48,8 @@ def validate(
 ) -> None:
     """Check a world pack and its templates.
 
-    All faults are reported at once, each with file, line and key, and the exit code is 1. A warning is about something
-    that is allowed but probably a mistake.
+    All faults are reported at once, each with file, line and key. If there is a fault, the exit code is 1. A warning is
+    about something that is allowed but probably a mistake.
     """
 
     async def work() -> None:

@@ -98,8 +98,8 @@ def replay(
 ) -> None:
     """Make recorded prompts again and compare them.
 
-    Without --config, each prompt is made only from the record of its turn. If its bytes differ from the recorded prompt,
-    the exit code is 1. Changes that today's templates would make are printed too.
+    Without --config, each prompt is made only from the record of its turn. If it differs from the recorded prompt in any
+    byte, the exit code is 1. Changes that today's templates would make are printed too.
 
     With --config, the decisions and tokens of each turn are printed twice: as recorded, and under that configuration.
     """

@@ -64,8 +64,8 @@ def erase(
     """Erase a user, a session or evidence everywhere.
 
     Their texts are erased from the store, the index, receipts, recorded prompts, summaries, prefetched memories and
-    originals. An audit record remains: a hash of the id and counts, without text. Then the store and the files are
-    searched for the erased texts. If one is found, the exit code is 1.
+    originals. An audit record remains, which contains a hash of the id, and counts, but no text. Then the store and the
+    files are searched for the erased texts. If one is found, the exit code is 1.
     """
     request = _Request(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
 

@@ -106,8 +106,8 @@ def add(
     """Add files to a session as documents.
 
     The text of a file is redacted, cut into passages and indexed. Later turns recall the passages that are relevant. An
-    unchanged file that is added again changes nothing; a changed file replaces its former text. A file that cannot be
-    read is named, and the others are added; the exit code is 1 then.
+    unchanged file that is added again changes nothing; a changed file replaces its former text. If a file cannot be read,
+    it is named, the others are added, and the exit code is 1.
     """
 
     async def work() -> None:

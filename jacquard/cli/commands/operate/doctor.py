@@ -37,8 +37,8 @@ def doctor(
 ) -> None:
     """Check a store, and say what is stale or wrong and what to do about it.
 
-    The sizes of all tenants and the settings with their sources are printed too. Nothing is written. If something is
-    wrong, the exit code is 1; stale parts are not a failure.
+    The size of each tenant and the source of each setting are printed too. Nothing is written. If something is wrong, the
+    exit code is 1; stale parts are not a failure.
     """
     found = run(Doctor(store=store, embedder=embedder, config=config, deep=deep).examine)
     if json_output:

@@ -41,7 +41,7 @@ def housekeeping(
     """Archive and erase idle sessions, and delete leftovers.
 
     The section `service` of the settings sets the ages. Any number of hosts may run this command. A lease in the store
-    lets one of them work at a time; if it dies, another host takes over.
+    lets one host work at a time; if this host dies, another one takes over.
     """
     settings = _load(config, store)
 

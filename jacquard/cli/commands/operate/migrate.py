@@ -39,7 +39,7 @@ def migrate(
 ) -> None:
     """Convert a store or a document of an earlier release to the current form.
 
-    A store is converted completely or not at all. Nobody else may use it meanwhile. A document is not changed: its
+    A store is converted completely or not at all; nobody else may use the store meanwhile. A document is not changed: its
     converted copy is written to --out, as by `doc migrate`.
     """
     if place is not None and os.path.isfile(place) and not is_database(Path(place)):  # noqa: PTH113 (it may be no path)

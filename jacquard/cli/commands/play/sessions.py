@@ -91,8 +91,8 @@ def continue_session(
 ) -> None:
     """Start a new session with the memories of an old one.
 
-    The new session begins like the world, and each of its prompts contains a summary of the old session. Each memory
-    names its source, and is erased with it.
+    The new session starts at the beginning of the world, and each of its prompts contains a summary of the old session.
+    Each memory names its source, and is erased together with this source.
     """
 
     async def work() -> SessionHead:

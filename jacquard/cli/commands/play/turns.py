@@ -229,7 +229,8 @@ def commit(
 ) -> None:
     """Commit the main model's reply to a prepared turn.
 
-    The text of the reply goes into the history. Its ops change the state: all of them, or none.
+    The text of the reply goes into the history. The ops in the reply (changes of the state) are applied: all of them, or
+    none.
     """
     if (text is None) == (file is None):
         raise fail("Give the reply with --text or with --file, one of them.", code=2)
