@@ -1,13 +1,13 @@
 r"""Writes values as YAML bodies of a prompt, and reads the YAML that authors write. Only this file imports yaml.
 
 The emitter is our own, because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines and quotes
-unpredictably. Our output means the same under YAML 1.1 and 1.2: a text that either version could take for another
-type is quoted.
+unpredictably. Our output has the same meaning in YAML 1.1 and 1.2, because a text is quoted if either version could take
+it for another type.
 
 The reader follows YAML 1.2's core schema, so that an author gets the value as typed: `yes`, `on`, `12:30` and
-`2020-01-01` are texts, `true` and `1e3` are not. The reader uses the events of the C parser and not its node tree,
-because composing a deeply nested text in C overflows the stack and ends the process. Tags, anchors, aliases (an alias
-can expand without bound), second documents, and duplicate or non-text keys are refused.
+`2020-01-01` are texts, `true` and `1e3` are not. The reader uses only the events of the C parser. The C parser's node
+tree is not used, because a deeply nested text would overflow the stack and end the process. Tags, anchors, aliases
+(which can expand without bound), second documents, and duplicate or non-text keys are refused.
 """
 
 from __future__ import annotations

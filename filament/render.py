@@ -9,8 +9,8 @@ The layout lets callers nest blocks that were rendered before, unchanged:
 - A YAML body has its own lines, at column 0, between the lines of its tags.
 - An element without children is `<name/>`; an element with an empty text body is `<name></name>`.
 
-So `load_yaml(unescape(text between the tags))` is the value, and any other YAML reader gives the same value. This
-module imports only nodes, markup and payload.
+To read a YAML body, unescape the text between its tags and pass it to `load_yaml` or another YAML reader; the result is
+the rendered value. This module imports only nodes, markup and payload.
 """
 
 from __future__ import annotations

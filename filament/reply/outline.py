@@ -1,8 +1,8 @@
 """Decides which updates (blocks of ops) of a reply count, by their places in the reply.
 
-The reader records a mark for each tag and each text outside of all elements. Once the reply is complete, one pass
-over these marks judges every update. So the verdict depends only on the text, and each character is read only once
-more. `docs/filament.md` section 6 has the rule.
+The reader records a mark for each tag, and for each text that is outside of all elements. Once the reply is complete,
+one pass over these marks judges every update. So the verdict depends only on the text of the reply. `docs/filament.md`
+section 6 has the rule.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _UpdateState:
 
 
 class Outline:
-    """Marks of one reply, in order: the tags and texts outside of all elements, the content and the updates."""
+    """Marks of one reply, in order: its tags, its texts outside of all elements, its content and its updates."""
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []

@@ -1,6 +1,6 @@
-"""Values that reading a reply returns: the parts of the reply, its corrections, and events while the reply arrives.
+"""Defines the results of reading a reply: the parts of the reply, its corrections, and events while the reply arrives.
 
-The module imports only ops and verdicts.
+A correction reports a fault in the reply that was repaired or noticed. The module imports only ops and verdicts.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class EventKind(StrEnum):
     """Kind of an event.
 
     - TEXT: more text of a text tag.
-    - BLOCK: a JSON block was read. A block of ops comes at the end of the reply, because only then is it known to
-      count.
+    - BLOCK: a JSON block was read. For a block of ops, the event comes when the reply ends, because only then it is
+      certain that the block counts.
     - CORRECTED: something was repaired or noticed.
     - MOVED: the opening tag of the thought was missing, so all `content` so far was `thought`. A screen must withdraw
       it.
@@ -67,7 +67,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """One entry of the log, about one stretch of the source.
+    """One repair or oddity of a reply, from `start` to `end` in the source.
 
     The codes are `unclosed`, `untagged`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`,
     `trailing`, `out_of_order`, `too_many`, `not_expected`, `missing`, and those in SET_ASIDE_CODES and FORM_CODES.
@@ -117,9 +117,8 @@ class ParsedReply:
     ops: tuple[Op, ...] = ()
     """Ops of all updates that count, in order, numbered from 0. `set_aside` lists the other updates."""
     lost: tuple[OpVerdict, ...] = ()
-    """Verdicts on ops that could not be read. An update whose ops cannot be separated counts as one op.
-
-    Pass these verdicts to `judge_ops`, because a host that applied half a reply would break the rule of all or none.
+    """Verdicts on ops that could not be read. If the ops of an update cannot be separated, the update counts as one op. Pass
+    these verdicts to `judge_ops`, because a host that applied half a reply would break the rule of all or none.
     """
     blocks: tuple[Block, ...] = ()
     """Blocks of all other JSON tags, in order."""

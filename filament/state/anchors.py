@@ -1,9 +1,9 @@
 """Finds the anchors of a state tree and gives ids to things without one.
 
-An anchor is the `id` of an entity, or the `_anchor` of a container (a mapping that may grow). An anchor never names
-another entity later: the ids of removed things stay in the root's `$meta.gone` as `{id: name}`, a part of the state.
-A removed thing may return under its id if it has the same name, for example because it was moved from one bag to
-another. No tree is changed; the result is a copy that shares the unchanged parts.
+An anchor is the `id` of a thing, or the `_anchor` of a container (a mapping that may grow). The id of a removed thing is
+never given to another thing. For this, the root's `$meta.gone` keeps the ids of removed things with their names. A thing
+with the same name may return under its id, for example after a move from one bag to another. The functions never change
+a tree; they return a copy that shares the unchanged parts.
 """
 
 from __future__ import annotations

@@ -190,9 +190,9 @@ def _end_text(end: float | None) -> str | None:
 
 
 def with_own_lists(tree: Any) -> Any:
-    """Return `tree` with the list fields of every mapping named in the mapping's own `$meta.lists`.
+    """Return `tree` with every list field declared in the `$meta.lists` of its own mapping.
 
-    If only a template names them, that knowledge would be lost when a part of the tree is shown separately. A tree
+    Some list fields are declared only in a template, which is missing if a part of the tree is shown separately. A tree
     without such a template is returned unchanged.
     """
     return _display_field(tree, rules_at_root(tree), "")

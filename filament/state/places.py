@@ -26,9 +26,9 @@ _WALK_COST = 10
 class AnchorIndex:
     """Index of the anchors of a tree that is being changed. `drop`, `shift` and `add` update it after each change.
 
-    `shown` maps the anchors that the prompt showed to JSON Pointers. Such an anchor counts only if the tree has no
-    anchor of this name and the pointer leads to a mapping without anchors, because `with_anchors` made these ids only
-    for the prompt. The attribute `gone` maps the ids of removed things to their names.
+    `shown` maps the anchors that the prompt showed to JSON Pointers. It is needed for ids that `with_anchors` made only
+    for the prompt. Such an id is used if the tree has no anchor of this name, and the pointer leads to a mapping without
+    anchors. The attribute `gone` maps the ids of removed things to their names.
     """
 
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:

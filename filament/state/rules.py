@@ -3,10 +3,11 @@
 The rules of a mapping come from three sources, the nearest first: its own `$meta`, the `$meta` of the template that
 it follows, and the mapping above it (only for the two switches `updatable` and `extensible`).
 
-A template is a mapping with example fields and rules. It holds for all things inside the mapping whose `$meta` has
-the template, those added later too; nothing is copied into the things. A group does not follow the template of the
-mapping around it. A group is a mapping without an `id` that has its own template, or a container in a container. It
-passes the inherited template on to its things, with its own template on top.
+A template is a mapping with example fields and rules, in the `$meta` of another mapping. All things inside of that
+mapping follow the template, also things that are added later. Nothing is copied into the things.
+
+A group is a mapping without an `id` that has its own template, or a container in a container. A group itself does not
+follow the template of the mapping around it, but the things in the group do. The group's own template takes precedence.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ class Rules:
     def shape_below(self, field: str, *, entry: bool) -> Mapping[str, Any]:
         """Return the template that a mapping in `field` follows, empty if there is none.
 
-        An entry of a list follows `pattern`. A mapping in a field follows `pattern` too, unless this mapping is a
-        container. A value for `field` in this mapping's own template takes precedence.
+        If this mapping's own template (`shape`) has a value for `field`, that value is the template. Otherwise the template
+        is `pattern`: always for an entry of a list, and for a mapping in a field unless this mapping is a container.
         """
         if entry:
             by_field = self.meta.get(ENTRIES)

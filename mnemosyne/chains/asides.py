@@ -62,8 +62,8 @@ def is_aside(text: str) -> bool:
 def drop_asides(messages: Sequence[_AnyMessage]) -> tuple[_AnyMessage, ...]:
     """Return the messages of whole turns without exchanges outside of the story.
 
-    In a turn in which each message of the user is only such a remark, these messages are dropped. A reply in this
-    turn is dropped if it is only such a remark too, or only agrees in a few words.
+    If each message of the user in a turn is only a remark outside of the story, these messages are dropped. A reply in such
+    a turn is dropped too if it is only such a remark, or if it only agrees in a few words.
     """
     told: list[_AnyMessage] = []
     for _, group in groupby(messages, key=_turn_of):

@@ -44,7 +44,7 @@ ReadName = Callable[[str], int]
 
 
 def expand_pattern(pattern: str, names: Iterable[str]) -> str:
-    """Return `pattern` with each `{name}`, for each of `names`, replaced by a named group that matches a number."""
+    """Return `pattern` with a named group in place of each `{name}` whose name is in `names`. The group matches a number."""
     for name in names:
         pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{NUMBER})")
     return pattern

@@ -29,7 +29,11 @@ Ops = tuple[Mapping[str, Any], ...]
 
 
 def check_version(session_id: str, found: int, expected: int | None) -> None:
-    """Raise VersionConflictError if a version is `expected` and the session has the version `found`, a different one."""
+    """Check the version of a session before a write. `found` is its version, and `expected` is the version that the writer
+    expects (None: any version).
+
+    Raises VersionConflictError if the two differ.
+    """
     if expected is not None and found != expected:
         raise VersionConflictError(session_id, expected, found)
 
@@ -37,10 +41,10 @@ def check_version(session_id: str, found: int, expected: int | None) -> None:
 def check_adoption(
     session_id: str, present: str, world_id: str, instead_of: Collection[str], *, has_changed: bool
 ) -> None:
-    """Raise WorldNotAdoptedError unless a session of the world `present` may continue in the world `world_id`.
+    """Check that a session of the world `present` may continue in the world `world_id`.
 
-    The session may continue if `instead_of` contains `present` and the session's state has not changed since its
-    start. `has_changed` states whether that state has changed.
+    It may if `instead_of` contains `present`, and the state of the session has not changed since its start (`has_changed` is
+    false). Otherwise this raises WorldNotAdoptedError.
     """
     if present not in instead_of:
         raise WorldNotAdoptedError(session_id, world_id, f"it is in world {present!r}")

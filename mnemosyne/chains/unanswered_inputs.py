@@ -34,7 +34,9 @@ def is_closed_unanswered(record: TurnRecord) -> bool:
 
 
 def head_after(head: SessionHead, pending: TurnRecord) -> SessionHead:
-    """Return `head`, the end of a branch, as it is after the turn `pending` is committed; its version does not change."""
+    """Return the head (the end of a branch) after the turn `pending` is committed. `head` is the head before; the version
+    stays the same.
+    """
     depth = head.depth + 1
     own = BranchSpan(branch_id=head.branch_id, upto_depth=depth)
     return replace(head, turn_id=pending.turn_id, depth=depth, lineage=(own, *head.lineage[1:]))

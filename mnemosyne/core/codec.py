@@ -5,8 +5,8 @@ nothing of stores, sessions or prompts.
 
 - Times: an encoded time is ISO 8601 text. A decoded time is an aware datetime.
 - Mappings: an encoded mapping is a JSON object. A decoded mapping may be a read-only proxy.
-- Text that UTF-8 cannot write contains half a surrogate pair, from a broken pipe or a model's escape. It is written as
-  a JSON escape, so `decode(encode(value), type(value)) == value` is true for this text too.
+- Broken text: a text may contain half a surrogate pair, which UTF-8 cannot express. The half is written as a JSON escape, so
+  that decoding gives the same text again.
 """
 
 from __future__ import annotations

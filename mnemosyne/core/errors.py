@@ -59,7 +59,9 @@ class MnemosyneError(ContextEngineError):
 
 
 class StoreError(MnemosyneError):
-    """The store could not complete a call, and nothing was changed. Only CommitUnknownError leaves open whether it was."""
+    """The store could not complete a call, and nothing was changed. Only after a CommitUnknownError it is unknown whether
+    the write was stored.
+    """
 
 
 class SessionNotFoundError(StoreError):

@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 SMALL_CHARS = 12_000
-"""Largest size of a calculation that runs on the event loop, in characters.
-
-A step of a turn takes about a millisecond for this size: a quarter of one for a state, up to three for splitting a text
-into words.
+"""Largest size of a calculation that runs on the event loop, in characters. For this size, most steps of a turn take about
+one millisecond; a step on the state takes a quarter of one, and splitting a text into words takes up to three.
 """
 
 _NODE_CHARS = 8

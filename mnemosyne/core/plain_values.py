@@ -22,9 +22,10 @@ Path = tuple[str | int, ...]
 def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, str]]:
     """Yield (path, reason) for everything in `value` that is not plain, in reading order.
 
-    Plain values are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists,
-    and mappings with text keys. A plain tree has at most MAX_DEPTH levels and MAX_NODES values; at more values the walk
-    ends. With `any_text` half a surrogate pair is accepted too, because quoted text is kept unchanged.
+    Plain values are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists, and
+    mappings with text keys. A plain tree has at most MAX_DEPTH levels and MAX_NODES values. The search stops at a tree with
+    more values, after it has yielded this fault. With `any_text`, half a surrogate pair is accepted too, because quoted text
+    is kept unchanged.
     """
     stack: list[tuple[Path, Any]] = [((), value)]
     nodes = 0

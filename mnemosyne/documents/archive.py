@@ -1,13 +1,12 @@
-"""Exports a whole session as one document, and imports it again. The document has the messages of one branch and the turn
-tree.
+"""Exports a whole session as one document, and imports the document again.
 
-The turn tree is all turns on all branches of a session. Session document 1.0 has no fields for branches, state, plans,
-receipts (why each block is in the prompt) and consolidated memories. An export writes them into a further field
-`turn_tree`, which other readers keep as an unknown field. An import rebuilds the tree through the methods of the Store;
-this module knows only the Store's protocol.
+The document has the messages of one branch, and the turn tree: all turns on all branches. Session document 1.0 has no fields
+for branches, states, plans, receipts (why each block is in the prompt) and consolidated memories. An export writes them into
+an additional field `turn_tree`, which other readers keep as an unknown field. An import rebuilds the tree through the
+methods of the Store; this module knows only the Store's protocol.
 
-A document does not contain the world pack and its lore, late results of Stream B (the selection of memories for a prompt;
-its late results are a cache), or audit records (they belong to the store).
+A document contains neither the world pack with its lore, nor audit records (which belong to the store), nor selections of
+memories that came too late for their turn (which are only a cache).
 """
 
 from __future__ import annotations
@@ -63,7 +62,8 @@ class TreeBranch:
 class TurnTree:
     """All data of a session, except the messages of one branch.
 
-    `active` is the id of the session's active branch, `turns` are all turns, `entries` are the consolidated memories.
+    `active` is the id of the session's active branch. `turns` has all committed turns, and `entries` has the consolidated
+    memories.
     """
 
     format: int
@@ -78,12 +78,12 @@ class TurnTree:
     (by turn id).
     """
     branches: tuple[TreeBranch, ...] = ()
-    """Branches, each after its parent. `turns` are in such an order too."""
+    """Branches. A branch comes after its parent, and so does a turn in `turns`."""
     turns: tuple[TurnRecord, ...] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
     entries: tuple[MemoryEntry, ...] = ()
     summaries: tuple[PathSummary, ...] = ()
-    """Rolling summaries, as in `HiddenRecords`; so is `unsummed`."""
+    """Summaries of paths. `summaries` and `unsummed` have the same meaning as in `HiddenRecords`."""
     unsummed: tuple[str, ...] = ()
     pending: tuple[TurnRecord, ...] = ()
     """Prepared turns that wait for a reply."""
@@ -92,7 +92,7 @@ class TurnTree:
     has_pack: bool | None = None
     """Whether the session is in a world with a pack (None: not recorded)."""
     evidences: tuple[Evidence, ...] = ()
-    """Evidence that only turns of other branches found. `tool_calls` and `blocks` are those of other branches too."""
+    """Evidence that only turns of other branches found. `tool_calls` and `blocks` also have only those of other branches."""
     tool_calls: tuple[ToolCall, ...] = ()
     blocks: tuple[ContextBlock, ...] = ()
 

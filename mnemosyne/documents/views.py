@@ -50,8 +50,8 @@ class MessageDiff:
 
 
 def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> MessageDiff:
-    """Return the change after which the path to the last turn has the messages `given`. `stored` is the present path,
-    oldest first.
+    """Return the change of the turn tree that a document with the messages `given` requires. `stored` has the messages on
+    the present path, oldest first.
 
     Ids are ignored: a message that differs only in its `message_id` is the same message.
     """
@@ -139,10 +139,12 @@ class FoundParts:
         return named - {""}
 
     def split(self, aside: Collection[str], messages: Iterable[Message]) -> tuple[FoundParts, FoundParts]:
-        """Return (parts of the branch with `messages`, parts that belong only to the turns `aside`).
+        """Return (parts of the branch, other parts). `messages` are the messages of the branch, and `aside` has the ids of
+        turns on other branches.
 
-        Evidence that a message refers to belongs to the branch. The document of the branch contains only the first parts,
-        and writing that document does not change the others.
+        The other parts are those that belong only to turns in `aside` and to which no message of the branch refers. The
+        document of the branch contains only the parts of the branch, and writing that document does not change the other
+        parts.
         """
         cited = {ref.evidence_id for message in messages for ref in message.refs}
         gone = {each.evidence_id for each in self.evidences if each.links.turn_id in aside} - cited
@@ -206,7 +208,9 @@ def compose_document(
     found: FoundParts,
     version: int | None = None,
 ) -> SessionDocument:
-    """Return the document made of a frame and its parts. `frame_of` does the opposite. All parts are in order."""
+    """Return the document with this frame and these parts. All parts are in order. `frame_of` returns the frame of a
+    document.
+    """
     session = frame.session
     state, calls, usages = session.task_state, found.tool_calls, tuple(model_usage)
     tools = session.tool_state

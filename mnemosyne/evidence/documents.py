@@ -132,13 +132,13 @@ def _join_small(text: str, pieces: Sequence[Span]) -> Iterator[Span]:
 
 
 def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, ...]:
-    """Return the passages of a document as entries of its session, in order; nothing for an empty document.
+    """Return the passages of a document as memory entries of its session, in order. An empty document has none.
 
-    Each entry has the exact text of its passage. Its metadata say where the passage stands: `document_id` is the id of
-    the evidence, `section_id` a selector such as `chars:0-900`. The title is the document's name and the heading above.
+    Each entry has the exact text of its passage. In its metadata, `document_id` is the id of the evidence, and `section_id`
+    is a selector for the passage, such as `chars:0-900`. The title is the document's name and the heading above the passage.
 
-    The document may replace memory entries. For each of them a marker follows the passages: an entry that no viewer is
-    shown, and that makes recall leave out the replaced entry (`takes_from_recall`).
+    A document may replace memory entries. For each replaced entry, a marker entry follows the passages. No viewer may know a
+    marker, and because of it recall leaves out the replaced entry (`takes_from_recall`).
     """
     if UNDONE_AT in evidence.metadata:
         return ()

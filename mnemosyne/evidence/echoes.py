@@ -1,11 +1,11 @@
 """Removes from a new text the parts that were copied from a prompt, because they are not new information.
 
-A model repeats its prompt, and a tool may return its input. If such text were ingested, each copy would later be
-recalled as further evidence for the same text. The module must not import a store.
+A model repeats its prompt, and a tool may return its input. If such text were ingested, each copy would later be recalled as
+further evidence for the same text. The module must not import a store.
 
-A text that the prompt showed is recognised if WINDOW consecutive characters of it occur (WINDOW_CJK for Chinese and
-the like), with each run of white space counted as one blank. A text that is not longer than that is recognised if all
-of it occurs and it is distinctive. Common words, names and numbers are too short to be recognised, so they stay.
+A copied part is recognised if WINDOW consecutive characters of a shown text occur in it (WINDOW_CJK for Chinese and the
+like). Each run of white space counts as one blank. A shown text with at most WINDOW characters is recognised only if it
+occurs as a whole and is distinctive. Common words, names and numbers are too short to be recognised, so they stay.
 """
 
 from __future__ import annotations

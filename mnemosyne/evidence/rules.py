@@ -105,10 +105,10 @@ def args_digest(args: Mapping[str, Any]) -> str:
 
 
 def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
-    """Return the uri that identifies a source: its own or, for a call with `args`, a text such as
+    """Return the uri that identifies a source. It is the source's own uri or, for a call with `args`, a text such as
     `tool:NAME#args=DIGEST`.
 
-    The result is '' if there is neither.
+    The result is '' if the source has no uri and there are no `args`.
     """
     if source.uri or args is None:
         return source.uri

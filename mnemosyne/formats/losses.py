@@ -87,8 +87,8 @@ def _holds_replacement(value: Any) -> bool:
 
 
 def count_macros(texts: Iterable[str], field: str, counter: FieldCounter) -> None:
-    """Count as changed the macros (`{{NAME}}`) in texts that are shown as they are written. Macros that are filled in are
-    not counted.
+    """Count the macros (`{{NAME}}`) in `texts` as changed, because prompts show them unchanged. Macros that are filled in
+    are not counted.
     """
     for text in texts:
         if "{{" not in text:

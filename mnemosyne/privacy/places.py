@@ -58,9 +58,8 @@ class Content:
     kind: type[Any] | None = None
     """Type of the value; None for a JSON tree."""
     is_derived: bool = True
-    """Whether the value was made from the conversation, so that even a short erased text is cut out.
-
-    If false, the value is the words of others or a part of the story, and a short text in it is their own.
+    """Whether the value was made from the conversation. If true, even short erased texts are cut out of it. If false, the
+    value is the words of others or a part of the story, and a short text in it is not taken for an erased one.
     """
     is_dropped: bool = False
     """Whether an erasure removes the whole value."""

@@ -71,15 +71,12 @@ def _is_copy(extra: Mapping[str, Any], sources: Collection[Source]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionScrubber:
-    """Cleans one session that stays after an erasure.
-
-    If nothing changes, a method returns the very value that it was given.
-    """
+    """Cleans one session that stays after an erasure. A method returns the given value itself if nothing in it changes."""
 
     derived: Scrubber
     """Cleans values that were made from the erased texts (receipts, prompts, summaries, …)."""
     others: Scrubber
-    """Cleans the words of others and the story. A short text there does not count as an erased one."""
+    """Cleans the words of others and the story. There, a short text is not taken for an erased text."""
     turns: frozenset[str] = frozenset()
     """Turns in which the erased user spoke."""
     user_id: str | None = None

@@ -31,7 +31,7 @@ class IdGenerator(Protocol):
 
 
 class Hasher(Protocol):
-    """Hashes texts; equal texts have equal digests, different texts different ones."""
+    """Hashes texts. Equal texts have equal digests, and different texts have different digests."""
 
     def digest(self, content: str) -> str:
         """Return the digest of a text as hexadecimal digits."""
@@ -73,7 +73,8 @@ class EventBus(Protocol):
 class SessionLocks(Protocol):
     """Lets one caller at a time work on a session, across all processes that use one store.
 
-    1. While a caller holds a session, no other caller does. Different sessions never wait for each other.
+    1. While one caller holds a session, no other caller can hold it. Callers of different sessions never wait for each
+       other.
     2. A holder that dies, in any way, releases its locks.
     3. Waiting does not block the event loop.
     4. A caller that has waited too long gets StoreBusyError and holds no lock.

@@ -269,8 +269,8 @@ class Index(Protocol):
         return True
 
     async def refresh(self, scope: str) -> bool:
-        """Forget everything held of a scope if another host has dropped the scope since, as an erasure does. Return
-        whether the scope was forgotten. Never raises.
+        """Remove a scope from memory if another host has dropped the scope, as an erasure does. Return whether it was
+        removed. Never raises.
         """
         return False
 
@@ -324,11 +324,12 @@ class VectorStore(Protocol):
 
 
 class SegmentStore(Protocol):
-    """Keeps the index rows of scopes for all hosts. Each scope has a list of segments; if several have an entry, the
-    last counts.
+    """Keeps the index rows of scopes for all hosts, in segments.
 
-    1. A segment is added after its `base`. If other segments were added since, it is added only if its marks are not
-       below theirs. If their marks are not below its own, the list already has its rows.
+    Each scope has a list of segments. If several segments have a row for an entry, the row in the last segment counts.
+
+    1. A segment is added after its `base`. If other segments were added to the list meanwhile, it is added only if its marks
+       are not below their marks. If their marks are not below its marks, the list already has its rows.
     2. Rows that were read before an erasure or a `drop` are not added after it.
     """
 

@@ -388,8 +388,8 @@ class Store(Protocol):
         ...
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Store a late result of recall for the next turn of its branch, one per branch. None deletes all those of
-        the session.
+        """Store a selection of memories that was too late for its turn, for the next turn of the branch. Each branch has at
+        most one. None deletes all of them in the session.
         """
         ...
 
@@ -457,8 +457,8 @@ class Store(Protocol):
         ...
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Store a rolling summary of the path to a committed turn. Each turn has one; a new summary replaces it. The
-        version does not change.
+        """Store a summary of the path to a committed turn. It replaces an earlier summary of the same turn. The version does
+        not change.
 
         Raises TurnNotFoundError if there is no such committed turn.
         """

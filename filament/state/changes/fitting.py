@@ -54,7 +54,7 @@ def fit_entry(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -
 
 
 def fit_number(field: str, value: Any, notes: list[Note]) -> Any:
-    """Return the number that `value` is, if `value` is a text with a number. Anything else is returned unchanged."""
+    """Return `value` as a number if it is a text that contains only a number. Anything else is returned unchanged."""
     made = _read_text("number", value) if isinstance(value, str) else _UNREADABLE
     if made is _UNREADABLE:
         return value

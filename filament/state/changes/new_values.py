@@ -1,7 +1,7 @@
-"""Computes the value that a place has after a change: an old value replaced, or a new thing made by its template.
+"""Computes the value that a place in the state has after a change.
 
-Nothing is changed here. The functions return a value as it will be in the tree, or raise RefusedError with the reason
-why it is not allowed.
+This is a new value for an old one, or a new thing that follows a template. The functions change nothing. They return the
+value as it will be in the tree, or raise RefusedError with the reason why a rule forbids it.
 """
 
 from __future__ import annotations

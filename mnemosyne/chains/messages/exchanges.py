@@ -1,8 +1,8 @@
 """Computes digests by which a conversation is recognised from the messages that a client sends again.
 
-Each reply has a digest. So has each message of the user; a short one is digested together with its reply. Only the
-words count, because chat clients change the rest of a text: spaces, emphasis, quotation marks, markup, and thoughts
-that they leave out.
+Each reply has a digest, and each message of the user has one too. A short message of the user is digested together with its
+reply. Only words count for a digest, because chat clients change the rest of a text: spaces, emphasis, quotation marks and
+markup. Some clients also leave out the thoughts in a reply.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makes control characters visible, so that a stored text cannot act on the terminal or page of its reader.
 
-The characters are C0 and C1 (escape sequences begin with one of them), and those that invisibly turn the direction of a
-text or break lines. A text for people shows each as an escape. A JSON text contains its number, which decodes to the
-same character.
+These are the control characters C0 and C1 (escape sequences begin with one of them), and characters that invisibly turn the
+direction of a text or break lines. In a text for people, each of them is replaced by an escape. In a JSON text, it is
+written as a JSON escape, so the decoded value stays the same.
 """
 
 from __future__ import annotations

@@ -197,12 +197,12 @@ def take_fields(
 ) -> dict[str, Any]:
     """Move native fields from `source` into `fields`, converted, and return the remaining fields of `source`.
 
-    `names` has the native field for each name in `source`. A field that is in `fields` already keeps its value there. If
-    a value cannot be converted, it is counted as refused and left out. With `keeps_unusable` it remains in the returned
+    `names` has the native field for each name in `source`. A field that is in `fields` already keeps its value there. If a
+    value cannot be converted, it is counted as refused and left out. With `keeps_unusable` it remains in the returned
     mapping instead, because another program may use the name for something else.
 
-    Fields are counted under `path` plus the native name. A repeated field is counted under `path` plus `place` plus its
-    own name.
+    A field is counted under its native name, after the text `path`. A field that was in `fields` already is counted under
+    its own name, after the texts `path` and `place`.
     """
     left = {}
     for name, value in source.items():

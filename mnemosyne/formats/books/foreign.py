@@ -40,12 +40,11 @@ def keep_original(
     *,
     counted: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return `fields` with one more field, `original`: the fields of the file that have no field of ours (`left`).
+    """Return `fields` with one more field, `original`. It has the fields of the file that have no native field (`left`).
 
-    The fields of `left` are counted in `counter`.
-    `unsupported` has import notes by field name. A field with the note FOR_EXPORT counts as kept; a field with another
-    note counts as not supported. The other fields count as unknown, except those in `counted`, which the caller has
-    counted.
+    The fields of `left` are counted in `counter`. `unsupported` has import notes by field name. A field with the note
+    FOR_EXPORT counts as kept, and a field with another note as not supported. All other fields count as unknown, except
+    those in `counted`, which the caller has counted already.
     """
     unknown = {}
     for name, value in left.items():

@@ -56,7 +56,9 @@ def is_iban(text: str) -> bool:
 
 
 def is_far_address(text: str) -> bool:
-    """Return whether `text` is an IP address of another machine: not of this one (`127.0.0.1`) and not of none (`0.0.0.0`)."""
+    """Return whether `text` is an IP address of another machine. `127.0.0.1` (this machine) and `0.0.0.0` (no machine) are
+    not.
+    """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -98,7 +100,9 @@ def is_written_with_persons(text: str, begin: int, end: int) -> bool:
 
 
 def is_mac_address(text: str) -> bool:
-    """Return whether `text` is the address of one network card, not of none or of all (`00:00:…`, `ff:ff:…`)."""
+    """Return whether `text` is the address of one network card. Addresses for no card (`00:00:…`) and for all cards
+    (`ff:ff:…`) are not.
+    """
     digits = re.sub(r"[^0-9a-f]", "", text.lower())
     return len(digits) == 12 and len(set(digits)) > 1
 
