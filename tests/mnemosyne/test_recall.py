@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+import anyio
 import numpy as np
 import pytest
 from anyio import to_thread
@@ -102,6 +103,24 @@ async def test_a_model_in_a_package_loads_without_network_and_gives_unit_rows(mo
     assert np.linalg.norm(rows, axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
     assert rows[0] == pytest.approx(rows[2], abs=1e-5)
     assert (await model.embed([], "query")).shape == (0, 0)
+
+
+async def test_a_query_is_embedded_before_the_waiting_documents_of_many_sessions(model: LocalEmbedder) -> None:
+    await model.warm()
+    ended, first = list[str](), anyio.Event()
+
+    async def embed(text: str, purpose: Literal["query", "document"]) -> None:
+        await model.embed([text] * 8, purpose)
+        ended.append(purpose)
+        first.set()
+
+    async with anyio.create_task_group() as group:
+        for session in range(12):
+            group.start_soon(embed, f"Mara of session {session} opened the gate.", "document")
+        await first.wait()
+        group.start_soon(embed, "Who opened the gate?", "query")
+    # The document that was being embedded ends before it, and perhaps one that began at the same time.
+    assert ended.index("query") <= 3
 
 
 async def test_a_text_has_the_same_vector_whatever_it_is_embedded_with(model: LocalEmbedder) -> None:

