@@ -53,8 +53,8 @@ def digest_of(text: str, hash_text: HashText) -> str:
 def is_digest(known: str, text: str, hash_text: HashText) -> bool:
     """Return whether `known` is a digest of `text`, by the host's `hash_text` or by the default hasher.
 
-    The default counts because records from before a host brought its own hasher have the default digest. If
-    `hash_text` fails, every digest is accepted.
+    The default hasher is tried too, because records that were made before the host brought its own hasher have its digests.
+    If `hash_text` fails, every digest is accepted.
     """
     return known == hash_with_sha256(text) or (own := _ask(text, hash_text)) is None or known == own
 

@@ -54,7 +54,9 @@ class QuotingContext:
         return next(reversed(self._tags), None)
 
     def find_quotation(self) -> str:
-        """Return what quotes the place after the text so far (`a code fence`, …); '' if nothing does."""
+        """Return the name of the quotation in which the text so far ends (`a code fence`, …), or '' if it ends outside of
+        quotations.
+        """
         if self._fence:
             return "a code fence"
         if self._block:

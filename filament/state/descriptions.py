@@ -26,12 +26,12 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
 
 
 def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return what `field` contains once `new` is set in it: the value, or a VWD `[value, text]`.
+    """Return the new content of `field` after `new` is set in it: a plain value, or a VWD `[value, text]`.
 
-    `new` is a scalar, or a pair of a value and its description. `old` is the present content: a pair if it is a VWD,
-    None if there is none. The author's table or text in `rules` decides first, then the description in `new`. Without
-    either, the old description is dropped if the value changes, unless the author's rule keeps it. Remarks are added
-    to `notes`.
+    `new` is a scalar, or a pair of a value and its description. `old` is the present content, None if there is none. The
+    description comes from the first of these that exists: the author's table or text in `rules`, the description in `new`,
+    or the old description. The old description is dropped if the value changes, unless the author's rule keeps it. Remarks
+    are added to `notes`.
     """
     value, given = (new[0], new[1]) if is_pair(new) else (new, None)
     rule = rules.description_rule(field)

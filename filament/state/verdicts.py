@@ -19,10 +19,11 @@ _CHOICES_SHOWN = 12
 class Authority(StrEnum):
     """Giver of the ops that are judged.
 
-    - MODEL: all rules hold.
-    - HOST: a program that repairs the state. It may do what `updatable`, `extensible`, `necessary` and the
-      transitions of quests forbid a model. Types and limits still hold.
-    - AUTHOR: the actions of a world pack. Like HOST, and a value without a declared type may change its kind.
+    - MODEL: a model. All rules apply.
+    - HOST: a program that repairs the state. It may do what the rules `updatable`, `extensible`, `necessary` and the
+      transitions of quests forbid a model. Types and limits apply.
+    - AUTHOR: the actions of a world pack. It may do the same as HOST, and a value without a declared type may change its
+      kind.
     """
 
     MODEL = "model"

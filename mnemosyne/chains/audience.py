@@ -22,10 +22,7 @@ Audience = tuple[str, ...]
 
 
 def audience_of_entry(entry: MemoryEntry) -> Audience:
-    """Return the viewers who may know `entry`.
-
-    These are the viewers that both the entry's author and the turns from which the entry was made allow.
-    """
+    """Return the viewers who may know `entry`. Both its author and the turns from which it was made must allow them."""
     if VIEWERS not in entry.metadata and not entry.viewers:
         return ()
     return join_audiences((entry.viewers, read_audience(entry.metadata)))

@@ -12,10 +12,10 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
-    """Return `facts` in the order in which they began, each ended by the next fact of the same kind and topic.
+    """Return `facts` in the order of their begins. Each fact is ended by the next fact of the same kind and topic.
 
-    If two begin at the same time, the one that was recorded later holds, and the earlier one never held. A fact
-    without a topic is not ended by another fact.
+    If two such facts begin at the same time, only the one that was recorded later is ever valid. A fact without a topic is
+    not ended by another fact.
     """
     by_topic: dict[tuple[FactKind, str], list[UserFact]] = {}
     settled: list[UserFact] = []
@@ -31,17 +31,19 @@ def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
 
 
 def facts_at(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
-    """Return the facts that hold at the time `at`, in their order. The facts must be settled."""
+    """Return the facts that are valid at the time `at`, in their order. `facts` must be a result of `settle_facts`."""
     return tuple(fact for fact in facts if begin_of(fact) <= at and (fact.valid_to is None or at < fact.valid_to))
 
 
 def former_facts(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
-    """Return the facts that held before the time `at` and no longer hold, in their order. The facts must be settled."""
+    """Return the facts that were valid before the time `at` and no longer are, in their order. `facts` must be a result of
+    `settle_facts`.
+    """
     return tuple(fact for fact in facts if fact.valid_to is not None and begin_of(fact) < fact.valid_to <= at)
 
 
 def begin_of(fact: UserFact) -> datetime:
-    """Return the time at which `fact` began to hold."""
+    """Return the time from which `fact` is valid."""
     return fact.valid_from or fact.recorded_at or _EARLIEST
 
 

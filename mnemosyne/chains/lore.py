@@ -21,14 +21,14 @@ def hidden_entries(
     state: Mapping[str, Any] | StateView,
     head: SessionHead | None = None,
 ) -> frozenset[str]:
-    """Return the ids of the entries that `viewer` may not know, or whose conditions fail in `state`.
+    """Return the ids of the entries that `viewer` may not know, or whose conditions are false in `state`.
 
-    `gated` are the entries with viewers or conditions (`Store.gated_entries`). If `viewer` is None, every entry that
-    names viewers is hidden.
+    `gated` has the entries with viewers or conditions (`Store.gated_entries`). If `viewer` is None, every entry that names
+    viewers is hidden.
 
-    An entry can also take another entry out of recall (`takes_from_recall`), for example because it is an edit of
-    that memory. The other entry is then hidden. If the taking entry belongs to a turn, this holds only if the turn is
-    on the path to `head`, the end of a branch.
+    An entry can also take another entry out of recall (`takes_from_recall`), for example because it is an edit of the other
+    entry. The other entry is then hidden. If the taking entry belongs to a turn, it has this effect only if the turn is on
+    the path to `head`, the end of a branch.
     """
     view = state if isinstance(state, StateView) else view_state(state)
     known = tuple(gated)

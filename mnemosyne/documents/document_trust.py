@@ -1,10 +1,11 @@
 """Limits the trust of the texts that a document brings into a store.
 
-A trust label states whether a text was written by the author, the user, or a less reliable source. A document may claim
-any label. Its claims can lower the trust that the rules in `mnemosyne.schema.evidence` give, but never raise it. No text
-of a document becomes `authored`, because the person who hands it in is a user. A memory that a turn recalled keeps its
-label, because a prompt does not show it by itself. If a block refers to such a memory, `verify_trust` checks whether the
-store has that entry.
+A trust label states whether a text was written by the author, by the user, or by a less reliable source. A document may
+claim any label. The rules in `mnemosyne.schema.evidence` give each text a label, and a claim can only lower this label.
+
+No text of a document becomes `authored`, because the person who hands it in is a user. There is one exception: a memory that
+a turn recalled keeps its label, because a prompt does not show it by itself. If a block refers to such a memory,
+`verify_trust` checks whether the store has that entry.
 """
 
 from __future__ import annotations

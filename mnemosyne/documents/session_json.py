@@ -1,7 +1,7 @@
 """Converts the session document 1.0 to JSON and back.
 
-Nothing is lost in either direction. Unknown fields at every level are kept in `extra`, and so are unusual spellings of
-values (see `documents.shapes`). A document with errors is refused, with all its errors at once.
+Nothing is lost in either direction. Unknown fields at every level, and unusual spellings of values (see `documents.shapes`),
+are kept in `extra`. A document with errors is refused, and all its errors are reported together.
 """
 
 from __future__ import annotations

@@ -64,14 +64,13 @@ class ConflictResolution:
 
 
 def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> ConflictResolution:
-    """Return all conflicts among `evidences`, in the order of their subjects and fields, with their resolution by
-    `policy`.
+    """Return all conflicts among `evidences`, in the order of their subjects and fields, each resolved by `policy`.
 
     - PREFER_TOOL_OVER_RAG: tool results overrule retrieved text.
-    - PREFER_LATEST_BY_AT: the latest claim counts.
+    - PREFER_LATEST_BY_AT: the latest claim overrules the others.
 
-    If the policy cannot decide (two tools differ; a time is unknown or equal), both items stay and both get a notice.
-    An evidence item is left out if all claims of its content are overruled. An item with other claims stays, with a
+    The policy may be unable to decide, for example if two tools differ or if a time is unknown. Then both items stay, each
+    with a notice. An evidence item is left out if all claims of its content are overruled. If only some are, it stays with a
     notice.
     """
     claims = [claim for evidence in evidences for claim in claims_of(evidence)]

@@ -62,7 +62,8 @@ Place = Callable[[EvidenceLinks, Mapping[str, Any]], Awaitable[tuple[EvidenceLin
 class SessionIngestor:
     """Ingests texts into one session.
 
-    If the links of a text name a turn, `place` adds the known facts of the turn to the links and to the metadata.
+    If the links of a text name a turn, `place` is called and adds the facts that are known of the turn to the links and the
+    metadata.
     """
 
     def __init__(self, ingestor: EvidenceIngestor, session_id: str, place: Place | None = None) -> None:

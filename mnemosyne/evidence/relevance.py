@@ -1,8 +1,8 @@
-"""Ranks the evidence of a session for a turn: items newer than the last reply first, then by words and age.
+"""Ranks the evidence of a session for a turn. Items newer than the last reply come first, and then words and age decide.
 
-Words are compared by BM25 over the name and the text of each item. An item that stores only a pointer is compared by
-its description in the metadata. A word that all items contain counts nothing. Of items with equal words, the newer is
-better.
+Words are compared by BM25 over the name and the text of each item. For an item that stores only a pointer, the description
+in its metadata is compared. A word that all items contain counts nothing. Of items with the same score for words, the newer
+one is better.
 """
 
 from __future__ import annotations

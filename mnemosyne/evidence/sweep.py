@@ -1,8 +1,8 @@
 """Finds expired evidence and deletes its text.
 
-Evidence expires in two steps: readers leave it out at once, and a sweep deletes its text whenever a host runs one.
-Messages, receipts (why each block is in the prompt) and prompts that quote the evidence stay, because they record the
-past. To remove the text there too, erase it (`mnemosyne.privacy.forget`). Store and vault are known by their
+Evidence expires in two steps. From the time of expiry on, readers leave it out. Its text is deleted later, when a host runs
+a sweep. Messages, receipts (why each block is in the prompt) and prompts that quote the evidence stay, because they record
+the past. To remove the text there too, erase the evidence (`mnemosyne.privacy.forget`). Store and vault are known by their
 protocols.
 """
 

@@ -1,12 +1,15 @@
 """Proves an erasure: searches store, vault and files for pieces of the erased texts.
 
-The search uses the rule that removed the texts (`privacy.runs`). First it reads the rows and originals of the erased
-sessions, in every column. Then it reads the files of store, index and vault byte by byte, because deleted rows, a log
-or an old table of an index may still contain a text. A text in a file may also belong to another session in its own
-right. So if something is found in files, the rows of all other sessions are read until each piece is explained.
+The search uses the same rule as the erasure (`privacy.runs`). It has three steps:
 
-The cost depends on the erased texts, on one pass over the files at some nanoseconds per byte, and on the number of
-rows of other sessions that are needed to explain the pieces.
+1. Every column of the rows and originals of the erased sessions is read.
+2. The files of store, index and vault are read byte by byte, because deleted rows, a log or an old table of an index may
+   still contain a text.
+3. If something was found in files, the rows of all other sessions are read, because another session may have the same text
+   in its own right. This ends when each found piece is explained.
+
+The cost depends on the erased texts, on one pass over the files (some nanoseconds per byte), and on the number of rows of
+other sessions that are read.
 """
 
 from __future__ import annotations

@@ -213,10 +213,10 @@ def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_word_rules(redactor: Redactor) -> RedactionRules:
-    """Return the rules for the user's own words, which stay unchanged except for secrets and the host's own matches.
+    """Return the rules for the user's own words. They remove secrets, and everything that the host's own patterns, words and
+    fields find.
 
-    The host's own matches are those of its patterns, words and fields; personal data that only the shipped
-    dictionaries find stays.
+    Personal data that only the shipped dictionaries find stays, because the user asked to keep these words.
     """
     rules = getattr(redactor, "rules", None)
     known = rules if isinstance(rules, RedactionRules) else RedactionRules()

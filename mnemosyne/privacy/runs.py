@@ -1,18 +1,19 @@
-"""Finds given texts in strings, in JSON and in raw bytes: for an erasure, and for the proof after it.
+"""Finds given texts in strings, in JSON and in raw bytes. An erasure uses it to remove the texts, and its proof to search
+for them.
 
-An erasure removes all that is found. Its proof searches by the same rule, so it must not find anything that the
-erasure has seen. The rule of a `TextMatcher`:
+Both use the same rule, so the proof cannot find anything that the erasure has seen and left. The rule of a `TextMatcher`:
 
 - A text of RUN characters or more is found wherever RUN consecutive characters of it occur (in Chinese and the like,
-  SHORT_RUN). So a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT
-  letters and digits, such as a line of dashes, does not count.
+  SHORT_RUN). So a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT letters
+  and digits, such as a line of dashes, does not count.
 - A shorter text is found only as a whole: anywhere if it is distinctive (TELLING), otherwise as whole words.
 - A text whose `weight` is below `least` is not searched for.
-- Characters are compared as a reader sees them. An escape of JSON or XML, also a nested one, counts as its character.
-  White space of any kind and length counts as one blank.
+- Characters are compared as a reader sees them. An escape of JSON or XML, also a nested one, counts as its character. White
+  space of any kind and length counts as one blank.
 
-The cost is some nanoseconds per byte of the searched text, whatever the number of texts. The searched text is
-compared at a fixed stride with a set of short pieces of the texts, and compared in full only if a piece occurs.
+The cost is some nanoseconds per byte of the searched text, and does not depend on the number of texts. At even distances,
+short pieces of the searched text are looked up in a set of pieces of the texts. Only if a piece is in the set, the texts are
+compared in full.
 """
 
 from __future__ import annotations

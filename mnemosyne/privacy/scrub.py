@@ -1,11 +1,11 @@
 """Removes given texts and names from the records that stay after an erasure.
 
-All stores use this module, so they erase by the same rules. `runs` defines which texts are found, and `places` lists
-the fields to scrub; the proof of an erasure uses both too.
+All stores use this module, so they erase by the same rules. `runs` defines which texts are found, and `places` lists the
+fields to scrub. The proof of an erasure uses both modules too.
 
-A name (an erased id) is removed as a whole word; a name of fewer than four letters only if it is the whole string.
-The texts of others (their messages, other evidence items) are scrubbed by `Scrubber(..., thorough=False)`: there a
-short text is their own, so only distinctive texts are removed. The module imports the schema, never a store.
+A name (an erased id) is removed as a whole word. A name of fewer than four letters is removed only if it is the whole
+string. `Scrubber(..., thorough=False)` scrubs the texts of others (their messages, other evidence items). In these, a short
+text belongs to its author, so only distinctive texts are removed. The module imports the schema, never a store.
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ class SharedScope:
     segments: int = 0
     """Number of segments with index rows."""
     orphaned_segments: int = 0
-    """The number of all segments if a row belongs to an entry that is gone or was erased since, else 0."""
+    """Number of segments to be removed. If one row in the segments belongs to an entry that is gone or erased, these are all
+    segments of the scope; otherwise it is 0.
+    """
     is_damaged: bool = False
     """Whether a segment cannot be read."""
 
@@ -229,8 +231,9 @@ class StoreUpkeep(Protocol):
 class SharedIndexStore(Protocol):
     """A store in which several hosts share vectors and index rows. One worker maintains these for all hosts.
 
-    1. Data that still has an owner stays. A vector has an owner while an entry has its text. The segments of a scope
-       have one while all their rows belong to entries. A scope that is neither a session nor a world is not touched.
+    1. Only data without an owner is removed. A vector has an owner while an entry has the text of the vector. The segments
+       of a scope have an owner while each of their rows belongs to an entry. A scope that is neither a session nor a world
+       is not touched.
     2. A scope that is being written is left until the next call.
     3. With `lease`, the work of a holder that has lost the lease raises LeaseLostError and changes nothing.
 

@@ -1,6 +1,6 @@
 """Builds the error for a stored row that cannot be read, with the place of the row and the fault.
 
-Functions that decode a row know its bytes but not its address. So the tables are searched for these bytes, and the
+A function that decodes a row knows the row's bytes, but not its place. So the tables are searched for these bytes, and the
 error can name the session, the row and the column.
 """
 

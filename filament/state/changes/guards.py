@@ -99,8 +99,8 @@ def check_changeable(spot: Spot) -> None:
 def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> None:
     """Raise RefusedError if the rules do not allow the new field `field`.
 
-    That is so if the mapping neither declares the field nor may be extended. In a typed state it is also so if the
-    name is only another spelling of an existing field. `siblings` are the existing fields.
+    A mapping allows it if it declares the field, or if it may be extended. In a typed state, a name that is only another
+    spelling of an existing field is refused. `siblings` are the existing fields.
     """
     held = siblings if isinstance(siblings, Mapping) else dict.fromkeys(siblings)
     is_like = rules.typed and is_misspelt(field, find_nearest(field, [name for name in held if name != META]))
@@ -175,8 +175,8 @@ def _fields_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:
     """Raise RefusedError if `value` may not be removed from `field`.
 
-    A value stays if it is necessary, or if a part of it may not be changed or must stay. `rules` are those of the
-    mapping that has `field`. With `entry`, `value` is an entry of the list in `field`.
+    A value that is necessary stays. A value stays too if a part of it may not be changed or is necessary. `rules` are those
+    of the mapping that has `field`. With `entry`, `value` is an entry of the list in `field`.
     """
     if not rules.may_update(field):
         raise _frozen_error(rules, field, ())

@@ -33,11 +33,11 @@ def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
 
 
 class ChangingTree:
-    """A tree to which patch ops are applied one after the other; `tree` is the result so far.
+    """A tree to which patch ops are applied one after the other. The attribute `tree` is the result so far.
 
-    Neither the original tree nor a value from an op is ever changed. A part that they share with `tree` is copied
-    before its first change, and only copies made here are changed in place. So the cost of an op depends on the depth
-    of its path, not on the size of the tree.
+    The original tree and the values in ops are never changed. A part that `tree` shares with one of them is copied before
+    its first change, and only such copies are changed in place. So the cost of an op depends on the depth of its path, not
+    on the size of the tree.
     """
 
     def __init__(self, tree: Any) -> None:

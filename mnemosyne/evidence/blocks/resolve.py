@@ -1,10 +1,11 @@
-"""Resolves a ref to its present text, and compares the text with the one when the ref was made.
+"""Resolves a ref to its present text, and compares this text with the text at the time when the ref was made.
 
-A ref is a reference to an evidence item or a part of one. Prompts read evidence only through this module, so hash,
-expiry and selector are always checked. Some items store only a pointer (a uri) and no text. Pointers with the scheme
-`mnemosyne://` are followed here; others need a fetcher of the host. A fetched text comes from outside. So its length
-is limited, and it is redacted and compared with the stored hash before anyone sees it. The module writes nothing, and
-knows the store by its protocol.
+A ref is a reference to an evidence item or a part of one. Prompts read evidence only through this module, so hash, expiry
+and selector are always checked. The module writes nothing, and knows the store by its protocol.
+
+Some items store no text, only a pointer (a uri). Pointers with the scheme `mnemosyne://` are followed here; others need a
+fetcher of the host. A fetched text comes from outside, so its length is limited, it is redacted, and it is compared with the
+stored hash before anyone sees it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Fields are converted to native fields (the fields of SillyTavern's world info) as SillyTavern does. A missing `selective`
 means false, `insertion_order` is the native `order`, and a field in the `extensions` of an entry takes precedence.
 
-An entry also gets two mappings, from which an export restores the rest. `extensions` has the entry's extensions that did
-not become native fields. `original` has the fields without a native name: `name`, `priority`, `case_sensitive`, unknown
-ones, and `use_regex` if it does not follow from the keys.
+The data that no native field has are kept in two mappings of the entry, and an export writes them back. `extensions` has the
+entry's extensions that did not become native fields. `original` has the fields without a native name: `name`, `priority`,
+`case_sensitive`, unknown fields, and `use_regex` if its value does not follow from the keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from mnemosyne.schema.imported_files import ImportedFile, WorldBook
 FORMAT = "lorebook_v3"
 IN_CARD = "character_book"
 OWN_EXTENSION = "jacquard/world_info"
-"""Extension of a card's entry under which an export keeps the `fields` and `original` that the card format has no place for."""
+"""Extension of a card's entry in which an export keeps the parts of `fields` and `original` that the card format has no
+place for.
+"""
 
 _HELD = ("name", "priority", "case_sensitive", "use_regex", "position")
 _TAKEN = ("id", "uid", "extensions", "position")

@@ -36,7 +36,7 @@ def kind_of(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Return a text; a number becomes text. Raises ValueError for any other value."""
+    """Return `value` if it is a text, or a number as a text. Raises ValueError for any other value."""
     if isinstance(value, str):
         return value
     if _is_number(value):
@@ -45,7 +45,9 @@ def to_text(value: Any) -> str:
 
 
 def to_flag(value: Any) -> bool:
-    """Return true or false; 1 and 0 and words like `yes` and `off` are converted. Raises ValueError for any other value."""
+    """Return `value` as true or false. The numbers 1 and 0 and words like `yes` and `off` are converted. Raises ValueError
+    for any other value.
+    """
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else str(value) if value in (0, 1) else ""
@@ -60,8 +62,8 @@ def to_other_flag(value: Any) -> bool:
 
 
 def to_number(value: Any) -> int | float:
-    """Return a number; text is converted. Whole numbers become `int`. Raises ValueError for any other value and beyond
-    ±2**53.
+    """Return `value` as a number. A text is converted, and whole numbers become `int`. Raises ValueError for any other
+    value, and for a number beyond ±2**53.
     """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
@@ -71,7 +73,9 @@ def to_number(value: Any) -> int | float:
 
 
 def to_count(value: Any) -> int:
-    """Return a whole number from 0 on; decimals are cut off. Raises ValueError for a negative number and for any other value."""
+    """Return `value` as a whole number of at least 0. Decimals are cut off. Raises ValueError for a negative number and for
+    any other value.
+    """
     number = math.trunc(to_number(value))
     if number < 0:
         raise ValueError
@@ -79,7 +83,7 @@ def to_count(value: Any) -> int:
 
 
 def to_level(value: Any) -> int:
-    """Return a level of recursion, which is a whole number from 0 on. True becomes 1 and false becomes 0."""
+    """Return `value` as a level of recursion, which is a whole number of at least 0. True becomes 1 and false becomes 0."""
     return int(value) if isinstance(value, bool) else to_count(value)
 
 
@@ -110,7 +114,9 @@ def or_null(convert: Convert) -> Convert:
 
 
 def to_keys(value: Any) -> list[str]:
-    """Return a list of texts; a text is split at its commas. In a list, numbers become texts and other values are left out."""
+    """Return `value` as a list of texts. A text is split at its commas. In a list, numbers become texts and other values are
+    left out.
+    """
     if isinstance(value, str):
         return split_keys(value)
     if not isinstance(value, list):
@@ -119,7 +125,7 @@ def to_keys(value: Any) -> list[str]:
 
 
 def to_joined(value: Any) -> str:
-    """Return a text; a list of texts is joined with commas."""
+    """Return `value` as one text. A list of texts is joined with commas."""
     return ",".join(to_keys(value)) if isinstance(value, list) else to_text(value)
 
 

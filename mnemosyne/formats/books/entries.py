@@ -77,8 +77,8 @@ def build_entries(
 
 
 def count_unknown(fields: Mapping[str, Any], counter: FieldCounter, path: str, named: set[str]) -> None:
-    """Count unknown fields as kept. `named` are the names counted so far; after 200 names, further fields are counted
-    under one name.
+    """Count unknown fields as kept. `named` has the names that were counted so far, and new names are added to it. After 200
+    names, all further fields are counted under one name.
     """
     for name, value in fields.items():
         if name in named or len(named) < _MOST_NAMED_FIELDS:

@@ -188,8 +188,8 @@ def is_oobabooga(value: Any) -> bool:
 
 
 def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chat of a history of text-generation-webui. Each text is the one that the model got; if it is missing,
-    the shown one.
+    """Return the chat of a history of text-generation-webui. The text of a message is the text that the model got or, if it
+    is missing, the text that was shown.
 
     Raises CorpusError, like the other readers of this module, if the file has another format or no message.
     """

@@ -1,8 +1,8 @@
 """Reads one file as a document, within limits of size and time. Nothing is downloaded, and nothing in the file is run.
 
 HTML and PDF files are parsed in a separate process (`parse`), because a hostile file can keep a parser busy and fill the
-memory. The process ends when its time is used up. Processor time counts, so that a busy machine reads the same files as
-an idle one.
+memory. The process has a limit of processor time, not of elapsed time, so that a busy machine reads the same files as an
+idle one.
 """
 
 from __future__ import annotations

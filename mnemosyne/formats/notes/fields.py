@@ -85,9 +85,9 @@ class KeyHabits:
     """The way in which the notes of one folder get their keys."""
 
     has_keys: bool
-    """Whether at least one note states its `keys`. If not, the title of each note is a key of it."""
+    """Whether at least one note states its `keys`. If none does, the title of each note is one of its keys."""
     own_tags: frozenset[str] = frozenset()
-    """Tags that only one note has. If no note states keys, such a tag is a key of its note."""
+    """Tags that only one note has. If no note states its keys, such a tag is a key of its note."""
 
 
 def canonical_front(front: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Names:
     user: str = ""
     """Name that replaces `{{user}}`."""
     files: tuple[str, ...] = ()
-    """Names of the files of the characters' cards. With `tags`, a character filter is compared with them. If both are
+    """Names of the files of the characters' cards. A character filter is compared with `files` and `tags`. If both are
     empty, every filter admits.
     """
     tags: tuple[str, ...] = ()
@@ -73,7 +73,8 @@ def names_of(imported: Mapping[str, Any]) -> Names:
 def slug_of(name: str, *, most: int = 40) -> str:
     """Return a name in lower-case letters, digits and `-`, at most `most` characters long. A space becomes `-`.
 
-    If any other character was lost, a hash is added. The same name always gives the same slug.
+    If another character had to be left out, a hash is added, so that different names have different slugs. The same name
+    always gives the same slug.
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = _NOT_IN_SLUG.sub("-", plain).strip("-")[:most].strip("-")

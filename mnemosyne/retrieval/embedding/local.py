@@ -175,11 +175,11 @@ def _in_order(batches: Sequence[Sequence[int]], parts: Sequence[Vectors]) -> Vec
 
 
 def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
-    """Yield the texts that share a forward pass, as slices of at most `most` texts. `lengths` are the lengths of the
-    texts in characters, the longest first.
+    """Yield slices of the texts: the texts of a slice share a forward pass, at most `most` of them. `lengths` are the
+    lengths of the texts in characters, the longest first.
 
-    All texts of a pass are padded to the longest one, so texts of similar length share a pass. Texts less than half
-    as long get a pass of their own if this costs less than their padding.
+    All texts of a pass are padded to the length of the longest one, so texts of similar length share a pass. Texts of less
+    than half this length get a pass of their own if the pass costs less than their padding.
     """
     start = 0
     for place in range(1, len(lengths) + 1):

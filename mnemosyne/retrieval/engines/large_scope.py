@@ -1,10 +1,10 @@
-"""Searches a scope that is too large for memory. Its words, new rows and small chains are in memory; most vectors are
-on disk in one graph.
+"""Searches a scope that is too large for memory. Its words, new rows and small chains are in memory. Most of its vectors are
+on disk, in one graph.
 
-A graph is an index that finds the nearest vectors quickly. A graph search with a filter, or in a table with rows
-outside the graph, reads all rows first (a million: 27 ms; the search itself takes 2 to 5 ms). So the graph's table is
-left unchanged, and filters are applied to its results. New rows are collected in a delta, a table of their own that
-is also in memory, until there are enough of them for a new graph. This module must not import an engine.
+A graph is an index that finds the nearest vectors quickly. A graph search takes 2 to 5 ms. It takes longer with a filter, or
+if the table has rows outside of the graph, because all rows are read first (27 ms for a million rows). So the graph's table
+is left unchanged, and filters are applied to the results. New rows are collected in a delta, a table of their own that is
+also in memory, until there are enough of them for a new graph. This module must not import an engine.
 """
 
 from __future__ import annotations

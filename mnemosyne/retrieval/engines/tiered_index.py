@@ -35,31 +35,30 @@ from mnemosyne.schema.record import SequencedEntry
 class TieredIndex(Index):
     """An `Index` over a folder.
 
-    A scope with at most `memory_rows` rows is searched in memory. Its durable form is one file, a checkpoint. The
-    file is written after turns once `held_rows` rows and a sixteenth of all have changed, or once words have been
-    removed. It is also written when the scope leaves memory, and by `maintain` and `close`.
+    A scope with at most `memory_rows` rows is searched in memory. Its durable form is one file, a checkpoint. The file is
+    written after turns once `held_rows` rows and a sixteenth of all have changed, or once words have been removed. It is
+    also written when the scope leaves memory, and by `maintain` and `close`.
 
-    Larger scopes are in LanceDB, which is not imported before there is one; their words are searched in memory.
-    `delta_rows` limits the new rows of a large scope, and the rows of its small chains, that are in memory with their
-    vectors. `held_rows` of them are collected before they are written.
+    Larger scopes are in LanceDB, which is imported for the first of them. Their words are searched in memory. `delta_rows`
+    limits how many new rows of a large scope, and rows of its small chains, are in memory with their vectors. New rows are
+    written once there are `held_rows` of them.
 
-    `open_scopes` and `open_rows` limit the scopes, and the rows of scopes, that stay in memory after an `evict` or a
-    `maintain`. The scope used last stays in any case.
+    `open_scopes` and `open_rows` limit how many scopes, and how many rows of scopes, stay in memory after an `evict` or a
+    `maintain`. The scope used last always stays.
 
-    With `segments` (a store for several hosts), a scope that has no files in the folder is kept in that store until
-    it is too large for memory. Small scopes are kept nowhere and made again when they are opened. With `has_vectors`,
-    rows are given to other hosts once an embedder has processed them.
+    `segments` is a store that several hosts share. If it is given, a scope without files in the folder is kept in that store
+    until it is too large for memory. Small scopes are not kept there, and are made again when they are opened. If
+    `has_vectors`, rows are given to other hosts only after an embedder has processed them.
 
-    A damaged file, or a scope whose table cannot be used, is named by `faults`. The scope starts empty and is made
-    again from the store. If LanceDB is not installed, large scopes stay in memory; this is not a fault, and
-    `degradations_for` reports it.
+    If a file is damaged, or the table of a scope cannot be used, `faults` names it. The scope starts empty and is made again
+    from the store. If LanceDB is not installed, large scopes stay in memory. This is not a fault, and `degradations_for`
+    reports it.
 
-    If `snapshots` has a snapshot of a scope, the scope is searched in the snapshot. Entries that are added stay in
-    memory until there is a newer snapshot, which `maintain` looks for. Nothing is written to the folder.
+    If `snapshots` has a snapshot of a scope, the scope is searched in the snapshot. Entries that are added stay in memory
+    until there is a newer snapshot, which `maintain` looks for. Nothing is written to the folder.
 
-    Several processes may use one folder. Each finds the rows that others have written when it reads a scope. A scope
-    that another process has dropped is read again. If two processes write the file of a scope, the file written last
-    counts.
+    Several processes may use one folder. Each finds the rows that others have written when it reads a scope. A scope that
+    another process has dropped is read again. If two processes write the file of a scope, the file written last counts.
     """
 
     def __init__(

@@ -89,11 +89,11 @@ class ConversationTail:
 
 
 def join_neighbours(linked: Sequence[LinkedEntry], find: Callable[[MemoryEntry], Vectors | None]) -> Vectors | None:
-    """Return one vector per entry as the rows of an array, or None if `find` has no vector for any entry. A row is
-    NaN if `find` has no vector for its entry.
+    """Return one vector per entry as the rows of an array, or None if `find` has no vector for any entry. A row is NaN if
+    `find` has no vector for its entry.
 
-    A message's row is the normalised sum of two parts its own vector and one part the vector of each neighbour. (On
-    LoCoMo dev this raises the vector arm's recall@5 from 37 to 45 percent, on qmsum from 26 to 34.)
+    The row of a message is a normalised sum: its own vector counts twice, and the vector of each neighbour once. (On LoCoMo
+    dev this raises the vector arm's recall@5 from 37 to 45 percent, on qmsum from 26 to 34.)
     """
     found = [[find(entry) for entry in each.entries] for each in linked]
     width = next((len(vector) for vectors in found for vector in vectors if vector is not None), 0)

@@ -1,10 +1,11 @@
-"""Fuses the results of several searches into one order: adds their scores, weighted for the query and the chain.
+"""Fuses the results of several searches into one order. The scores are added, with weights for the query and the chain.
 
-An arm is one way of searching (by words or by vectors). Plain reciprocal rank fusion weights every arm equally, and
-loses to the better arm if the other one is poor. Here word scores are the unit. Vector scores are added with a weight
-that depends on the language (the share of words that the model knows), on the chain and on the question. Then the
-neighbours of good hits are raised. The numbers are in `FusionWeights`; docs/decisions/0006 explains their origin.
-Calculation only.
+An arm is one way of searching: by words or by vectors. Plain reciprocal rank fusion gives every arm the same weight, so a
+poor arm spoils the result of the better one. Here the scores of the word arm are the unit. The scores of the vector arm are
+added with a weight that depends on the language (the share of words that the model knows), on the chain and on the question.
+Then the scores of entries next to good hits are raised.
+
+The numbers are in `FusionWeights`; docs/decisions/0006 explains how they were found. Calculation only.
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ _MOST = 0.8
 class FusionWeights:
     """The numbers of fusion and of reranking.
 
-    The first twelve fields, except `vector_power`, are summands of an exponent of e. Words weigh 1. The sum of the
-    `vector` fields that apply gives the weight of vectors: more in questions and if a statement refers to the
-    conversation, less in the history chain. `vector_terms` is added for each e-fold of the query's words.
-    `vector_power` is the exponent of the scaled vector scores (`Arm.power`). The sum of the `beside` fields that
-    apply gives the share of its score that a hit passes on to its neighbours: more in long queries, and different by
-    chain.
+    The fields from `vector` to `beside_terms`, except `vector_power`, are exponents: e to the power of their sum is a
+    weight. The word arm has the weight 1.
 
-    The last eight fields are added by reranking for each feature (0..1) of an entry. `character_talk` and
-    `longer_talk` are multiplied by the share of the recent conversation in the query.
+    - `vector` and the other `vector` fields that apply give the weight of the vector arm. It is greater for questions and
+      for statements that refer to the conversation, and smaller in the history chain. `vector_terms` is multiplied by the
+      logarithm of the number of words.
+    - `vector_power` is the exponent of the scaled vector scores (`Arm.power`).
+    - `beside` and the other `beside` fields that apply give the share of a hit's score that is added to its neighbours. It
+      is greater for long queries, and differs by chain.
+    - The last eight fields are used by reranking. Each is multiplied by a feature (0..1) of an entry and added to its score.
+      `character_talk` and `longer_talk` are also multiplied by the share of the recent conversation in the query.
     """
 
     vector: float = -0.7
@@ -93,10 +96,11 @@ def find_weights(model: str) -> FusionWeights:
 class Arm(Struct, frozen=True, kw_only=True):
     """The hits of one arm (one way of searching), best first, with the numbers that fusion needs.
 
-    `weight` is the score of the best hit after fusion. `dense` states that the arm gives every entry a score. A dense
-    arm's last hit counts as 0, and so does every entry that the arm did not return, because no cosine means "nothing
-    in common". An entry that a sparse arm did not return has nothing in common with the query. `power` is the
-    exponent of the scaled scores (0..1): above 1 the best hits stand out more.
+    - `weight`: the score of the best hit after fusion.
+    - `dense`: whether the arm gives every entry a score, as a search by vectors does. In a dense arm, the score of the last
+      hit counts as 0, and so does an entry that was not returned, because no cosine means "nothing in common". In another
+      arm, an entry that was not returned has nothing in common with the query.
+    - `power`: the exponent of the scaled scores (0..1). Above 1, the best hits have a greater lead.
     """
 
     hits: Hits
@@ -165,11 +169,11 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
 
 
 def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, float] | None = None) -> Scores:
-    """Return the fused score of each entry in `columns`, NaN if no arm with a weight returned it. Multiplying all
-    scores of a sparse arm by a number does not change the result.
+    """Return the fused score of each entry in `columns`. It is NaN if no arm with a weight returned the entry.
 
-    `tops` are the scores that count as 1 in each arm, if several chains share a scale. By default the best score of
-    each arm counts as 1, so that each arm's part is 0..1 times its weight.
+    The scores of an arm are scaled so that one score counts as 1, and then multiplied by the arm's weight. By default this
+    is the arm's best score. `tops` gives other scores by arm, for several chains that share a scale. If all scores of a
+    sparse arm are multiplied by a number, the result does not change.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
     whole = sum([arm.weight for arm in heard.values()])
@@ -197,12 +201,12 @@ def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
 
 
 def boost_neighbours(own: Scores, depths: Numbers, written: Numbers, share: float) -> Scores:
-    """Return the scores in `own` with additions for neighbours. Each hit adds `share` times 0.7 to the power of the
-    steps between them, times its score, up to four steps.
+    """Return the scores in `own` with additions for neighbours, so that a hit among hits is worth more than an isolated hit.
 
-    Neighbours are entries of the turns just before and after. For entries of one turn, and for entries without a
-    turn, the distance is that of their sequences. So a hit among hits is worth more than an isolated one. An entry
-    with NaN stays NaN and is not counted as an entry between others.
+    Each hit adds to the entries up to four steps away: `share` times its score times 0.7 to the power of the number of
+    steps. One step leads to the entries of the turn before or after. For entries of the same turn, and for entries without a
+    turn, the number of steps is the difference of their sequences. An entry with NaN stays NaN and is not counted as an
+    entry between others.
     """
     heard = np.flatnonzero(~np.isnan(own))
     order = heard[np.lexsort((written[heard], depths[heard]))]

@@ -131,9 +131,9 @@ class HybridRetriever:
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[HybridRetriever]:
-        """Open a retriever that recalls like this one, but reads the scopes that `own_scopes` returns from `source`.
+        """Open a retriever that recalls like this one, but reads some scopes from `source`: those that `own_scopes` returns.
 
-        These scopes are indexed in memory, in addition to the others, and forgotten at the end of the block.
+        The entries of these scopes are indexed in memory, and are forgotten at the end of the block.
         """
         token, used = uuid4().hex, set[str]()
 
@@ -201,9 +201,9 @@ class HybridRetriever:
     async def feed(self, scopes: Sequence[str]) -> None:
         """Index the new entries of those `scopes` that this retriever has searched before: first words, then vectors.
 
-        If another embedder than the configured one serves a scope, vectors of the configured one are made last. A
-        recall that runs meanwhile finds the entries by words. The call may be cancelled; the next call continues.
-        Raises IndexUnavailableError if the index cannot be written.
+        If another embedder than the configured one serves a scope, the vectors of the configured embedder are made last. A
+        recall during this call finds the new entries by words. The call may be cancelled; the next call continues. Raises
+        IndexUnavailableError if the index cannot be written.
         """
         with anyio.CancelScope() as running:
             self._feeds.add(running)

@@ -23,9 +23,9 @@ _ENOUGH_TERMS = 2
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     """Return the questions of a query, in order, or only the query itself if it is not split.
 
-    A query is split if it consists of two or three self-contained questions with at least two content words each. A
-    self-contained question names its subject before it refers to anything; other questions belong to the question
-    before. A query that also has other sentences is returned with its questions as a second query.
+    A query is split if it consists of two or three self-contained questions with at least two content words each. A question
+    is self-contained if it names its subject before it refers to anything. Any other question belongs to the question
+    before. If a query has other sentences too, the result is the query itself, followed by its questions as one query.
     """
     text = query.text.strip()
     ends = [mark.end() for mark in _END.finditer(text)]

@@ -27,14 +27,15 @@ _PAST: Mapping[Chain, float] = {Chain.NARRATIVE: 1.4, Chain.EVENT: 1.2, Chain.HI
 def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
     """Return the terms to search for, with their weights.
 
-    A term weighs 1 for each occurrence in the query's text and 1 more for each keyword that contains it. Terms of
-    recent messages weigh less: 0.6 in the newest message, and nine tenths of the weight in each message before. All
-    recent terms together weigh at most 0.7 times as much as the others, because long messages would drown a short
-    question.
+    - A term of the query's text weighs 1 for each occurrence, and 1 more for each keyword that contains it.
+    - A term of the newest message weighs 0.6. In each older message, the weight is nine tenths of the weight in the message
+      after it.
+    - All terms of recent messages together weigh at most 0.7 times as much as the other terms, because a long message would
+      outweigh a short question.
 
-    (Labelled data, words only, recall@5: dialogues that depend on their context gain from recent messages, kdconv
-    from 14 to 26 percent. LoCoMo questions amid unrelated conversation stay at 66 percent, but unlimited context
-    would reduce them to 32.)
+    Measured on labelled data (words only, recall@5): dialogues that depend on their context gain from recent messages
+    (kdconv: from 14 to 26 percent). LoCoMo questions amid unrelated conversation stay at 66 percent; without the limit they
+    would fall to 32.
     """
     terms = term_weights(query.text)
     for keyword in query.keywords:

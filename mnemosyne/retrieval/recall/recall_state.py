@@ -97,7 +97,9 @@ class RankedEntries(Struct, frozen=True, kw_only=True):
 
 
 class RecallState:
-    """The state of one recall. With `whole`, all arms and all signals count; otherwise one arm ranks and nothing else."""
+    """The state of one recall. If `whole` is true, all arms and all other signals count. Otherwise the entries are ranked
+    only by the score of one arm.
+    """
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole

@@ -1,1 +1,4 @@
-"""Snapshots of the index of a large world: a worker publishes each once, hosts fetch and search it, nobody changes it."""
+"""Publishes and fetches snapshots of the index of a large world.
+
+A worker publishes a snapshot once, and hosts fetch and search it. A published snapshot is never changed.
+"""

@@ -1,8 +1,8 @@
-"""Lists the entries of a scope with a mark each, stored in a snapshot, by which a host finds later changes of the
-store.
+"""Lists the entries of a scope, each with a mark. A snapshot has this list, and a host compares it with its store to find
+what has changed.
 
-pyarrow is imported only when it is needed, because it is heavy. All functions except `list_entries` and
-`find_watermark` block.
+pyarrow is imported only when it is needed, because it is heavy. All functions except `list_entries` and `find_watermark`
+block.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Gives a host the snapshots of its store's worlds: finds them in the storage, fetches them, and compares them with
-the store.
+"""Gives a host the snapshots of its store's worlds: finds them in the storage, fetches them, and compares them with the
+store.
 
-A snapshot is the published index of a world. The store decides: rows of a snapshot that the store no longer has are
-hidden, and entries that the snapshot lacks are added from the store.
+A snapshot is the published index of a world. If snapshot and store differ, the store is right. Rows of the snapshot that the
+store no longer has are hidden, and entries that the snapshot lacks are added from the store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Computes BM25 scores of documents in memory. Documents are added one by one, without a rebuild.
 
-Each document has a slot: the n-th document added has slot n-1, until `compact`. A posting states that a term occurs
-in a slot, and how often. The caller's mask decides which slots count. So removed, hidden or other branches' documents
-need no change here and change no score. This module must not import an engine or an embedder.
+Each document has a slot: the n-th document added has slot n-1, until `compact`. A posting states that a term occurs in a
+slot, and how often. The caller's mask decides which slots count. So a document that is removed, hidden or on another branch
+stays here unchanged, and does not influence any score. This module must not import an engine or an embedder.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class FoundWords:
     ) -> Scores:
         """Return a BM25 score (>= 0) for each slot, by the statistics of its pool. Slots of no pool score 0.
 
-        `counts` has the statistics of each pool: the pool's own, or larger ones if other collections count with the
-        pool. The part of each term is multiplied by its weight in `terms`.
+        `counts` has the statistics for each pool. They are those of the pool itself, or of the pool together with other
+        collections. The part of each term is multiplied by its weight in `terms`.
         """
         found = np.zeros(self._slots, dtype=np.float64)
         flat, slopes = np.float32(k1 * (1.0 - b)), np.zeros(len(counts) + 1, dtype=np.float32)

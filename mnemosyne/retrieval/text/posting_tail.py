@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 NEWEST_DOCUMENTS = 64
-"""Number of documents that are sorted by term when they are searched after a change. Older documents stay sorted."""
+"""Number of newest documents whose postings are not kept sorted. They are sorted by term at the first search after a change.
+The postings of older documents stay sorted.
+"""
 
 Codes = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.int32]

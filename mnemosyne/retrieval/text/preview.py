@@ -16,9 +16,10 @@ _MARK = "…"
 def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TOKENS) -> str:
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens` tokens.
 
-    The text is cut after a sentence if one ends in the second half of the part that fits, else between words, else
-    between characters. The cut is found by proportion in a few steps. The first step takes at most five characters
-    per token, so that a long text costs no more than a short one. The cut may therefore come earlier than necessary.
+    The text is cut after a sentence if one ends in the second half of the part that fits. Otherwise it is cut between words,
+    or else between characters. The place of the cut is estimated in a few steps from the tokens per character, so it may
+    come earlier than necessary. Only the first five characters per token are read, so that a long text costs no more than a
+    short one.
     """
     text = text.strip()
     end = min(len(text), limit_tokens * _TOKEN_CHARS)

@@ -1,15 +1,15 @@
 """Reads and writes the journals of a file store, and keeps a SQLite database that is made from them.
 
 A journal is one file of JSON lines for a session or a world, which several processes share. The first line is a header.
-Every other line is one numbered write, with the rows that it changed. A line is on the disk before its write is
-acknowledged. An incomplete last line was never acknowledged: it is ignored, and the next write truncates it. A journal
-that has doubled in size is compacted: all current rows are written to a new file, which replaces the old one.
+Every other line is one numbered write, with the rows that it changed. A write is acknowledged only after its line is on the
+disk. An incomplete last line was never acknowledged, so it is ignored, and the next write truncates it. A journal that has
+doubled in size is compacted: all current rows are written to a new file, which replaces the old one.
 
-The database contains the same rows for SQL, and how far each journal was read. It is only a cache. If it does not agree
-with the files, it is made again from them. A damaged line is skipped and noted, and the lines after it count. As long
-as a journal has a damaged line, lines are only appended to it.
+The database contains the same rows for SQL, and how far each journal was read. It is only a cache. If it does not agree with
+the files, it is made again from them. A damaged line is skipped and noted, and the lines after it are read. As long as a
+journal has a damaged line, it is not compacted.
 
-All functions here block. Those that write are called with the folder's lock held, inside a transaction.
+All functions here block. Functions that write are called inside a transaction, with the folder's lock held.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class RowTables:
         return RowChange(table=table, did=_SET if len(wanted) < len(every) else _PUT, columns=columns)
 
     def read_all(self, owner: Owner) -> Iterator[RowChange]:
-        """Yield every row of a journal. If an empty database applies them, it has the same rows."""
+        """Yield every row of a journal, in an order in which `apply` can write them into an empty database."""
         tenant, scope = owner.tenant, owner.scope
         kind, _, name = scope.partition(":")
         if scope == AUDITS:

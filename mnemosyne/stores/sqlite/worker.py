@@ -34,11 +34,11 @@ _REASONS = {
 class SqliteWorker:
     """Runs transactions of one kind (reads or writes) in order.
 
-    If a caller is cancelled, either nothing or a complete transaction is left. With `finish` (for writes) a cancelled
-    caller is released only when the transaction is over, so that its outcome is known. Without `finish` (for reads) a
-    cancelled caller is released at once.
+    If a caller is cancelled, either nothing or a complete transaction is left. `finish` states when a cancelled caller is
+    released. If it is true (for writes), the caller is released when the transaction is over, so that its outcome is known.
+    If it is false (for reads), the caller is released immediately.
 
-    `thread` is a thread to share with other workers. Without one, the worker makes its own thread.
+    `thread` is a thread to share with other workers (None: the worker makes its own thread).
     """
 
     def __init__(

@@ -25,8 +25,8 @@ def filter_groups(
 ) -> list[WorldInfoEntry]:
     """Return the entries of `new` that remain, in order.
 
-    `shown` are the entries that were activated before. `score` returns the number of found keys of an entry. `scores_all`
-    is whether scores decide in entries that do not state it. `roll` gives the random numbers.
+    `shown` are the entries that were activated before. `score` returns the number of found keys of an entry. An entry may
+    leave open whether its group is decided by scores; then `scores_all` decides this. `roll` gives the random numbers.
     """
     groups = _group(new)
     left = list(new)

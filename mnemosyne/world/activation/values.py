@@ -110,7 +110,7 @@ class WorldInfoEntry:
     case_sensitive: bool | None = None
     match_whole_words: bool | None = None
     sticky: int = 0
-    """Number of messages, like `cooldown` and `delay`."""
+    """Number of messages for which the entry stays active. `cooldown` and `delay` are numbers of messages too."""
     cooldown: int = 0
     delay: int = 0
     ignore_budget: bool = False

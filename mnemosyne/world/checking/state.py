@@ -169,9 +169,10 @@ _Node = tuple[KeyPath, Any, Rules, bool]
 
 
 def walk_nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
-    """Yield (path, node, rules, may be a pair) for every node, parents first and without `$meta`.
+    """Yield (path, node, rules, may_be_pair) for every node, parents first and without `$meta`.
 
-    The rules of a mapping are its own. The rules of any other node are those of the mapping that contains it.
+    The rules of a mapping are its own. The rules of any other node are those of the mapping that contains it. `may_be_pair`
+    is whether a list at this place may be a value with a description.
     """
     yield from _walk_node((), root, rules_at_root(root), "", described=False)
 

@@ -61,8 +61,8 @@ class PackDraft:
     injections: tuple[Item, ...]
     imported: dict[str, Any]
     quests_known: bool
-    """Whether the ids of all quests could be read. If not, a reference to an unknown quest may be correct, and is not
-    reported. `entities_known` is the same for entities.
+    """Whether the ids of all quests could be read. If not, unknown ids of quests are not reported, because they may be
+    correct. `entities_known` has the same meaning for entities.
     """
     entities_known: bool
 

@@ -1,11 +1,14 @@
 """Writes a BERT as an ONNX graph, from token ids and mask to the mean over the tokens. No other module imports onnx.
 
-The graph has only standard operators, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8
-with one scale per output (the vocabulary: per row), and the input of a linear layer is rounded to 8 bits with one
-scale per token. `onnxruntime.quantization` has one scale per forward pass instead. Then a text's vector depends on
-the texts that share its pass, and its cosine to the float32 vector is 0.996; here it is 0.999. Processors without
-VNNI add two products in 16 bits. The sum overflows only if two neighbouring weights and both their inputs are near
-the largest values of their rows.
+The graph has only standard operators, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8 with one
+scale per output; the vocabulary has one scale per row. The input of a linear layer is rounded to 8 bits with one scale per
+token.
+
+`onnxruntime.quantization` is not used, because it has one scale per forward pass. The vector of a text then depends on the
+other texts in the pass, and its cosine to the float32 vector is 0.996. With one scale per token the cosine is 0.999.
+
+Processors without VNNI add two products in 16 bits. This sum overflows only if two neighbouring weights and both their
+inputs are near the largest values of their rows.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class CheckpointedScopes:
         self._moving: dict[str, RowBatch] = {}
 
     async def open(self, scope: str) -> ScopeTable | None:
-        """Return the table of a scope from its file, empty if there is no file. Return None if the scope has no
-        usable file but tables in LanceDB.
+        """Return the table of a scope from its file, or an empty table if there is no file. If the scope has no usable file
+        but has tables in LanceDB, return None.
 
         Raises:
             UnreadableError: if the file is damaged. The caller then starts with an empty table.

@@ -157,8 +157,8 @@ async def upsert(table: Any, rows: Any) -> None:
 def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
     """Return the query for the nearest rows by cosine. The caller adds a filter and columns.
 
-    A graph by itself gives twice the distance (LanceDB 0.40), and of rounded vectors. With `refine_factor` the
-    distance is calculated from the exact vectors, so that hits can be compared with hits from memory.
+    Without `refine_factor`, LanceDB 0.40 returns twice the distance of a graph's hits, calculated from rounded vectors. With
+    it, the distance is calculated from the exact vectors, so that these hits can be compared with hits from memory.
     """
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")
     return query.ef(max(128, 2 * limit)).refine_factor(1).limit(limit)

@@ -19,8 +19,8 @@ _TRIES = 3
 
 
 class OpenedSnapshot(NamedTuple):
-    """A snapshot with its table, which searches it. A small snapshot is in memory as a whole; of a large one
-    (`LargeScope`), the words are.
+    """A snapshot, and the table by which it is searched. A small snapshot is in memory as a whole. Of a large one
+    (`LargeScope`), only the words are in memory.
     """
 
     snapshot: ServedSnapshot
@@ -28,8 +28,8 @@ class OpenedSnapshot(NamedTuple):
 
 
 class ServedScopes:
-    """The scopes of an index that are searched in snapshots. If `source` is None, there are none. For the numbers of
-    rows see `TieredIndex`.
+    """The scopes of an index that are searched in snapshots. If `source` is None, there are none. `TieredIndex` explains the
+    limits for numbers of rows.
     """
 
     def __init__(self, source: SnapshotSource | None, *, memory_rows: int, delta_rows: int, held_rows: int) -> None:

@@ -19,9 +19,10 @@ class ServedSnapshot:
     folder: Path
     """Folder of the snapshot's table."""
     stale: tuple[str, ...] = ()
-    """Ids of rows that the store no longer has, or no longer has with this content."""
+    """Ids of rows that must be hidden, because the store no longer has their entries or has them with other content."""
     sequences: Mapping[str, int] = field(default_factory=dict)
-    """Sequences of the other rows in this store by id, if they differ from the publisher's sequences (empty: they are equal)."""
+    """Sequences in this store, by id, of rows whose sequences differ from the publisher's. Empty: all sequences are equal.
+    """
     watermarks: Mapping[Chain, int] = field(default_factory=dict)
     """By chain, the sequence of the store up to which the snapshot was compared with the store."""
     incomplete: bool = False

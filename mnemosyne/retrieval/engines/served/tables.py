@@ -29,8 +29,8 @@ _EXCLUDED = 1_000
 async def open_table(
     scope: str, snapshot: ServedSnapshot, *, memory_rows: int, delta_rows: int, held_rows: int
 ) -> ScopeTable | LargeScope:
-    """Return the table that searches a scope in a snapshot. Up to `memory_rows` rows the whole snapshot is in memory;
-    of a larger one, the words are.
+    """Return the table by which a scope is searched in a snapshot. A snapshot of at most `memory_rows` rows is in memory as
+    a whole. Of a larger one, only the words are in memory.
 
     Raises:
         IndexUnavailableError: if the table cannot be read or has damaged rows.
@@ -70,10 +70,9 @@ def _fill(table: ScopeTable, stored: StoredScope | None, snapshot: ServedSnapsho
 
 
 class SnapshotGraph:
-    """The `GraphStore` of a snapshot. Its table is only read: rows that are removed from it are hidden, and nothing
-    is written.
+    """The `GraphStore` of a snapshot. The snapshot's table is only read. Removed rows are hidden, and nothing is written.
 
-    For `sequences` see `ServedSnapshot`.
+    `sequences` has the same meaning as in `ServedSnapshot`.
     """
 
     def __init__(self, store: GraphStore, sequences: Mapping[str, int]) -> None:

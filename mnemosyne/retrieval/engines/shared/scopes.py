@@ -163,9 +163,10 @@ class SharedScopes:
         return True
 
     async def is_current(self, scope: str) -> bool:
-        """Return whether the rows that were read of a scope still count.
+        """Return whether the rows that were read of a scope are still valid.
 
-        They do not after an erasure on another host, or if the store could not be read before and can be read now.
+        They are not valid after an erasure on another host. They are not valid either if the store could not be read at that
+        time and can be read now.
         """
         known = self._scopes.get(scope)
         if known is None:
@@ -182,8 +183,8 @@ class SharedScopes:
             await self._store.drop(scope)
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Replace the shared rows of a scope by the rows of a staged scope, all of which are still waiting. Raises
-        StoreError if the store cannot be used.
+        """Replace the shared rows of a scope by the rows of a staged scope. The rows of the staged scope were not added yet.
+        Raises StoreError if the store cannot be used.
         """
         held = self._scopes[staged].held if staged in self._scopes else NO_ROWS
         await self.drop(scope)

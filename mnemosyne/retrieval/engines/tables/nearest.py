@@ -93,9 +93,12 @@ class VectorRows:
     def nearest(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, Vectors]:
         """Return (slots, cosines) of admitted rows. The best `limit` of all admitted rows are among them.
 
-        The result is exact up to 10,000 admitted rows. Above that there are three steps. The eighth of the rows whose
-        signs differ least (at least 40 x limit) is scored by signs weighted with the vector's magnitudes. The best
-        32nd by this score (at least 20 x limit) is then compared exactly.
+        The result is exact up to 10,000 admitted rows. Above that there are three steps:
+
+        1. The rows whose signs differ least are selected: an eighth of all, and at least 40 x limit.
+        2. These are scored by their signs, weighted with the magnitudes in the vector, and the best are selected: a 32nd of
+           all, and at least 20 x limit.
+        3. These are compared exactly.
         """
         if self._rows is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)

@@ -262,11 +262,11 @@ class ScopeTable:
             return tuple(self._ids[slot] for slot in order[:limit])
 
     def find_words(self, terms: Collection[str], pools: Sequence[IndexFilter]) -> WordSearch:
-        """Find `terms` in the rows of each pool, to be scored and ranked. A pool is the rows that one filter admits;
-        the filters differ only by chains, and no chain is in two of them.
+        """Find `terms` in the rows of each pool, to be scored and ranked later.
 
-        The result can be scored and ranked without the lock, because its arrays are replaced, not written, when rows
-        change.
+        A pool has the rows that one filter in `pools` admits. The filters differ only in their chains, and no chain is in
+        two filters. The result can be used without the lock, because a change of rows replaces its arrays and does not write
+        to them.
         """
         with self._lock:
             owners, rows = self._owners(pools), len(self._ids)

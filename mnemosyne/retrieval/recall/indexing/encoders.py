@@ -1,9 +1,9 @@
 """Chooses the embedder that serves each scope of an index, and replaces one embedder by another.
 
-A scope is one session or one world. It is served by the embedder that made its vectors as long as this embedder can
-be opened, even if another one is configured. Meanwhile the configured embedder indexes the same entries a second time,
-under another name (`staged_scope`). When all is done, this copy replaces the scope in one step. Indexes and embedders
-are known by protocol; this module must not import a concrete one.
+A scope is one session or one world. As long as the embedder that made its vectors can be opened, this embedder serves the
+scope, even if another one is configured. Meanwhile the configured embedder indexes the same entries a second time, in a copy
+of the scope with another name (`staged_scope`). When the copy is complete, it replaces the scope in one step. Indexes and
+embedders are known by protocol; this module must not import a concrete one.
 """
 
 from __future__ import annotations

@@ -52,11 +52,11 @@ class IndexResult:
 class Indexer:
     """Updates the scopes of one index from one source.
 
-    Words are indexed at once. Texts are embedded while no lock is held, so that a recall never waits for a model.
-    Entries that were indexed only by words are remembered, and `embed_waiting` adds their vectors.
+    Words are indexed at once. Texts are embedded while no lock is held, so that a recall never waits for a model. Entries
+    that were indexed only by words are remembered, and `embed_waiting` adds their vectors.
 
-    `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector. `vectors`
-    keeps vectors for other hosts and is asked before a text is embedded; all vectors are rounded in the same way.
+    A text gets no vector if the embedder knows a smaller share of it than `least_fitness` (`Embedder.fitness`). `vectors`
+    keeps vectors for other hosts, and is asked before a text is embedded. All vectors are rounded in the same way.
     """
 
     def __init__(

@@ -1,11 +1,13 @@
-"""Gives out leases: the right of one process to do a job for a whole database. An abandoned lease expires by the
-database's clock.
+"""Gives out leases: the right of one process to do a job for a whole database. An abandoned lease expires by the database's
+clock.
 
-A lock of the server or of a file (decision 0017) ends only with the connection of its holder, so it cannot distinguish
-a hung holder from a working one. And SQLite has no lock that lasts over several calls. A row with a time solves both.
-The row also has a token, which changes with the holder. A write of the holder compares the token and locks the row in
-the same transaction. So nobody can take over before the write is committed, and a former holder can write nothing. Each
-function runs inside a write transaction that its caller has opened.
+Locks are not enough for this. A lock of the server or of a file (decision 0017) ends only with the connection of its holder,
+so it cannot distinguish a hung holder from a working one. SQLite has no lock that lasts over several calls. So a lease is a
+row with a time.
+
+The row also has a token, which changes with the holder. A write of the holder compares the token and locks the row in the
+same transaction. So nobody can take over before the write is committed, and a former holder can write nothing. Each function
+runs inside a write transaction that its caller has opened.
 """
 
 from __future__ import annotations

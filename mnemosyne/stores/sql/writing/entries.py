@@ -28,8 +28,8 @@ def write_session_entries(
 ) -> int:
     """Write entries of a session, and return how many were new or changed.
 
-    The place of an entry is that of its turn. Without a turn it is the entry's depth on the path to `head`, and without
-    a depth it is the head itself.
+    An entry is placed at its turn. An entry without a turn is placed at its depth on the path to `head`, and an entry
+    without a depth at the head itself.
 
     Raises EntryConflictError if another turn uses the id, ValueError if an entry has a wrong scope or chain, and
     TurnNotFoundError if its turn does not exist.
