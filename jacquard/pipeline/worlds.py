@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from anyio import to_thread
-
 from jacquard.core.errors import WorldUnavailableError
 from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CodecError, DamagedRecordError
+from mnemosyne.core.off_loop import run_off_loop
 from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, Role
@@ -122,7 +121,7 @@ class WorldSource:
         world_id = world.world_id
         if self._named.get(world_id) is world and await self._store.world_digest(world_id) == world.digest:
             return 0
-        whole, value = await to_thread.run_sync(_pack_to_json, world)
+        whole, value = await run_off_loop(_pack_to_json, world)
         changed = await self._store.replace_world(world_id, world.digest, world.lore, value)
         self._named[world_id] = world
         self._cache_pack(whole)
@@ -156,7 +155,7 @@ class WorldSource:
                 return held
             value = None if digest is None else await self._load_stored_pack(world_id, digest)
             if digest is not None and value is not None:
-                return self._cache_pack(await to_thread.run_sync(_pack_from_json, world_id, digest, value))
+                return self._cache_pack(await run_off_loop(_pack_from_json, world_id, digest, value))
             if digest == await self._store.world_digest(world_id):
                 break
         if digest in (None, BARE_DIGEST):

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from anyio import to_thread
-
 from jacquard.core.blocks import Block, SkeinTemplate
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
@@ -46,6 +44,7 @@ from jacquard.turns.turn_log import TurnLog
 from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.off_loop import on_loop, run_off_loop
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -82,15 +81,17 @@ class PromptComposer:
         if prompt is not None:
             return prompt
         usages: list[ModelUsage] = []
-        degraded = await apply_degradations(
+        shorten = partial(
+            apply_degradations,
             layout.orders,
             count=layout.count,
             shortener=self._shortener_of(turn, usages),
             within_seconds=turn.config.summary.timeout_ms / 1000,
         )
+        degraded = await on_loop(shorten)
         log.stopwatch.lap("degrade")
         inputs = replace(inputs, degradations=(*inputs.degradations, *degraded.degradations))
-        prepared = await to_thread.run_sync(build_turn_prompt, inputs, self._prompt_parts, layout, degraded.blocks)
+        prepared = await run_off_loop(build_turn_prompt, inputs, self._prompt_parts, layout, degraded.blocks)
         return replace(prepared, usages=tuple(usages))
 
     async def compose_ahead(
@@ -113,11 +114,11 @@ class PromptComposer:
         codes = self._codes_of(turn, log)
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
         decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids)
-        decided = await to_thread.run_sync(decide)
+        decided = await run_off_loop(decide)
         if not isinstance(decided, _ShownBlocks):
             return decided
         standing = await self._find_standing_blocks(turn, skeleton, decided.blocks)
-        decided = await to_thread.run_sync(partial(decide, standing=standing))
+        decided = await run_off_loop(partial(decide, standing=standing))
         assert not isinstance(decided, _ShownBlocks)
         return decided
 

@@ -83,7 +83,7 @@ from mnemosyne.chains.facts import facts_at
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
-from mnemosyne.core.off_loop import calculate
+from mnemosyne.core.off_loop import calculate, on_loop, run_off_loop
 from mnemosyne.evidence import SessionIngestor
 from mnemosyne.protocols import EvidenceIngestor
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall, ToolCallStatus
@@ -94,6 +94,7 @@ from mnemosyne.schema.memory import UserFact, profile_session_id
 from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.stores.host import reachable_store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +122,8 @@ class ContextEngine:
     """
 
     def __init__(self, parts: EngineParts, config: RuntimeConfig | None = None) -> None:
-        self._parts = parts
+        self._given = parts
+        self._parts = parts = replace(parts, store=reachable_store(parts.store))
         self._config = config or RuntimeConfig()
         check_experiments(self._config)
         self._session_lock = SessionLock(parts.locks)
@@ -189,7 +191,7 @@ class ContextEngine:
     @property
     def parts(self) -> EngineParts:
         """Parts of this engine. A host may read from `parts.store`, but only the engine writes to it."""
-        return self._parts
+        return self._given
 
     @property
     def config(self) -> RuntimeConfig:
@@ -323,25 +325,35 @@ class ContextEngine:
         # Shared by both attempts, because the model calls of an attempt with a conflict cost something too.
         calls = CallBook()
 
-        async def prepare(*degradations: str) -> PreparedTurn:
+        running = await self._ensure_open()
+
+        async def prepare(request: TurnRequest, *degradations: str) -> PreparedTurn:
             mark = self._parts.store.damage_log.mark()
             log = TurnLog(emitter=emitter, calls=calls, degradations=list(degradations), damage_mark=mark)
-            return await self._prepare(request, log, finish)
+            return await self._prepare(running, request, log, finish)
 
-        async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
-            request = await find_request(config)
-            request = replace(request, message=await self._keep_secrets_out(request.message, config))
+        async def answer() -> PreparedTurn:
+            asked = await find_request(config)
+            request = replace(asked, message=await self._keep_secrets_out(asked.message, config))
             # Before the session is created, so that a refused input leaves nothing behind.
             check_user_message(request.message.content, config.limits)
             check_parts(request.message, config.limits)
             await self._start_missing_session(session_id, config.profile)
-            turn = await retry_on_conflict(prepare, session_id, emitter)
-            span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
-            return turn
+            return await retry_on_conflict(partial(prepare, request), session_id, emitter)
 
-    async def _prepare(self, request: TurnRequest, log: TurnLog, finish: FinishTurn | None) -> PreparedTurn:
-        """Prepare one turn on the session's present version: load, plan, run both streams, compose, record."""
-        running = await self._ensure_open()
+        async with self._watch("prepare_turn", session_id, emitter, turn_id) as span:
+            turn = await self._session_lock.run(session_id, answer)
+            span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
+        running.background.follow_turn(turn.report)
+        return turn
+
+    async def _prepare(
+        self, running: _OpenEngine, request: TurnRequest, log: TurnLog, finish: FinishTurn | None
+    ) -> PreparedTurn:
+        """Prepare one turn on the session's present version: load, plan, run both streams, compose, record.
+
+        All of it is one piece of work in one thread. Only the streams run on the event loop, because they wait for models.
+        """
         log.degradations += running.background.consolidator.degradations(request.session_id)
         turn = await running.loader.load(request, log)
         stored = await running.loader.find_stored_turn(turn, is_named=request.turn_id is not None)
@@ -350,7 +362,7 @@ class ContextEngine:
         turn = await running.loader.plan(turn, log, request.trigger)
         compose_ahead = partial(self._composer.compose_ahead, turn, log=log)
         limit = StateLimit(state_tokens_of(turn))
-        skeleton, curation, prompt = await running.streams.run(turn, limit.tokens, log, compose_ahead)
+        skeleton, curation, prompt = await on_loop(running.streams.run, turn, limit.tokens, log, compose_ahead)
         with self._parts.tracing.span("jacquard.weave") as span:
             while prompt is None:
                 try:
@@ -358,16 +370,14 @@ class ContextEngine:
                 except BudgetExceededError as error:
                     # If the blocks that must stay do not fit, the state is cut further, as long as there is some of it.
                     limit.reduce(skeleton.state_tokens, error)
-                    skeleton = await self._skeletons.render(turn, limit.tokens)
+                    skeleton = await on_loop(self._skeletons.render, turn, limit.tokens)
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
         if finish is not None:
-            prompt = await to_thread.run_sync(finish, prompt)
+            prompt = await run_off_loop(finish, prompt)
         log.stopwatch.lap("weave")
         audience = find_audience(turn, curation.entries, skeleton.results.audience)
         message = guard_message(turn.message, audience)
-        recorded = await record_turn(self._parts, prompt, turn, message, skeleton.anchors, log)
-        running.background.follow_turn(recorded.report)
-        return recorded
+        return await record_turn(self._parts, prompt, turn, message, skeleton.anchors, log)
 
     async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
         """Return the prompt of an already prepared turn, followed by `tail`: the host's tool calls and results,
@@ -428,8 +438,9 @@ class ContextEngine:
         If an error is raised, the turn stays pending.
         """
         reply = to_reply(assistant_message)
-        async with self._hold("commit_assistant_message", session_id, self._emitter, turn_id):
-            result = await self._replies.commit(session_id, reply, turn_id, tuple(refs or ()))
+        commit = partial(self._replies.commit, session_id, reply, turn_id, tuple(refs or ()))
+        async with self._watch("commit_assistant_message", session_id, self._emitter, turn_id):
+            result = await self._session_lock.run(session_id, commit)
         (await self._ensure_open()).background.follow_commit(session_id, result.turn_id, self._config)
         return result
 
@@ -465,8 +476,9 @@ class ContextEngine:
         Raises MissingChunksError if a chunk is missing or if there are none. Raises the errors of
         `commit_assistant_message` too.
         """
-        async with self._hold("finalize_assistant_message", session_id, self._emitter, turn_id):
-            result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs or ()))
+        finish = partial(self._replies.finish, session_id, turn_id, message_id, tuple(refs or ()))
+        async with self._watch("finalize_assistant_message", session_id, self._emitter, turn_id):
+            result = await self._session_lock.run(session_id, finish)
         (await self._ensure_open()).background.follow_commit(session_id, result.turn_id, self._config)
         return result
 
@@ -807,14 +819,21 @@ class ContextEngine:
     @asynccontextmanager
     async def _hold(
         self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
+    ) -> AsyncIterator[None]:
+        """Lock a session for one call that `_watch` watches."""
+        async with self._watch(name, session_id, emitter, turn_id), self._session_lock.acquire(session_id):
+            yield
+
+    @asynccontextmanager
+    async def _watch(
+        self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
-        """Lock a session for one call, in a span with the session's tags; an error that leaves it is emitted as an event."""
+        """Run one call in a span with the session's tags; an error that leaves it is emitted as an event."""
         facts = {f"jacquard.tag.{tag}": value for tag, value in emitter.tags_of(session_id).items()}
         facts["gen_ai.conversation.id"] = session_id
         with self._parts.tracing.span(f"jacquard.{name}", facts) as span:
             try:
-                async with self._session_lock.acquire(session_id):
-                    yield span
+                yield span
             except ContextEngineError as error:
                 await emit_error(emitter, session_id, turn_id, error)
                 raise

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from jacquard.config.sections import RuntimeConfig
@@ -54,7 +53,7 @@ from jacquard.turns.turn_log import TurnLog, TurnRequest
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered_inputs import head_after, with_unanswered
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
-from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.core.off_loop import run_off_loop, start_on_loop
 from mnemosyne.damage import has_lost, note_of, without_lost
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.memory import UserFact, session_scope, world_scope
@@ -171,7 +170,7 @@ class TurnLoader:
         window, history = await self._load_history(turn, log)
         pinned = await self._system_messages.load(turn.window.head, history.messages, turn.window.previous)
         log.stopwatch.lap("summary")
-        searched = await calculate(find_searched_text, text, window, turn.world, size=size_of(text))
+        searched = await run_off_loop(find_searched_text, text, window, turn.world)
         begin_prefetch = partial(self._begin_prefetch, searched, window, history.messages, config)
         planned = await self._planner.plan(text, window, turn.world, config, turn.turn_id, on_plan=begin_prefetch)
         log.usages += planned.usages
@@ -187,7 +186,7 @@ class TurnLoader:
         log.stopwatch.lap("plan")
         await emit_planned(log.emitter, turn.session_id, turn.turn_id, turn.plan)
         if turn.plan.triage is Triage.NUMERICAL:
-            turn = await to_thread.run_sync(_apply_action, turn)
+            turn = await run_off_loop(_apply_action, turn)
             log.stopwatch.lap("action")
         turn = replace(turn, lore=TurnLore(hidden=await self._find_hidden_entries(turn)))
         return await self._activate(turn, log, trigger)
@@ -214,7 +213,7 @@ class TurnLoader:
         if key not in self._translated:
             self._translated[key] = translate_bare_world(world, locale) if is_bare else replace(world, locale=locale)
             for old in list(self._translated)[:-_MOST_TRANSLATED]:
-                del self._translated[old]
+                self._translated.pop(old, None)
         return self._translated[key]
 
     async def _read_inputs(self, request: TurnRequest) -> TurnInputs:
@@ -266,16 +265,16 @@ class TurnLoader:
         recalls = window.prefetch is None or not is_late(window.prefetch)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
             texts = searched_text, recent_texts(history), known_keywords(plan)
-            self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
+            start_on_loop(self._tasks.start_soon, self._parts.ahead.prefetch, *texts)
 
     async def _activate(self, turn: Turn, log: TurnLog, trigger: str) -> Turn:
         """Return the turn with its activated world info, if the rules of SillyTavern decide."""
         before = self._find_world_info_state(turn)
         if not scans_world_info(turn):
             return turn if before is None else carry_world_info(turn, before)
-        info = await to_thread.run_sync(self._world_info.read, turn.world)
+        info = await run_off_loop(self._world_info.read, turn.world)
         count = self._parts.estimator.estimate
-        turn = await to_thread.run_sync(activate_world_info, turn, info, before, count, trigger)
+        turn = await run_off_loop(activate_world_info, turn, info, before, count, trigger)
         log.stopwatch.lap("world_info")
         return turn
 
@@ -290,8 +289,8 @@ class TurnLoader:
     async def _find_hidden_entries(self, turn: Turn) -> frozenset[str]:
         restricted, state, viewer = turn.facts.gated, turn.window.state, turn.config.viewer
         activated = list_world_info(turn.world) if scans_world_info(turn) else ()
-        return await calculate(
-            find_hidden_entries, turn.world, restricted, state, viewer, activated, turn.window.head, size=size_of(state)
+        return await run_off_loop(
+            find_hidden_entries, turn.world, restricted, state, viewer, activated, turn.window.head
         )
 
 
@@ -386,8 +385,10 @@ class ProfileSource:
     async def load(self, setting: str, world: WorldPack) -> Profile:
         """Return the profile that `setting` names in a world. Raises ConfigError if there is no such profile."""
         key = (find_profile_id(setting, world), world.world_id, world.digest)
-        if key not in self._held:
+        held = self._held.get(key)
+        if held is None:
             if len(self._held) >= _MOST_HELD:
                 self._held.clear()
-            self._held[key] = await to_thread.run_sync(load_profile, key[0], template_roots(self._roots, world))
-        return self._held[key]
+            held = await run_off_loop(load_profile, key[0], template_roots(self._roots, world))
+            self._held[key] = held
+        return held

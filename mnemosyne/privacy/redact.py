@@ -15,11 +15,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from anyio import to_thread
-
 from mnemosyne.core.errors import PatternError, RedactionError
 from mnemosyne.core.jsonpath import compile_path, find_nodes
-from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.core.off_loop import calculate, on_loop, run_off_loop, size_of
 from mnemosyne.core.regexes import compile_pattern, find_spans
 from mnemosyne.privacy.rules import (
     DICTIONARIES,
@@ -96,7 +94,7 @@ class RegexRedactor:
         One worker thread searches all texts, because switching to a thread costs more than searching a short text.
         """
         wanted = self.rules if rules is None else rules
-        results = await to_thread.run_sync(_redact_all, texts, wanted, wanted is not self.rules)
+        results = await run_off_loop(_redact_all, texts, wanted, wanted is not self.rules)
         if self._detector is None or (rules is not None and _PERSONAL.isdisjoint(rules.dictionaries)):
             return results
         return [await self._add_detected(result, self._detector) for result in results]
@@ -105,19 +103,19 @@ class RegexRedactor:
         redacted, more = await self._redact_detected(result.redacted_text, detector)
         if not more:
             return result
-        return await to_thread.run_sync(result_of, redacted, tuple(dict.fromkeys((*result.applied_rules, *more))))
+        return await run_off_loop(result_of, redacted, tuple(dict.fromkeys((*result.applied_rules, *more))))
 
     async def _redact_detected(self, text: str, detector: PiiDetector) -> tuple[str, tuple[str, ...]]:
         applied: dict[str, None] = {}
         for _ in range(_PASSES):
             try:
-                found = await detector.detect(text)
+                found = await on_loop(detector.detect, text)
             except RedactionError:
                 raise
             except Exception as error:
                 # If a third-party detector raises anything, the text has not been searched completely.
                 raise RedactionError(f"The detector {detector.name!r} failed ({type(error).__name__}).") from error
-            text, rules = await to_thread.run_sync(_remove_spans, text, found)
+            text, rules = await run_off_loop(_remove_spans, text, found)
             if not rules:
                 return text, tuple(applied)
             applied.update(dict.fromkeys(rules))
@@ -255,7 +253,7 @@ async def redact_all(
     """Return the result of `redactor` for each text. Raises RedactionError if the redactor does."""
     if isinstance(redactor, RegexRedactor):
         return await redactor.redact_all(texts, rules)
-    return [await redactor.redact(text, rules) for text in texts]
+    return [await on_loop(redactor.redact, text, rules) for text in texts]
 
 
 async def redact_tree(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -388,10 +389,11 @@ class WatchedPruner(GreedyPriorityPruner):
 
     def __init__(self, on_prompt=lambda: None):
         self.on_prompt, self.prompts = on_prompt, 0
+        self.loop = asyncio.get_running_loop()
 
     def prune(self, blocks, budget, rules=NO_RULES):
         self.prompts += 1
-        anyio.from_thread.run_sync(self.on_prompt)
+        self.loop.call_soon_threadsafe(self.on_prompt)
         return super().prune(blocks, budget, rules)
 
 

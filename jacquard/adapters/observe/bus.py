@@ -13,6 +13,7 @@ from typing import Any
 
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.masking.credentials import mask_beginning
+from mnemosyne.core.off_loop import on_loop
 from mnemosyne.protocols import Clock, EventBus
 from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.memory import EMPTY
@@ -143,6 +144,6 @@ class EventEmitter:
             payload=payload,
         )
         try:
-            await self._bus.emit(event)
+            await on_loop(self._bus.emit, event)
         except Exception:
             _log.exception("the event bus failed at %s", event_type.value)

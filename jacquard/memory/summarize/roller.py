@@ -42,7 +42,7 @@ from jacquard.pipeline.worlds import WorldSource
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.core.off_loop import calculate
+from mnemosyne.core.off_loop import calculate, on_loop
 from mnemosyne.core.tokens import KEPT_CHARS
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import Summary
@@ -122,10 +122,7 @@ class SummaryRoller:
         shown, upto = await self._check_history(window, coverage, limits, config)
         if upto is None:
             return window, _describe_history(window, coverage, shown), _find_codes(window)
-        job = self._start_job(window, coverage, upto, config)
-        result = await self._await_job(job, window.head.session_id, config)
-        if result is not None:
-            await self._write(job)
+        result = await on_loop(self._make, window, coverage, upto, config)
         if result is not None and result.summary is not None:
             if not self._is_local:
                 # A model call also writes its usage and evidence into the session.
@@ -138,6 +135,16 @@ class SummaryRoller:
             return window, longer, (code,)
         history = await self._load_history(window, coverage, longer)
         return window, _describe_history(window, coverage, history), (*_find_codes(window), code)
+
+    async def _make(
+        self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
+    ) -> RollingSummary | None:
+        """Return the summary that is due, written, if it is made in time."""
+        job = self._start_job(window, coverage, upto, config)
+        result = await self._await_job(job, window.head.session_id, config)
+        if result is not None:
+            await self._write(job)
+        return result
 
     async def show(self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits) -> Shown:
         """Return (window, history, codes): a window with the history that its summary leaves to show, and degradation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -60,13 +60,13 @@ class TooLateError(Exception):
     """The awaited work did not finish in time and has been cancelled."""
 
 
-async def within(limit_ms: int, work: Awaitable[T]) -> T:
-    """Return the result of `work`.
+async def within(limit_ms: int, work: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Return the result of `work(*args)`.
 
-    Raises TooLateError if `work` takes more than `limit_ms`; `work` is then cancelled.
+    Raises TooLateError if it takes more than `limit_ms`; it is then cancelled.
     """
     with anyio.move_on_after(limit_ms / 1000):
-        return await work
+        return await work(*args)
     raise TooLateError
 
 

@@ -30,7 +30,6 @@ from mnemosyne.schema.world import ActionNumber, Entity, NumericalAction, WorldP
 MAX_INPUT_CHARS = 200
 INPUT_SECONDS = 0.5
 _END = " 。．.!！?？~～…、,，;；"
-_SIGNS = frozenset("\\.^$*+?{}[]|()")
 _POLITE_END = re.compile(
     r"(?:[吧啊呀啦哦喔噢嘛哈哟]|谢谢(?:你|您)?|多谢|(?<!\w)(?:please|thanks|thank you))$", re.IGNORECASE
 )
@@ -63,8 +62,7 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
 
     Case and punctuation at the end are ignored. The input is tried as it was written (after NFKC), and without polite words (吧,
     请, please …) and the name of the person addressed (掌柜的，…). An input of more than MAX_INPUT_CHARS characters is never an
-    action. All patterns together take at most about INPUT_SECONDS of processor time; call this function off the event loop
-    unless `is_read_at_once` returns true.
+    action. All patterns together take at most about INPUT_SECONDS of processor time; call this function off the event loop.
     """
     if len(user_message) > MAX_INPUT_CHARS or not world.actions:
         return ActionMatch()
@@ -90,13 +88,6 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
         if groups is not None and all(is_number_group(groups, number.name) for number in action.numbers):
             return ActionMatch(action=action, groups=groups, faults=tuple(faults))
     return ActionMatch(faults=tuple(faults))
-
-
-def is_read_at_once(user_message: str, world: WorldPack) -> bool:
-    """Return whether `read_input` takes no noticeable time, because it tries no patterns or only plain words."""
-    if len(user_message) > MAX_INPUT_CHARS:
-        return True
-    return all(_SIGNS.isdisjoint(pattern) for action in world.actions for pattern in action.patterns)
 
 
 def apply_action(

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
-
-from anyio import to_thread
 
 from jacquard.adapters.observe.spans import Tracing
 from jacquard.config.sections import PlannerConfig, RuntimeConfig
@@ -25,11 +22,10 @@ from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.deadline import TooLateError, within
 from jacquard.pipeline.curation.recall_query import recent_lines
-from jacquard.pipeline.planning.actions import is_read_at_once
 from jacquard.pipeline.schedule import find_due_injections
 from jacquard.pipeline.worlds import party_names
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.core.off_loop import on_loop, run_off_loop
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
@@ -38,9 +34,6 @@ _log = open_log(__name__)
 UNSTEADY_SWITCHES = 3
 UNSTEADY = "focus_unsteady"
 PlanListener = Callable[[PlanContext], None]
-
-_PATTERNS_WEIGHT = 10
-"""Characters of a state that take as long as one of a message, because many patterns read messages: up to 5 microseconds."""
 
 
 def _ignore_plan(plan: PlanContext) -> None:
@@ -78,18 +71,12 @@ class TurnPlanner:
         It is not called if the plan searches for nothing.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
-            size = size_of(user_message, window.state)
-            plan_by_rules = partial(self._plan_by_rules, user_message, window, world, config.planner)
-            if is_read_at_once(user_message, world):
-                rules, locked = await calculate(plan_by_rules, size=size + _PATTERNS_WEIGHT * len(user_message))
-            else:
-                # A pattern of the pack may take its full time limit, however short the input is.
-                rules, locked = await to_thread.run_sync(plan_by_rules)
+            rules, locked = await run_off_loop(self._plan_by_rules, user_message, window, world, config.planner)
             if rules.search_intent.enabled:
                 on_plan(rules)
             planned = await self._refine_plan(user_message, window, world, config.planner, rules, locked)
             plan = count_focus_switches(planned.plan, window)
-            due, injected_at = await calculate(find_due_injections, window, world, size=size if world.injections else 0)
+            due, injected_at = await run_off_loop(find_due_injections, window, world)
             if plan.triage is Triage.NUMERICAL:
                 due, injected_at = (), dict(_previous_plan(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
@@ -133,7 +120,7 @@ class TurnPlanner:
             user_message=user_message, recent=recent, plan=rules, window=window, world=world, locked=locked
         )
         try:
-            plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
+            plan, usages = await on_loop(within, settings.timeout_ms, self._refiner.refine, request)
         except TooLateError:
             waited = f"the small model had not answered after {settings.timeout_ms} ms"
             # The provider may have charged for the cancelled call, so it is recorded with unknown tokens.

@@ -6,13 +6,17 @@ store.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import anyio
 
+from mnemosyne.core.off_loop import in_worker, is_built_in
 from mnemosyne.protocols import SessionLocks
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -36,21 +40,42 @@ class SessionLock:
     def __len__(self) -> int:
         return len(self._gates)
 
+    async def run(self, session_id: str, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of the async function `step`, which runs in one worker thread while the session is locked.
+
+        Raises StoreBusyError if another process does not release the session.
+        """
+        if self._locks is not None and not is_built_in(self._locks):
+            async with self.acquire(session_id):
+                return await in_worker(step)
+
+        async def run_locked() -> T:
+            async with self._hold_among_processes(session_id):
+                return await step()
+
+        async with self._enter(session_id):
+            return await in_worker(run_locked)
+
     @asynccontextmanager
     async def acquire(self, session_id: str) -> AsyncIterator[None]:
         """Lock a session for the duration of the block. Raises StoreBusyError if another process does not release the
         session.
         """
+        async with self._enter(session_id), self._hold_among_processes(session_id):
+            yield
+
+    @asynccontextmanager
+    async def _enter(self, session_id: str) -> AsyncIterator[None]:
+        """Lock a session within this process."""
         gate = self._gates.setdefault(session_id, _Gate())
         gate.wanted += 1
         try:
             async with gate.lock:
-                if self._locks is None:
-                    yield
-                    return
-                async with self._locks.hold(session_id):
-                    yield
+                yield
         finally:
             gate.wanted -= 1
             if not gate.wanted:
                 self._gates.pop(session_id, None)
+
+    def _hold_among_processes(self, session_id: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._locks is None else self._locks.hold(session_id)

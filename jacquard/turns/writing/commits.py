@@ -37,7 +37,7 @@ from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.event import CLOSED
 from mnemosyne.chains.unanswered_inputs import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
-from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.core.off_loop import run_off_loop
 from mnemosyne.evidence.documents import index_documents
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.memory import THREAD, Chain
@@ -176,11 +176,11 @@ class ReplyCommitter:
         refs = await resolve_refs(store, session_id, refs or reply.refs)
         at = self._parts.clock.now()
         decide = partial(_decide, agent=waiting.agent, at=at, refs=refs, config=self._config)
-        commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
+        commit, result = await run_off_loop(decide, record, state, reply)
         if unchanged is not None and UNTAGGED in (commit.report or {}):
             # Such changes are compared with the prompt, which is not cached for a waiting turn.
             record = (await self._load_waiting(session_id, record.turn_id)).record
-            commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
+            commit, result = await run_off_loop(decide, record, state, reply)
         commit = await self._follow_threads(record, commit, at)
         head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
         self._parts.waiting.drop(session_id)

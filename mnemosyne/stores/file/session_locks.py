@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 
 import anyio
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.core.off_loop import on_loop
 from mnemosyne.files import make_private_folder, private_mode
 from mnemosyne.stores.threads import run_shielded
 
@@ -60,12 +62,12 @@ class FileSessionLocks:
         return self._folder / f"{digest}.lock"
 
     async def _acquire(self, claim: _Claim, session_id: str) -> None:
-        until = anyio.current_time() + self._wait_seconds
+        until = monotonic() + self._wait_seconds
         wait = _FIRST_WAIT_SECONDS
         while not await run_shielded(self._threads, claim.take):
-            if anyio.current_time() >= until:
+            if monotonic() >= until:
                 raise StoreBusyError(str(self._folder), self._wait_seconds, session_id=session_id)
-            await anyio.sleep(wait)
+            await on_loop(anyio.sleep, wait)
             wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
 

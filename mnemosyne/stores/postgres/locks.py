@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.core.off_loop import on_loop
 from mnemosyne.stores.locate import PostgresAddress
 from mnemosyne.stores.threads import run_shielded
 
@@ -66,7 +68,7 @@ class PostgresSessionLocks:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="session-locks")
         self._driver: Driver | None = None
         self._one = Lock()
-        self._claimed: set[int] = set()
+        self._claimed: dict[int, _Claim] = {}
         self._is_closed = False
 
     @asynccontextmanager
@@ -97,23 +99,21 @@ class PostgresSessionLocks:
         return int.from_bytes(hashlib.sha256(named.encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
 
     async def _acquire(self, claim: _Claim) -> None:
-        until = anyio.current_time() + self._wait_seconds
+        until = monotonic() + self._wait_seconds
         wait = _FIRST_WAIT_SECONDS
         while not await self._try(claim):
-            if anyio.current_time() >= until:
+            if monotonic() >= until:
                 raise StoreBusyError(self._address.shown, self._wait_seconds, session_id=claim.session_id)
-            await anyio.sleep(wait)
+            await on_loop(anyio.sleep, wait)
             wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
     async def _try(self, claim: _Claim) -> bool:
         """Return whether the lock is this caller's now. Only one caller at a time asks, because the server would give
         its own connection the same lock again and again.
         """
+        claim.is_first = self._claimed.setdefault(claim.key, claim) is claim
         if not claim.is_first:
-            if claim.key in self._claimed:
-                return False
-            self._claimed.add(claim.key)
-            claim.is_first = True
+            return False
         return await run_shielded(self._threads, partial(self._take, claim))
 
     def _take(self, claim: _Claim) -> bool:
@@ -158,7 +158,7 @@ class PostgresSessionLocks:
         """Release a lock; if that fails, close the connection, which releases it."""
         with self._one:
             claim.is_over = True
-            self._claimed.discard(claim.key)
+            self._claimed.pop(claim.key, None)
             if claim.driver is None or claim.driver is not self._driver:
                 return
             try:

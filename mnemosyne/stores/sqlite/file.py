@@ -92,7 +92,7 @@ class SqliteConnection:
 def open_database(opening: SqliteOptions) -> sqlite3.Connection:
     """Return a connection in WAL mode to a file of the current revision. The file is created if necessary.
 
-    Call it on the thread that will use the connection. Deleted rows are overwritten (`secure_delete`); `rewrite_file`
+    Any thread may use the connection, one at a time. Deleted rows are overwritten (`secure_delete`); `rewrite_file`
     removes copies that this misses.
 
     Raises StoreUnavailableError, before anything is written, if the file is of another program or another revision, may
@@ -142,13 +142,15 @@ def _connect(opening: SqliteOptions) -> sqlite3.Connection:
     if not path.exists():
         make_private_file(path)
     if _may_write(path):
-        return sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
+        return sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None, check_same_thread=False)
     log = path.with_name(f"{path.name}-wal")
     has_log = log.exists() and log.stat().st_size > 0
     # Without a log, and if none can be made, SQLite reads only the file once it knows that nobody writes it.
     way = "mode=ro" if has_log else "immutable=1"
     address = f"{path.absolute().as_uri()}?{way}"
-    return sqlite3.connect(address, timeout=opening.busy_seconds, isolation_level=None, uri=True)
+    return sqlite3.connect(
+        address, timeout=opening.busy_seconds, isolation_level=None, uri=True, check_same_thread=False
+    )
 
 
 def _may_write(path: Path) -> bool:

@@ -1,12 +1,11 @@
 """Stores sessions in memory: for tests, for hosts that store nothing, and for trying things out.
 
-It is SQLite without a file. Rules, tables and thread are those of the SQLite store.
+It is SQLite without a file. Rules and tables are those of the SQLite store.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import finalize
 
@@ -17,6 +16,7 @@ from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.store import SqlStore
 from mnemosyne.stores.sqlite.file import SqliteConnection, open_memory
 from mnemosyne.stores.sqlite.worker import SqliteWorker
+from mnemosyne.stores.threads import SerialThread
 
 _SHOWN = "memory:"
 
@@ -55,15 +55,15 @@ class MemoryStore(SqlStore):
 
 
 class _Memory:
-    """A database without a file, and the thread on which all its transactions run."""
+    """A database without a file. Its transactions run one at a time."""
 
     def __init__(self) -> None:
-        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-memory")
+        self.thread = SerialThread("mnemosyne-memory")
         self.caches: dict[str, BodyCache] = {}
         self._driver: sqlite3.Connection | None = None
 
     def connect(self) -> sqlite3.Connection:
-        """Return the connection, which the first call on the thread opens."""
+        """Return the connection, which the first call opens."""
         if self._driver is None:
             self._driver = open_memory()
             finalize(self, self._driver.close)

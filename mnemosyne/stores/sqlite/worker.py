@@ -1,4 +1,4 @@
-"""Runs whole transactions on one SQLite connection, one after the other, on a thread of its own.
+"""Runs whole transactions on one SQLite connection, one after the other, off the event loop.
 
 No statement runs on the event loop, and no two callers share a transaction. The module knows SQLite's error codes and
 nothing of sessions.
@@ -6,17 +6,15 @@ nothing of sessions.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.damage import DAMAGED, locate_damage
 from mnemosyne.stores.sqlite.file import SqliteConnection
-from mnemosyne.stores.threads import run_in_thread
+from mnemosyne.stores.threads import SerialThread
 
 T = TypeVar("T")
 
@@ -49,14 +47,14 @@ class SqliteWorker:
         begin: Literal["BEGIN", "BEGIN IMMEDIATE"],
         busy_seconds: float,
         finish: bool,
-        thread: ThreadPoolExecutor | None = None,
+        thread: SerialThread | None = None,
     ) -> None:
         self._path = path
         self._connect = connect
         self._begin = begin
         self._busy_seconds = busy_seconds
         self._finish = finish
-        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
+        self._thread = thread or SerialThread("mnemosyne-sqlite")
         self._connection: SqliteConnection | None = None
         self._closed = False
 
@@ -82,20 +80,25 @@ class SqliteWorker:
 
     async def _run_in_thread(self, work: Callable[[SqliteConnection], T]) -> T:
         if self._closed:
-            raise StoreUnavailableError(str(self._path), "this store is closed; open another")
-        return await run_in_thread(self._thread, lambda: self._run_guarded(work), finish=self._finish)
+            self._refuse()
+        return await self._thread.run(lambda: self._run_guarded(work), finish=self._finish)
 
     async def disconnect(self) -> None:
         """Release the connection; the next call opens another."""
-        await run_in_thread(self._thread, self._disconnect, finish=True)
+        await self._thread.run(self._disconnect, finish=True)
 
     async def close(self) -> None:
         """Wait for running work, then release the connection and the thread. A second call does nothing."""
         if not self._closed:
             self._closed = True
-            ending = self._thread.submit(self._disconnect)
-            self._thread.shutdown(wait=False)
-            await asyncio.wrap_future(ending)
+            await self._thread.end(self._release)
+
+    def _release(self) -> None:
+        self._disconnect()
+        self._connect = self._refuse
+
+    def _refuse(self) -> NoReturn:
+        raise StoreUnavailableError(str(self._path), "this store is closed; open another")
 
     def _run_guarded(self, work: Callable[[SqliteConnection], T]) -> T:
         try:
