@@ -49,8 +49,8 @@ def is_in_worker() -> bool:
 async def in_worker(step: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
     """Return the result of the async function `step(*args)`, which runs in a worker thread.
 
-    A call inside another `in_worker` runs in the same thread. If the caller is cancelled, `step` goes on to its end or
-    to its next `on_loop`, where it is cancelled.
+    A call inside another `in_worker` runs in the same thread. If the caller is cancelled, `step` continues to its end,
+    or to its next `on_loop`, which then raises the cancellation in `step`.
     """
     if is_in_worker():
         return await step(*args)
@@ -61,7 +61,7 @@ async def in_worker(step: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> 
     resume: Callable[[], Any] = partial(coroutine.send, None)
     while True:
         reached, cancelled = await _run_to_end(partial(context.run, _resume, resume))
-        if isinstance(reached, _Ended):
+        if isinstance(reached, _StepEnd):
             if cancelled is not None:
                 raise cancelled
             return cast("T", reached.result())
@@ -131,8 +131,8 @@ def size_of(*values: Any) -> int:
     return size
 
 
-class _Ended:
-    """End of a step: its result, or the error that it raised."""
+class _StepEnd:
+    """End of a step, with the step's result or error."""
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self._value, self._error = value, error
@@ -150,21 +150,21 @@ def _ask(call: _Call) -> Generator[_Call, Any, Any]:
     return (yield call)
 
 
-def _resume(resume: Callable[[], _Call]) -> _Call | _Ended:
+def _resume(resume: Callable[[], _Call]) -> _Call | _StepEnd:
     """Continue a step in this thread. Return what it asks of the event loop, or its end."""
     try:
         return resume()
     except StopIteration as end:
-        return _Ended(end.value)
+        return _StepEnd(end.value)
     except BaseException as error:
-        return _Ended(error=error)
+        return _StepEnd(error=error)
 
 
 async def _run_to_end(work: Callable[[], T]) -> tuple[T, BaseException | None]:
     """Run `work`, which never raises, in a thread. Return (result, cancellation).
 
-    A cancelled caller waits too, because the step in the thread cannot be stopped there. `cancellation` is the error
-    that the caller must raise afterwards (None: the caller was not cancelled).
+    A caller that is cancelled waits too, because the step in the thread cannot be stopped there. `cancellation` is the
+    error that the caller must raise afterwards (None: nothing cancels the caller).
     """
     future, cancelled = asyncio.wrap_future(_threads.submit(work)), None
     with anyio.CancelScope(shield=True):
