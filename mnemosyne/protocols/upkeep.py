@@ -218,10 +218,11 @@ class StoreUpkeep(Protocol):
         ...
 
     async def drop_abandoned(self, before: datetime, *, limit: int = 1000, lease: Lease | None = None) -> int:
-        """Delete at most `limit` abandoned turns that were prepared before `before`, with their records. Return how
-        many were deleted.
+        """Delete abandoned turns that were prepared before `before`, with their records, and unfinished replies without
+        a chunk since. Return how many were deleted, at most `limit` of each.
 
-        An abandoned turn is a turn whose user asked again instead; it is on no path. Raises LeaseLostError if the
+        An abandoned turn is a turn whose user asked again instead; it is on no path. An unfinished reply has chunks and
+        no end. Raises LeaseLostError if the
         holder has lost `lease`.
         """
         ...

@@ -23,10 +23,12 @@ from postgres_server import own_tenant, running_server
 from mnemosyne import (
     Author,
     AuthorKind,
+    ChunkLimits,
     DamagedRecordError,
     Erasure,
     LeaseLostError,
     PostgresStore,
+    ReplyChunk,
     SessionExistsError,
     SessionLimit,
     SqliteStore,
@@ -303,6 +305,12 @@ async def test_figures_and_abandoned_turns(store):
     await store.save_prepared(pending, expected_version=head.version)
     assert await store.drop_abandoned(AT) == 0
     assert await store.drop_abandoned(LATER) == 1
+    chunk = ReplyChunk(turn_id="t3", message_id="", index=0, text="half a rep", at=AT)
+    await store.add_chunk(SESSION, chunk, ChunkLimits(chars=1_000, replies=8, expired_before=AT))
+    assert await store.drop_abandoned(AT) == 0
+    assert (await store.unfinished_reply(SESSION, "t3", "")).chunks == {0: "half a rep"}
+    assert await store.drop_abandoned(LATER) == 1
+    assert await store.unfinished_reply(SESSION, "t3", "") is None
     usage = await store.usage()
     assert (usage.sessions, usage.archived, usage.entries) == (2, 0, 2)
     assert usage.stored_bytes > 1_000

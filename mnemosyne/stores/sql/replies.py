@@ -98,6 +98,20 @@ def drop_all_unfinished(connection: Connection, key: int) -> int:
     return len(connection.execute("DELETE FROM reply_chunks WHERE session = ? RETURNING ord", (key,)).fetchall())
 
 
+def drop_old_unfinished(connection: Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` unfinished replies of the tenant whose newest chunk came before `before`. Return their
+    number.
+    """
+    rows = connection.execute(
+        """SELECT r.session, r.number FROM sessions AS s JOIN unfinished_replies AS r ON r.session = s.key
+            WHERE s.tenant = ? AND r.changed_us < ? ORDER BY r.number LIMIT ?""",
+        (connection.tenant, _microseconds(before), limit),
+    ).fetchall()
+    for key, number in rows:
+        _delete(connection, key, number)
+    return len(rows)
+
+
 def _find_turn(connection: Connection, session: StoredSession, message_id: str) -> str | None:
     """Return the only turn that has chunks for a message, else the pending turn of the active branch."""
     rows = connection.execute(

@@ -13,6 +13,7 @@ from mnemosyne.core.errors import UnreadableError
 from mnemosyne.protocols.upkeep import IdlePage, IdleSession, StoreUsage
 from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.stores.sql.connection import Connection, expand_in
+from mnemosyne.stores.sql.replies import drop_old_unfinished
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TURN
 
 _COUNTED = {"sessions": "sessions WHERE tenant = ?", "entries": "entries WHERE tenant = ?"}
@@ -106,7 +107,9 @@ def _of_sessions(table: str, bodies: tuple[str, ...]) -> str:
 
 
 def drop_abandoned(connection: Connection, before: datetime, limit: int) -> int:
-    """Delete at most `limit` abandoned turns that were prepared before `before`, with their records. Return their number."""
+    """Delete abandoned turns that were prepared before `before`, with their records, and unfinished replies without a
+    chunk since. Return their number, at most `limit` of each.
+    """
     rows = connection.execute(
         """SELECT t.number, t.created_at FROM sessions AS s JOIN turns AS t ON t.session = s.key
             WHERE s.tenant = ? AND t.status = 'abandoned'""",
@@ -117,4 +120,4 @@ def drop_abandoned(connection: Connection, before: datetime, limit: int) -> int:
         marks, numbers = expand_in(old)
         connection.execute(f"DELETE FROM papers WHERE turn IN ({marks})", numbers)
         connection.execute(f"DELETE FROM turns WHERE number IN ({marks})", numbers)
-    return len(old)
+    return len(old) + drop_old_unfinished(connection, before, limit)
