@@ -145,7 +145,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "start_session", "POST", "/sessions", "ContextEngine.start_session", body=SessionRequest, answer=SessionHead, status=201,
         open_to_viewers=True, once=True, errors=(SessionExistsError, SessionNotFoundError),
-        doc="Start a session. If it exists already in the service's own world, it is returned.",
+        doc="Start a session. Without `world_id`, it starts in the service's own world, or is returned if it exists there already.",
         tool=Tool("Start a session, or find it.", omit=_HEAD, is_idempotent=True),
     ),
     Operation(

@@ -22,7 +22,9 @@ author.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erasure:
-    """One request to erase a user (`user_id`), a session (`session_id`), or evidence items of a session (both last ids)."""
+    """One request to erase a user (`user_id`), a session (`session_id`), or evidence items of a session (`session_id` and
+    `evidence_ids`).
+    """
 
     at: datetime
     """Time for the audit record."""

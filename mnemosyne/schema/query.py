@@ -56,7 +56,7 @@ class EvidenceFilter:
     `since` and `until` may also be ISO 8601 texts with a time zone.
     """
     until: datetime | None = None
-    """Only items of before this time."""
+    """Only items from before this time."""
     tags: Mapping[str, str] | None = None
     """Key-value pairs that the item must have in `metadata`, or in `metadata["tags"]` if that is a mapping."""
     limit: int | None = None

@@ -177,7 +177,7 @@ class WorldPack:
     prologue: tuple[PrologueTurn, ...]
     narratives: tuple[PrologueNarrative, ...]
     digest: str
-    """Digest of all files of the pack."""
+    """Digest that changes whenever a file of the pack changes."""
     template_root: str | None = None
     """Folder of the templates, if they were not read. A pack from a store has no such folder."""
     user_name: str = ""
