@@ -476,10 +476,16 @@ class Record(Shape):
 
 
 Rules = Mapping[str, Any]
-"""Facts about a field that its type cannot express.
+"""Facts about a field that its type cannot express, by these keys:
 
-The keys are `name` (in JSON), `doc`, `low`, `high`, `words`, `keys`, `filled` (it must not be empty), `hidden` (it is a
-credential), `required`, `nullable`, and `parts` (if its type is a class: sentences about the fields of that class).
+- `name`: the name in JSON.
+- `doc`: a sentence for people.
+- `low`, `high`: limits of a number.
+- `words`, `keys`: the possible values, or the possible keys of a mapping.
+- `filled`: it must not be empty.
+- `hidden`: it is a credential.
+- `required`, `nullable`: as in `Field`.
+- `parts`: sentences about the fields of the class that is its type.
 """
 
 

@@ -19,13 +19,17 @@ from filament.reply.values import ParsedReply, ParseEvent
 class StreamParser:
     """Reads one reply.
 
-    The parser is tolerant, because models make mistakes: no text makes it raise, except in strict mode. It repairs a
-    fault if it can and reports each repair.
+    The parser is tolerant, because models make mistakes: no text makes it raise, except in strict mode. It repairs a fault
+    if it can, and reports each repair.
 
-    Content is returned while it arrives. Text that may still turn out to be something else is held back: half a tag,
-    half an entity, blanks that may be trailing, a tag in the middle of a sentence until that tag is closed or the
-    reply ends, and the text after JSON that was not closed. Ops are returned at the end, because only the whole reply
-    shows whether their update counts.
+    Content is returned while it arrives. Some text is held back, because later text may change its meaning:
+
+    - half a tag and half an entity,
+    - blanks that may be trailing,
+    - a tag in the middle of a sentence, until the tag is closed or the reply ends,
+    - the text after JSON that was not closed.
+
+    Ops are returned at the end, because only the whole reply shows whether their update counts.
 
     Args:
         expected: The legal tags.

@@ -13,9 +13,8 @@ from filament.state.verdicts import Note, Remark
 def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
     """Return the text that `table` has for `value`, None if it has none.
 
-    A table whose keys are all numbers is read in steps: the row with the highest number that is not above `value`
-    counts, and the first row if `value` is below all of them. In any other table, the row whose key equals `value`
-    counts.
+    A table whose keys are all numbers is read in steps. The row with the highest number that is not above `value` counts. If
+    `value` is below all numbers, the first row counts. In any other table, the row whose key equals `value` counts.
     """
     if all(is_number(row[0]) for row in table):
         if not is_number(value):

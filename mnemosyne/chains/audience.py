@@ -1,8 +1,8 @@
 """Decides which viewers may know a message or a memory. Text that was made from restricted texts is restricted too.
 
-If a prompt showed texts that only certain viewers may know, then only those viewers may know the turn, and every
-memory and summary of the turn, because a model may repeat what it was shown. The viewers are stored in a field of the
-message, the summary and the memory.
+A model may repeat what its prompt showed. So if a prompt showed texts that only certain viewers may know, only these viewers
+may know the turn, and all memories and summaries of the turn. The viewers are stored in a field of the message, the summary
+and the memory.
 """
 
 from __future__ import annotations

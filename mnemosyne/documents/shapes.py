@@ -3,10 +3,10 @@
 The tables for this are made from the dataclasses of `mnemosyne.schema`: names, types and defaults of the fields. The few
 rules that a type cannot express are given here, by the name of the field.
 
-Every value has one canonical spelling in JSON. If a document spells a value differently (a default that is written out,
-another notation of a time zone, `success|error` for an open choice), that spelling is kept in `extra` under the name of
-the field. The kept spelling is written again as long as it still means the value. A changed value is written in its
-canonical spelling.
+Every value has one canonical spelling in JSON. A document may spell a value differently: it may write out a default, use
+another notation of a time zone, or write `success|error` for an open choice. Such a spelling is kept in `extra` under the
+name of the field, and is written again as long as the value has not changed. A changed value is written in its canonical
+spelling.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ class Time(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenChoice(Choice):
-    """A member of an enum, written as its word or as one of `aliases`. Of alternatives (`success|error`) the first is read."""
+    """A member of an enum, written as its word or as one of `aliases`. If a document writes alternatives (`success|error`),
+    the first is read.
+    """
 
     of: type[StrEnum]
     aliases: Mapping[str, str]
@@ -202,8 +204,8 @@ class JsonTree(Anything):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentRecord(Record):
-    """An object of a document. Unknown keys are not faults: a class with a field `extra` keeps them in it, other classes
-    ignore them.
+    """An object of a document. Unknown keys are not faults. If the class has a field `extra`, they are kept in it; otherwise
+    they are ignored.
     """
 
     @property

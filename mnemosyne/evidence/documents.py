@@ -212,9 +212,11 @@ async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> 
 async def index_documents(store: Store, session_id: str, where: EvidenceFilter | None = None) -> int:
     """Write the missing passages of the documents of a session into its memory, and return how many are new.
 
-    `where` limits the documents (None: all). Use this for documents that a host wrote with `put_evidence` and
-    `document: true` in the metadata, for documents that a turn found, after its commit, and for sessions that were
-    copied from another store.
+    `where` limits the documents (None: all). Call this in these cases:
+
+    - A host wrote documents with `put_evidence` and `document: true` in the metadata.
+    - A turn found documents and was committed.
+    - The session was copied from another store.
     """
     found = [each for each in await store.list_evidences(session_id, where) if is_document(each)]
     return sum([await write_passages(store, session_id, each) for each in found])

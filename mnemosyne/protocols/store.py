@@ -200,11 +200,12 @@ class Store(Protocol):
         evidences: Sequence[EvidenceFilter] = (),
         blocks: BlockFilter | None = None,
     ) -> TurnInputs:
-        """Return everything that a turn reads when it begins.
+        """Return everything that a turn reads when it begins:
 
-        These are the window as `window` returns it, the evidence items that pass each filter of `evidences`, the
-        context blocks that pass `blocks`, and the entries of the session and its world that have viewers or
-        conditions.
+        - the window, as `window` returns it,
+        - for each filter in `evidences`, the evidence items that pass it,
+        - the context blocks that pass `blocks`,
+        - the entries of the session and of its world that have viewers or conditions.
 
         Raises:
             SessionNotFoundError: if there is no such session.

@@ -35,10 +35,9 @@ class OpLimits:
     op_value_chars: int | None = None
     """Maximum size of the value of one op."""
     state_chars: int | None = None
-    """Maximum size of the whole state. An op that would exceed it is refused.
-
-    Three kinds of ops are never refused, so that a state that is already too large can be used and made smaller:
-    DELETE and POP, calculations, and a value of at most 100 characters that replaces a number, text or flag.
+    """Maximum size of the whole state. An op that would exceed it is refused. Some ops are never refused, so that a state
+    that is already too large can be used and made smaller. These are DELETE, POP, calculations, and ops that replace a
+    number, text or flag by a value of at most 100 characters.
     """
 
 

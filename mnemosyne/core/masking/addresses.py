@@ -101,10 +101,13 @@ def _mask_value(part: re.Match[str]) -> str:
 
 
 def secrets_of(address: str) -> set[str]:
-    """Return the secrets in an address, each as it is written and unescaped.
+    """Return the secrets in an address, each in its written form and with its escapes decoded:
 
-    They are the password (or the user name if there is no password), user and password together, the fragment, the
-    values of the query, and the value of the Authorization header for user and password.
+    - the password, or the user name if there is no password,
+    - user and password together,
+    - the fragment,
+    - the values of the query,
+    - the value of the Authorization header for user and password.
     """
     _, user_info, _, query, fragment = _split_address(address, guess=True)
     user, mark, password = user_info.partition(":")

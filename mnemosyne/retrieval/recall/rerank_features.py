@@ -1,9 +1,13 @@
-"""Computes features for reranking the few entries that recall has fetched: properties of the text that no index
-stores.
+"""Computes features for reranking the few entries that recall has fetched: properties of the text that no index stores.
 
-The features are the speaker, a time in the entry if the query asks for one, whether the entry is only a question, and
-the word pairs and runs of CJK characters that query and entry share. The cost does not depend on the number of
-entries in the index. Calculation only.
+The features of an entry are:
+
+- its speaker,
+- a time in its text, if the query asks for one,
+- whether it is only a question,
+- the word pairs, and the runs of CJK characters, that it shares with the query.
+
+The cost does not depend on the number of entries in the index. Calculation only.
 """
 
 from __future__ import annotations
