@@ -53,7 +53,7 @@ class ContentPiece:
     """The same characters unescaped."""
     is_tag: bool = False
     boundary: str = ""
-    """Boundary of an unescaped text; '' for a tag or an escaped text. In an unescaped text nothing counts as a tag."""
+    """Boundary of an unescaped text, or '' for a tag or an escaped text. In an unescaped text nothing counts as a tag."""
 
     def with_text(self, text: str) -> ContentPiece:
         """Return a piece with another `text`, written in the same way: with this piece's boundary, or escaped."""

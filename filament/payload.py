@@ -192,7 +192,7 @@ Lines = dict[tuple[str | int, ...], int]
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML document, None for an empty one.
+    """Return the value of a YAML document, or None for an empty one.
 
     Raises PayloadError, with the line, in the cases that `load_yaml_marked` lists.
     """

@@ -26,7 +26,7 @@ class DamageNote:
     """Note on a damaged record that a read skipped."""
 
     scope: str
-    """`session:ID` or `world:ID`; '' if the record belongs to neither."""
+    """`session:ID` or `world:ID`, or '' if the record belongs to neither."""
     what: str
     """Name of the record."""
     reason: str

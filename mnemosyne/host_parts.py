@@ -68,7 +68,7 @@ def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
 
 
 def _ask(text: str, hash_text: HashText) -> str | None:
-    """Return the answer of a hasher; None if it fails or returns no text."""
+    """Return the answer of a hasher, or None if it fails or returns no text."""
     try:
         digest = hash_text(text)
     except Exception:

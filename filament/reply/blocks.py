@@ -32,7 +32,7 @@ _FIRST_STEP, _STEP = 64, 4096
 def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None]:
     """Read the block that `tag` opens, up to its closing tag or to the end of its JSON.
 
-    `inside` is the name of the element around the block, None if there is none. Ops wait until the reply is complete;
+    `inside` is the name of the element around the block, or None if there is none. Ops wait until the reply is complete;
     `judge_updates` then decides whether they count.
     """
     state.counts[tag.kind] = state.counts.get(tag.kind, 0) + 1
@@ -188,7 +188,7 @@ def _set_aside(state: ParserState, update: FoundBlock, why: MisplacedUpdate) -> 
 
 
 def _repair_block(state: ParserState, block: FoundBlock) -> tuple[Any, bool] | None:
-    """Return the value of a block and whether it was repaired; None if it cannot be read, which is recorded as a
+    """Return the value of a block and whether it was repaired, or None if it cannot be read, which is recorded as a
     correction.
     """
     if block.broken is None:

@@ -39,7 +39,7 @@ def measure_depth(body: str) -> int:
 def scan_brackets(body: str) -> tuple[int, bool, int | None]:
     """Return (open brackets, in_string, end) for the end of `body`.
 
-    `in_string` states whether a string is open. `end` is the index after which all brackets were closed, None if they
+    `in_string` states whether a string is open. `end` is the index after which all brackets were closed, or None if they
     never were.
     """
     opened, in_string, escaped = 0, False, False

@@ -56,7 +56,7 @@ class FoundBlock:
     name: str
     """Name of the block in messages."""
     inside: str | None
-    """Name of the element around the block; None if there is none."""
+    """Name of the element around the block, or None if there is none."""
     start: int
     """Index in the source at which the JSON begins; `end` is the index after the JSON."""
     end: int

@@ -92,7 +92,7 @@ class ParserState:
     # --- looking ahead ---
 
     def find_closing(self, tag: Tag, *kinds: str) -> Looking[Tag | None]:
-        """Return the first closing tag of one of `kinds` after `tag`; None if the reply ends without one."""
+        """Return the first closing tag of one of `kinds` after `tag`, or None if the reply ends without one."""
         while True:
             found = self.tags.find_closing(tag.index, kinds)
             if found is not None or self.ended:
@@ -100,7 +100,7 @@ class ParserState:
             yield
 
     def find_following(self, index: int, start: int = 0) -> Looking[Tag | None]:
-        """Return the first tag whose index is at least `index` and which begins at `start` or later; None if the
+        """Return the first tag whose index is at least `index` and which begins at `start` or later, or None if the
         reply ends first.
         """
         tags = self.tags.tags
@@ -114,7 +114,7 @@ class ParserState:
             yield
 
     def find_json_start(self, at: int) -> Looking[int | None]:
-        """Return the index at which JSON starts, at `at` or after blanks and a code fence; None if no JSON follows."""
+        """Return the index at which JSON starts, at `at` or after blanks and a code fence, or None if no JSON follows."""
         at = yield from self.skip_blanks(at)
         if self.source.slice(at, at + 1) == "`":
             end = at

@@ -50,7 +50,7 @@ class QuotingContext:
             )
 
     def open_tag(self) -> str | None:
-        """Return the name of the last tag that was opened and not closed; None if there is none."""
+        """Return the name of the last tag that was opened and not closed, or None if there is none."""
         return next(reversed(self._tags), None)
 
     def find_quotation(self) -> str:

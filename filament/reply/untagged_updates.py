@@ -38,7 +38,7 @@ class Candidate:
 
 
 def find_untagged(text: str, *, fresh: bool) -> Candidate | None:
-    """Return the first candidate in `text`, None if there is none.
+    """Return the first candidate in `text`, or None if there is none.
 
     `fresh` states that `text` begins at the beginning of a line.
     """

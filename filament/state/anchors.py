@@ -62,12 +62,12 @@ def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
 
 
 def item_number(names: Iterable[str]) -> int:
-    """Return the highest number `n` among the names of the form `item_<n>`; 0 if there is none."""
+    """Return the highest number `n` among the names of the form `item_<n>`, or 0 if there is none."""
     return max(map(made_number, names), default=0)
 
 
 def made_number(name: str) -> int:
-    """Return `n` for a name of the form `item_<n>`, 0 for any other name."""
+    """Return `n` for a name of the form `item_<n>`, or 0 for any other name."""
     match = _MADE_ID.fullmatch(name)
     return int(match[1]) if match else 0
 

@@ -11,7 +11,7 @@ from filament.state.verdicts import Note, Remark
 
 
 def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
-    """Return the text that `table` has for `value`, None if it has none.
+    """Return the text that `table` has for `value`, or None if it has none.
 
     A table whose keys are all numbers is read in steps. The row with the highest number that is not above `value` counts. If
     `value` is below all numbers, the first row counts. In any other table, the row whose key equals `value` counts.
@@ -27,7 +27,7 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
 def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
     """Return the new content of `field` after `new` is set in it: a plain value, or a VWD `[value, text]`.
 
-    `new` is a scalar, or a pair of a value and its description. `old` is the present content, None if there is none. The
+    `new` is a scalar, or a pair of a value and its description. `old` is the present content, or None if there is none. The
     description comes from the first of these that exists: the author's table or text in `rules`, the description in `new`,
     or the old description. The old description is dropped if the value changes, unless the author's rule keeps it. Remarks
     are added to `notes`.
@@ -51,7 +51,7 @@ def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list
 
 
 def derive_text(rule: str | tuple[tuple[Any, str], ...] | None, value: Any) -> str | None:
-    """Return the description that `rule` gives `value`, None if it gives none.
+    """Return the description that `rule` gives `value`, or None if it gives none.
 
     `rule` is the author's rule for the field: a table, or a text with a placeholder.
     """

@@ -299,7 +299,7 @@ def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -
 
 
 def open_place(token: str, owner: Any) -> int | None:
-    """Return the index of the list `owner` at which `token` allows an insertion, the end included; None if there is none."""
+    """Return the index of the list `owner` at which `token` allows an insertion, the end included, or None if there is none."""
     if not isinstance(owner, list | tuple):
         return None
     return len(owner) if token == "-" else list_place(token, len(owner) + 1)

@@ -36,7 +36,7 @@ def split_pointer(pointer: str) -> Tokens:
 
 
 def list_place(token: str, length: int) -> int | None:
-    """Return the 0-based list index that `token` names; None if `token` is not an index below `length`."""
+    """Return the 0-based list index that `token` names, or None if `token` is not an index below `length`."""
     if _INDEX.fullmatch(token) is None or int(token) >= length:
         return None
     return int(token)

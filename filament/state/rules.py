@@ -169,7 +169,7 @@ class Rules:
         return field in self.shape or (is_mapping(types) and field in types)
 
     def limits_of(self, field: str) -> tuple[float | None, float | None] | None:
-        """Return the (min, max) that the author set for `field`; None if there are no limits. An open end is None.
+        """Return the (min, max) that the author set for `field`, or None if there are no limits. An open end is None.
 
         Raises RefusedError if the author's limits are malformed.
         """
@@ -192,7 +192,7 @@ class Rules:
         return self.limits_of(field) or (0 if self.typed and field == COUNT else None, None)
 
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
-        """Return the type of `field`, None if it has no type.
+        """Return the type of `field`, or None if it has no type.
 
         The type is a word of TYPE_WORDS, with OR_NULL at its end if null is allowed, or a tuple of the values to
         choose from.
@@ -217,7 +217,7 @@ class Rules:
         return unit if isinstance(unit, str) else ""
 
     def followers_of(self, field: str, value: Any) -> tuple[str, ...] | None:
-        """Return the values that may follow `value` in `field`; None if any value may."""
+        """Return the values that may follow `value` in `field`, or None if any value may."""
         by_field = None if self.is_free else self.meta.get(TRANSITIONS)
         table = by_field.get(field) if is_mapping(by_field) else None
         return table.get(value) if is_mapping(table) and isinstance(value, str) else None
@@ -228,7 +228,7 @@ class Rules:
         return by_field.get(field, EMPTY) if is_mapping(by_field) else EMPTY
 
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
-        """Return the author's rule for the descriptions of `field`, None if there is none.
+        """Return the author's rule for the descriptions of `field`, or None if there is none.
 
         The rule is a table as a tuple of (value, text), a text with VALUE, or one of KEEP and DROP.
 

@@ -109,7 +109,7 @@ class Legal:
 
 
 def find_nearest(name: str, names: Iterable[str], *, most: int = 60) -> str:
-    """Return the name in `names` most similar to `name`, '' if none is similar. At most `most` names are compared."""
+    """Return the name in `names` most similar to `name`, or '' if none is similar. At most `most` names are compared."""
     known = {each.casefold(): each for each in islice(names, most)}
     found = get_close_matches(name[:100].casefold(), known, n=1)
     return known[found[0]] if found else ""

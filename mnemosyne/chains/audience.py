@@ -58,5 +58,5 @@ def may_read(audience: Audience, viewer: str | None) -> bool:
 
 
 def audience_field(audience: Audience) -> dict[str, Any]:
-    """Return the field that stores `audience`; an empty dict if everyone may know the text."""
+    """Return the field that stores `audience`, or an empty dict if everyone may know the text."""
     return {VIEWERS: list(audience)} if audience else {}

@@ -58,7 +58,7 @@ def collapse_pattern(pattern: str, names: Iterable[str]) -> str:
 
 
 def read_number(text: str) -> int | None:
-    """Return the whole number that `text` is, in digits, Chinese numerals or English words; None for anything else."""
+    """Return the whole number that `text` is, in digits, Chinese numerals or English words, or None for anything else."""
     if len(text) > _NUMBER_CHARS:
         return None
     given = " ".join(normal_form("NFKC", text).casefold().split())
@@ -73,7 +73,7 @@ def read_number(text: str) -> int | None:
 
 
 def _read_chinese(text: str) -> int | None:
-    """Return the value of Chinese numerals; None if the text is not one number, such as 两三 (two or three)."""
+    """Return the value of Chinese numerals, or None if the text is not one number, such as 两三 (two or three)."""
     total, section, digit, unit, after_zero = 0, 0, None, 10_000, False
     for sign in text:
         if sign in _DIGITS:

@@ -182,7 +182,7 @@ class StateView:
         return found and compare(value, condition.op, condition.value)
 
     def find(self, anchor: str) -> Mapping[str, Any] | None:
-        """Return the mapping whose `id` or `_anchor` is `anchor`; None if there is none, or if two mappings have it."""
+        """Return the mapping whose `id` or `_anchor` is `anchor`, or None if there is none, or if two mappings have it."""
         if anchor in self.index.ambiguous or anchor not in self.index.places:
             return None
         node = look_up(self.tree, self.index.places[anchor])[1]

@@ -14,12 +14,12 @@ REDACTION = "redaction"
 
 
 def redaction_field(rules: tuple[str, ...], fields: int) -> dict[str, Any]:
-    """Return the field that records a redaction by `rules` in `fields` fields; an empty dict if no rule matched."""
+    """Return the field that records a redaction by `rules` in `fields` fields, or an empty dict if no rule matched."""
     return {REDACTION: {"rules": list(rules), "fields": fields}} if rules else {}
 
 
 def redaction_of(stored: Evidence | Message) -> RedactionRecord | None:
-    """Return the record of the redaction of an evidence item or a message; None if there is none."""
+    """Return the record of the redaction of an evidence item or a message, or None if there is none."""
     told = stored.extra.get(REDACTION)
     if not isinstance(told, Mapping):
         return None

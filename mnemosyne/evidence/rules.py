@@ -116,7 +116,7 @@ def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
 
 
 def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
-    """Return the time at which evidence that was ingested at `at` expires; None if `seconds` is None.
+    """Return the time at which evidence that was ingested at `at` expires, or None if `seconds` is None.
 
     Raises ValueError unless `seconds` is a positive number.
     """

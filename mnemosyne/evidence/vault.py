@@ -41,7 +41,7 @@ class FolderVault:
         await to_thread.run_sync(self._put, session_id, evidence_id, original)
 
     async def get(self, session_id: str, evidence_id: str) -> str | None:
-        """Return the original of an evidence item, None if there is none."""
+        """Return the original of an evidence item, or None if there is none."""
         return await to_thread.run_sync(self._get, session_id, evidence_id)
 
     async def drop(

@@ -56,7 +56,7 @@ class Content:
     counted: str
     """Name under which the outcome of an erasure counts this kind."""
     kind: type[Any] | None = None
-    """Type of the value; None for a JSON tree."""
+    """Type of the value, or None for a JSON tree."""
     is_derived: bool = True
     """Whether the value was made from the conversation. If true, even short erased texts are cut out of it. If false, the
     value is the words of others or a part of the story, and a short text in it is not taken for an erased one.

@@ -178,7 +178,7 @@ class Hits:
     scores: tuple[float, ...] = ()
     """Scores by the kind of search: BM25 (0 or more) for words, or cosine (-1 to 1) for vectors."""
     depths: tuple[int, ...] = ()
-    """Depths of the entries' turns; 0 for an entry without a turn."""
+    """Depths of the entries' turns, or 0 for an entry without a turn."""
     sequences: tuple[int, ...] = ()
     """Places of the entries in the order of writing."""
 

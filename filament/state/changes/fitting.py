@@ -63,7 +63,7 @@ def fit_number(field: str, value: Any, notes: list[Note]) -> Any:
 
 
 def _kept_kind(rules: Rules, old: Any) -> str | None:
-    """Return the type that a field keeps because its value has it; None if it is unknown."""
+    """Return the type that a field keeps because its value has it, or None if it is unknown."""
     if not rules.typed or rules.authority is Authority.AUTHOR:
         return None
     if isinstance(old, bool):

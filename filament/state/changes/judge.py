@@ -113,7 +113,7 @@ def _limit_ops(
 
 
 def find_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
-    """Return the first refused op, None if none was refused. An op with a fault of its own takes precedence."""
+    """Return the first refused op, or None if none was refused. An op with a fault of its own takes precedence."""
     bad = [verdict for verdict in verdicts if not verdict.is_applied]
     return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
 

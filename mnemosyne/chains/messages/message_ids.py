@@ -96,6 +96,6 @@ def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message:
 
 
 def session_of(scope: str) -> str | None:
-    """Return the session id of a session's `scope`; None for the scope of a world."""
+    """Return the session id of a session's `scope`, or None for the scope of a world."""
     start = session_scope("")
     return scope[len(start) :] if scope.startswith(start) else None

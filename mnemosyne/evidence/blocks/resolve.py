@@ -42,7 +42,7 @@ class ResolvedBlock:
     refs: tuple[ResolvedRef, ...] = ()
     details: tuple[str, ...] = field(default_factory=tuple)
     error: str = ""
-    """Sentence that states why the block could not be rendered; '' if it could."""
+    """Sentence that states why the block could not be rendered, or '' if it could."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

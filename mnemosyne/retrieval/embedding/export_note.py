@@ -125,7 +125,7 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 
 def find_packaged_folder(package: str) -> Path | None:
-    """Return the folder of the sentence-transformers model in a Python package; None if there is none. The package is
+    """Return the folder of the sentence-transformers model in a Python package, or None if there is none. The package is
     not imported.
     """
     spec = find_spec(package) if package.isidentifier() else None
@@ -135,7 +135,7 @@ def find_packaged_folder(package: str) -> Path | None:
 
 
 def find_model_folder(folder: Path) -> Path | None:
-    """Return the first of `model_places` that holds a sentence-transformers model; None if there is none."""
+    """Return the first of `model_places` that holds a sentence-transformers model, or None if there is none."""
     return next((place for place in model_places(folder) if (place / PARTS_FILE).is_file()), None)
 
 

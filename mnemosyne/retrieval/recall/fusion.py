@@ -120,7 +120,7 @@ class FoundColumns(Struct, frozen=True, kw_only=True):
 
     entry_ids: list[str]
     depths: Numbers
-    """Depth of each entry's turn; 0 for an entry without a turn."""
+    """Depth of each entry's turn, or 0 for an entry without a turn."""
     sequences: Numbers
     places: Mapping[str, Numbers]
     """By the name of a search, the place in the columns of each of its hits."""

@@ -51,7 +51,7 @@ def facet_terms(query: RetrievalQuery) -> dict[str, float]:
 
 
 def find_recency(entries: Sequence[MemoryEntry], now: int) -> list[float | None]:
-    """Return the recency of each entry: 1 in the turn of depth `now`, halved every 30 turns back, None for an entry
+    """Return the recency of each entry: 1 in the turn of depth `now`, halved every 30 turns back, or None for an entry
     without a depth.
     """
     return [None if entry.depth is None else 0.5 ** (max(now - entry.depth, 0) / _HALF_LIFE_TURNS) for entry in entries]

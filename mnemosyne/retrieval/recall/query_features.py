@@ -135,7 +135,7 @@ def is_question(text: str) -> bool:
 
 def chain_weights(query: RetrievalQuery) -> dict[Chain, float]:
     """Return the weight of each chain that recall reads, from the domain weights of the plan: 1 for the heaviest
-    chain, 0 for chains that are left out.
+    chain, or 0 for chains that are left out.
 
     The square root softens the plan's weights, which are based on a few words. A chain without a weight in the plan
     gets a medium one. If the input is about the past, history and event entries weigh a fifth more and narratives two

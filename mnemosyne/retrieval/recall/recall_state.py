@@ -65,7 +65,7 @@ class FoundEntries(Struct, frozen=True, kw_only=True):
     weights: Scores
     """Weight of each entry's chain."""
     units: Scores
-    """Unit of the features that are added later to each entry; 0 for an entry that no arm returned."""
+    """Unit of the features that are added later to each entry, or 0 for an entry that no arm returned."""
     by_arm: dict[str, Scores]
     """Scores of each arm; NaN for entries that the arm did not return."""
 

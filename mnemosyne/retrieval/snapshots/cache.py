@@ -66,7 +66,7 @@ class SnapshotCache:
         return place
 
     def newest(self, storage: SnapshotStorage, scope: str) -> tuple[Manifest, Path] | None:
-        """Return (manifest, folder) of the newest snapshot of a scope that was fetched from `storage`; None if there
+        """Return (manifest, folder) of the newest snapshot of a scope that was fetched from `storage`, or None if there
         is none. It is in use until `release`.
         """
         for place in sorted(self._place(storage, scope, "").glob("*"), reverse=True):

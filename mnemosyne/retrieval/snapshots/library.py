@@ -142,7 +142,7 @@ class SnapshotLibrary:
         return None
 
     def _read_manifest(self, scope: str, name: str) -> Manifest | None:
-        """Return the manifest of a snapshot; None if it has none, because its upload is under way or was torn."""
+        """Return the manifest of a snapshot, or None if it has none, because its upload is under way or was torn."""
         place = f"{scope_folder(scope)}/{name}"
         data = self._storage.read(f"{place}/{MANIFEST}")
         if data is None:
@@ -170,7 +170,7 @@ class SnapshotLibrary:
         return False
 
     async def _compare(self, manifest: Manifest, folder: Path) -> ServedSnapshot | None:
-        """Return a fetched snapshot with the later changes of the store; None if its marks cannot be read."""
+        """Return a fetched snapshot with the later changes of the store, or None if its marks cannot be read."""
         scope = manifest.scope
         snapshot = ServedSnapshot(snapshot_id=manifest.snapshot_id, folder=folder)
         if await self._is_present(manifest):

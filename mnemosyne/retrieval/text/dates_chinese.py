@@ -45,7 +45,7 @@ _SIDES = {"上上": -2, "上": -1, "下": 1, "下下": 2, "大前": -3, "前": -
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN` means in a text of the day `day`; None if the meaning is open. Raises
+    """Return the days that a match of `PATTERN` means in a text of the day `day`, or None if the meaning is open. Raises
     ValueError or OverflowError beyond the calendar.
     """
     if match["day"]:

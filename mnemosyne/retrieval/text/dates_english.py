@@ -65,7 +65,7 @@ _TUESDAY = 1
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN` means in a text of the day `day`; None if the meaning is open. Raises
+    """Return the days that a match of `PATTERN` means in a text of the day `day`, or None if the meaning is open. Raises
     ValueError or OverflowError beyond the calendar.
     """
     if match["day"]:

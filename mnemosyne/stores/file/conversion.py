@@ -170,7 +170,7 @@ def _name_tenant(home: Path, names: Sequence[str]) -> str:
 
 
 def _read(line: bytes, scope: str, kind: type[Any], path: Path, number: int, found: _FolderContents) -> Any:
-    """Return a line, None for one that is damaged or was never finished."""
+    """Return a line, or None for one that is damaged or was never finished."""
     if not line.endswith(b"\n"):
         return None
     try:

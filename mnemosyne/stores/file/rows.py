@@ -126,7 +126,7 @@ class RowTables:
         return owners[named]
 
     def _change_of(self, table: str, key: tuple[Any, ...], did: str, mask: int) -> RowChange | None:
-        """Return the present form of a row; None if its columns are unchanged."""
+        """Return the present form of a row, or None if its columns are unchanged."""
         if did == _SET and not mask:
             return None
         names = dict(zip(self._keys[table], key, strict=True))

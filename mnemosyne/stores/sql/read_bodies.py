@@ -150,7 +150,7 @@ class SessionReads:
         return held
 
     def _enter(self, key: int, version: int) -> _ReadOfSession | None:
-        """Return the cache of a session at a version, new if need be; None if a later version is cached."""
+        """Return the cache of a session at a version, new if need be, or None if a later version is cached."""
         held = self._held.get(key)
         if held is not None and held.version > version:
             return None
@@ -212,7 +212,7 @@ def _bytes_of(held: _ReadOfSession) -> int:
 def _with_written(
     where: EvidenceFilter, found: tuple[Evidence, ...], written: Sequence[Evidence], replaced: Collection[str]
 ) -> tuple[Evidence, ...] | None:
-    """Return a list of the newest items after a write; None if only the database knows it now."""
+    """Return a list of the newest items after a write, or None if only the database knows it now."""
     if not written:
         return found
     by_id = {each.evidence_id: each for each in found}

@@ -180,7 +180,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the revision of a file, 0 for an empty one; StoreUnavailableError when it is another program's."""
+    """Return the revision of a file, or 0 for an empty one. Raises StoreUnavailableError if it is another program's."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     # Last, because another process may be making the database: whatever was seen of it before, it has this number now.

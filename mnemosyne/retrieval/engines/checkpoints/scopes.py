@@ -143,7 +143,7 @@ class CheckpointedScopes:
             raise self._unavailable(scope, error) from error
 
     async def find_mark(self, scope: str, staged: str) -> str | None:
-        """Return the generation of `scope`; None if another process has dropped it since its staged scope was opened."""
+        """Return the generation of `scope`, or None if another process has dropped it since its staged scope was opened."""
         # A drop marks both. This order leaves no gap: one that comes after the second look is noticed when the file is written.
         mark = await to_thread.run_sync(read_mark, self._folder, scope)
         opened = self._opened.get(staged)

@@ -221,7 +221,7 @@ def _vectors(column: Any) -> Vectors:
 
 
 def graph_partitions(vectors: int) -> int:
-    """Return the number of partitions of a graph of `vectors` vectors; 0 if a scan is as fast (docs/decisions/0007).
+    """Return the number of partitions of a graph of `vectors` vectors, or 0 if a scan is as fast (docs/decisions/0007).
 
     Below 100,000 vectors there is no graph: a scan is exact, and the scope is searched in memory anyway. Above that,
     the index IVF_HNSW_SQ has one partition per million rows, because filters halve the recall of finer partitions.

@@ -129,7 +129,7 @@ def _mark_file(folder: str, scope: str) -> Path:
 
 
 def has_files(folder: str, scope: str) -> bool:
-    """Return whether LanceDB has files of a scope; False for the address of a remote store."""
+    """Return whether LanceDB has files of a scope, or False for the address of a remote store."""
     return "://" not in folder and _files(folder, scope).exists()
 
 

@@ -70,7 +70,7 @@ async def index_vectors(table: Any, *, force: bool = False) -> None:
 
 
 async def width_of(table: Any) -> int | None:
-    """Return the number of dimensions of the table's vectors; None if there is no column for vectors."""
+    """Return the number of dimensions of the table's vectors, or None if there is no column for vectors."""
     schema = await table.schema()
     return int(schema.field(VECTOR).type.list_size) if VECTOR in schema.names else None
 

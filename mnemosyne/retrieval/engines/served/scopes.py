@@ -43,7 +43,7 @@ class ServedScopes:
         return scope in self._served
 
     def get(self, scope: str) -> ServedSnapshot | None:
-        """Return the snapshot in which a scope is searched; None if it is in none."""
+        """Return the snapshot in which a scope is searched, or None if it is in none."""
         return self._served.get(scope)
 
     def has_changes(self, scope: str) -> bool:

@@ -49,7 +49,7 @@ class SnapshotSource(Protocol):
     """Finds the snapshots of scopes. No method raises if the storage cannot be reached or a snapshot is damaged."""
 
     async def open(self, scope: str) -> ServedSnapshot | None:
-        """Return the newest usable snapshot of a scope; None if the scope has none."""
+        """Return the newest usable snapshot of a scope, or None if the scope has none."""
         ...
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:

@@ -82,7 +82,7 @@ class SnapshotGraph:
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Return the rows of the snapshot's table; None for any other table."""
+        """Return the rows of the snapshot's table, or None for any other table."""
         stored = await self._store.load(scope, vectors=vectors, chains=chains)
         if stored is None or not self._sequences:
             return stored

@@ -78,7 +78,7 @@ class SharedScopes:
         return tuple(dict.fromkeys(self._faults.values()))
 
     async def read(self, scope: str) -> StoredScope | None:
-        """Return the shared rows of a scope; None if there are none. Damaged segments are dropped, so that the rows
+        """Return the shared rows of a scope, or None if there are none. Damaged segments are dropped, so that the rows
         are made again.
         """
         known, stored = await self._read(scope)

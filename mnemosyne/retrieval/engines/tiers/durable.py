@@ -29,7 +29,7 @@ class DurableFolder:
         self._lost: dict[str, str] = {}
 
     async def open(self, scope: str) -> DurableIndex | None:
-        """Return the engine for large scopes; None if LanceDB is not installed. Raises IndexUnavailableError if it
+        """Return the engine for large scopes, or None if LanceDB is not installed. Raises IndexUnavailableError if it
         cannot be loaded.
         """
         if self.engine is None and not self.is_alone:

@@ -226,7 +226,7 @@ class ScopePlaces:
         self.large.pop(scope, None)
 
     async def _read(self, scope: str) -> LargeScope | None:
-        """Load a scope that is not in use; return the engine that searches it, None if memory does."""
+        """Load a scope that is not in use; return the engine that searches it, or None if memory does."""
         if (opened := await self.served.open(scope)) is not None:
             self.serve(scope, opened)
             return self.large.get(scope)

@@ -41,7 +41,7 @@ class TextVectors:
         return self._known.get((scope, entry.entry_id), (None, None))[0] == entry.text
 
     def find(self, scope: str, entry: MemoryEntry) -> Vectors | None:
-        """Return the vector of an entry's text; None if it is not made yet, or the text is unfit."""
+        """Return the vector of an entry's text, or None if it is not made yet, or the text is unfit."""
         return self._known[scope, entry.entry_id][1] if self.is_made(scope, entry) else None
 
     def round(self, vectors: Vectors) -> Vectors:

@@ -53,7 +53,7 @@ def read_turn_inputs(
 
 
 def _read_written(connection: Connection, key: int, world: str, session: str) -> dict[tuple[str, Chain], int]:
-    """Return the sequence of the newest entry of each chain that recall reads, 0 for none."""
+    """Return the sequence of the newest entry of each chain that recall reads, or 0 for none."""
     places = ((world, Chain.LORE), *((session, chain) for chain in _OF_A_SESSION))
     values = (value for scope, chain in places for value in (connection.tenant, scope, chain.value))
     row = connection.execute(_WRITTEN, (key, *values)).fetchone()
