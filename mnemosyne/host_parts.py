@@ -60,8 +60,8 @@ def is_digest(known: str, text: str, hash_text: HashText) -> bool:
 
 
 def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
-    """Return the digests that `text` may have: by the host's `hash_text` and by the default hasher; none if
-    `hash_text` fails.
+    """Return the digests that `text` may have: one by the host's `hash_text` and one by the default hasher. The result is
+    empty if `hash_text` fails.
     """
     own = _ask(text, hash_text)
     return () if own is None else tuple(dict.fromkeys((own, hash_with_sha256(text))))

@@ -34,7 +34,7 @@ class StoreFactory(Protocol):
 
 
 class EmbedderFactory(Protocol):
-    """Makes an embedder; `argument` is the text after `NAME:`, or ''.
+    """Makes an embedder. `argument` is the text after `NAME:`, or ''.
 
     The model is loaded later, by the embedder's `warm` or `embed`.
     """
@@ -45,7 +45,7 @@ class EmbedderFactory(Protocol):
 
 
 class TokenEstimatorFactory(Protocol):
-    """Makes a token estimator; `argument` is the text after `NAME:`, or ''. `model` is the setting `model_hint`."""
+    """Makes a token estimator. `argument` is the text after `NAME:`, or ''. `model` is the setting `model_hint`."""
 
     def __call__(self, argument: str, *, model: str | None) -> TokenEstimator:
         """Return the estimator, ready to count."""
@@ -53,7 +53,7 @@ class TokenEstimatorFactory(Protocol):
 
 
 class RedactorFactory(Protocol):
-    """Makes a redactor; `argument` is the text after `NAME:`, or ''. `rules` is the setting `redaction.rules`."""
+    """Makes a redactor. `argument` is the text after `NAME:`, or ''. `rules` is the setting `redaction.rules`."""
 
     def __call__(self, argument: str, *, rules: RedactionRules | None) -> Redactor:
         """Return the redactor."""
@@ -61,7 +61,7 @@ class RedactorFactory(Protocol):
 
 
 class ImporterFactory(Protocol):
-    """Makes an importer; `argument` is the text after `NAME:`, or ''."""
+    """Makes an importer. `argument` is the text after `NAME:`, or ''."""
 
     def __call__(self, argument: str) -> Importer:
         """Return the importer."""

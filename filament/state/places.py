@@ -228,7 +228,9 @@ class Spot:
     described: bool
     """Whether the value is a VWD (value with description)."""
     part: str | None
-    """"0" or "1" if the path continues into a VWD; then `tokens` end at the VWD. None otherwise."""
+    """"0" or "1" if the path continues into the first or second element of a VWD, else None. If it does, `tokens` end at the
+    VWD.
+    """
     holder: Mapping[str, Any]
     """The nearest mapping above the place."""
     field: str

@@ -130,7 +130,7 @@ class FaultList:
     def add(
         self, place: SourceLocation, what: str, *, code: str = "value", severity: Severity = Severity.ERROR
     ) -> None:
-        """Add a fault at `place`; `what` says what is wrong and, after a semicolon, what to do."""
+        """Add a fault at `place`. `what` states what is wrong and, after a semicolon, what to do."""
         if self.is_full:
             self._unnamed += 1
             return

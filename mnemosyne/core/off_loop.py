@@ -24,7 +24,7 @@ from anyio import to_thread
 
 SMALL_CHARS = 12_000
 """Largest size of a calculation that runs on the event loop, in characters. For this size, most steps of a turn take about
-one millisecond; a step on the state takes a quarter of one, and splitting a text into words takes up to three.
+one millisecond. A step on the state takes a quarter of a millisecond, and splitting a text into words takes up to three.
 """
 
 _NODE_CHARS = 8

@@ -38,16 +38,16 @@ _OTHER_COSTS = (
 
 
 class CalibratedEstimator:
-    """Estimates tokens by rules that are calibrated against the encoding o200k_base; a `TokenEstimator`.
+    """A `TokenEstimator` that estimates tokens by rules, which are calibrated against the encoding o200k_base.
 
-    - An English word is one token, plus a fifth of a token for each letter after the seventh. Prose with its
-      punctuation comes to about 1.3 tokens a word.
+    - An English word is one token, plus a fifth of a token for each letter after the seventh. Prose with its punctuation
+      comes to about 1.3 tokens a word.
     - A Chinese, Japanese or Korean character is 0.9 tokens.
     - Three digits are one token. A run of up to three signs is one token.
 
-    On the ten calibration texts of the tests the error of each text is at most 16 percent. The error of all English or
-    all Chinese texts together is at most 5 percent. Older encodings need more tokens for Chinese: the estimate is a
-    third too low for cl100k_base. The estimate of two joined texts differs from the sum of both by at most two tokens.
+    On the ten calibration texts of the tests the error of each text is at most 16 percent. The error of all English or all
+    Chinese texts together is at most 5 percent. Older encodings need more tokens for Chinese, so for cl100k_base the
+    estimate is a third too low. The estimate of two joined texts differs from the sum of both by at most two tokens.
     """
 
     name = "estimate"

@@ -336,7 +336,9 @@ def merge_spans(found: Iterable[tuple[int, int]], gap: int = 0) -> list[tuple[in
 
 
 def windows_of(text: str) -> Iterator[str]:
-    """Yield the runs of `text` by which the text is found, of both lengths; nothing if the text is too short to have a run."""
+    """Yield the runs of `text` by which the text is found, of both lengths. A text that is too short to have a run yields
+    nothing.
+    """
     for size, least, weigh in ((RUN, RUN_WEIGHT, _weight_of), (SHORT_RUN, _DENSE, _is_cjk)):
         if len(text) < size or (size == SHORT_RUN and text.isascii()):
             continue
@@ -359,8 +361,8 @@ def is_distinctive(text: str) -> bool:
 def written_forms(text: str) -> tuple[str, ...]:
     """Return the forms in which `text` is written in prompts and files.
 
-    The text is unchanged, XML-escaped as content, or XML-escaped as attribute; each of these is also JSON-escaped
-    once and twice.
+    These are the unchanged text, the text XML-escaped as content, and the text XML-escaped as attribute. Each of these is
+    also returned JSON-escaped once and twice.
     """
     forms = (text, escape(text), quoteattr(text)[1:-1])
     once = [form for each in forms for form in _json_forms(each)]
@@ -428,9 +430,8 @@ def _is_word_character(char: str) -> bool:
 
 
 def evenly_limited(texts: Sequence[str], most_chars: int) -> list[str]:
-    """Return texts that together have at most `most_chars` characters.
-
-    That is all of `texts` or, if they have more characters, an even sample of them; the last text may be shortened.
+    """Return `texts` or, if they have more than `most_chars` characters together, an even sample of them. The last text of a
+    sample may be shortened.
     """
     if sum(map(len, texts)) <= most_chars:
         return list(texts)

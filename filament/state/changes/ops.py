@@ -45,7 +45,7 @@ class Op:
     target: str
     """Flat path (`item_sword_01.count`, `hero.health`) or JSON Pointer (`/hero/health`)."""
     value: Any = None
-    """JSON value. For POP the entry to take, or None for the last one; for DELETE always None."""
+    """JSON value. For POP it is the entry to take, or None to take the last one. For DELETE it is always None."""
     number: int = 0
     """0-based place in the reply. Errors name the op by this number."""
 

@@ -29,7 +29,7 @@ _ROLES = {"developer": Role.SYSTEM, "function": Role.TOOL, "human": Role.USER, "
 
 
 def read_parts(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """Return the content parts of `message` in their order if one of them is not text; else an empty tuple."""
+    """Return the content parts of `message` in their order. If all of them are text, return an empty tuple."""
     return _mappings(message.extra[PARTS]) if PARTS in message.extra else ()
 
 

@@ -28,11 +28,11 @@ class _Estimates(Protocol):
 
 
 class MessageTokenEstimator:
-    """Counts the tokens of messages with an estimator that counts only texts; a `MessageEstimator`.
+    """A `MessageEstimator` that counts the tokens of messages with another estimator, which counts only texts.
 
-    A model hint has an effect only if the estimator is our rule-based one (`CalibratedEstimator`) and the tokenizer of
-    the model is installed. An exact estimator, or an estimator of the host, counts every text itself. The first count
-    with a hint reads a file, so call it off the event loop. `name` is the name of the estimator.
+    A model hint has an effect only if the other estimator is our rule-based one (`CalibratedEstimator`) and the tokenizer of
+    the model is installed. An exact estimator, or an estimator of the host, counts every text itself. The first count with a
+    hint reads a file, so do not make it on the event loop. `name` is the name of the other estimator.
     """
 
     def __init__(self, estimator: _Estimates) -> None:

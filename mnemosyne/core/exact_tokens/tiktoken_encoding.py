@@ -20,7 +20,7 @@ _loading = threading.Lock()
 
 
 class TiktokenEstimator:
-    """Counts tokens exactly; a `TokenEstimator`. Texts that look like control tokens count as plain text."""
+    """A `TokenEstimator` that counts tokens exactly. Texts that look like control tokens count as plain text."""
 
     def __init__(self, encoding: str = "o200k_base") -> None:
         """Load the encoding. Raises LookupError if it is not available offline."""

@@ -14,8 +14,8 @@ _SHOWN_DIGITS = 8
 
 
 class TokenizerFileEstimator:
-    """Counts tokens with the tokenizer of a file; a `TokenEstimator`. Texts that look like control tokens count as
-    plain text.
+    """A `TokenEstimator` that counts tokens with the tokenizer of a file. Texts that look like control tokens count as plain
+    text.
 
     What a chat template adds around a message is not counted. `name` consists of the file's name and the start of its
     SHA-256, so a changed file of the same name counts as another estimator.

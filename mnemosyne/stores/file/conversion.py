@@ -96,11 +96,10 @@ class _FolderContents:
 def convert_folder(
     root: Path, tenants: Sequence[str] = (), change: Callable[[SqliteConnection], None] | None = None
 ) -> ConvertedFolder:
-    """Convert the folder of a file store to the current format; blocks. A folder in the current format is not changed.
+    """Convert the folder of a file store to the current format. This blocks. A folder in the current format is not changed.
 
-    A folder contains only a readable part and a hash of each tenant's name. So tenants whose names have other
-    characters than a-z, 0-9 and single hyphens must be listed in `tenants`. `change` may alter the rows before they are
-    written.
+    A folder contains only a readable part and a hash of each tenant's name. So tenants whose names have other characters
+    than a-z, 0-9 and single hyphens must be listed in `tenants`. `change` may alter the rows before they are written.
 
     Raises StoreUnavailableError if the folder contains no store, or the name of one of its tenants is not known.
     """

@@ -43,10 +43,10 @@ class CopyResult:
 
 
 def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyResult:
-    """Write a backup of the store at `address` to `file`, while others may use the store; blocks.
+    """Write a backup of the store at `address` to `file`, while others may use the store. This blocks.
 
-    With `tenant` only this tenant is copied. Raises StoreUnavailableError in these cases: there is no store, the store
-    or the tenant is empty, `file` exists already, or `file` cannot be written.
+    With `tenant` only this tenant is copied. Raises StoreUnavailableError in these cases: there is no store, the store or
+    the tenant is empty, `file` exists already, or `file` cannot be written.
     """
     location = locate_store(address)
     if file.exists():
@@ -74,7 +74,7 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
 
 
 def restore_store(file: Path, address: str) -> CopyResult:
-    """Write the backup `file` into the store at `address`; blocks. The store must be empty, or is created.
+    """Write the backup `file` into the store at `address`. This blocks. The store must be empty, or is created.
 
     Raises:
         StoreUnavailableError: before anything is written, if the backup is damaged or of another kind, or the store is

@@ -85,7 +85,7 @@ def converting(location: StoreLocation) -> Iterator[OpenRows]:
 
 
 def find_revision(location: StoreLocation) -> int:
-    """Return the revision (format) of a SQL store; blocks. Return 0 if the database has no tables. Nothing is changed.
+    """Return the revision (format) of a SQL store, or 0 if the database has no tables. Nothing is changed. This blocks.
 
     Raises StoreUnavailableError if there is no store, or the store is of a kind without revisions.
     """

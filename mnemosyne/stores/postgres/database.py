@@ -63,9 +63,9 @@ class PostgresOptions:
 def open_driver(opening: PostgresOptions) -> Driver:
     """Return a connection to our schema. The schema and its tables are created if necessary.
 
-    Raises StoreUnavailableError if the server cannot be used, the schema is of another program or another revision, or
-    it is missing and `create` is false; then nothing is changed. Raises StoreBusyError if another process creates or
-    converts the tables for too long.
+    Raises StoreUnavailableError, and changes nothing, in these cases: the server cannot be used, the schema is of another
+    program or another revision, or the schema is missing and `create` is false. Raises StoreBusyError if another process
+    creates or converts the tables for too long.
     """
     driver = _connect(opening)
     try:

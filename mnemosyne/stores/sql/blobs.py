@@ -40,9 +40,9 @@ _BREAK = "\x1f"
 def place_of(table: str, column: str, owner: object, *names: object) -> str:
     """Return the place of a body, for its checksum.
 
-    `owner` is the number of the session, or the scope of a world. `names` identify the row, beginning with the name
-    that is shown to people. Functions below build the places of certain tables; those that a turn needs by the hundred
-    do it without this function.
+    `owner` is the number of the session, or the scope of a world. `names` identify the row, beginning with the name that is
+    shown to people. Some functions below build the places of certain tables without this function, because a turn needs
+    hundreds of them.
     """
     return _BREAK.join((table, column, str(owner), *map(str, names)))
 
