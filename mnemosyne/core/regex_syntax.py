@@ -1,11 +1,12 @@
 r"""Translates a pattern of Python's `re` for the engine with a time limit (`regex`), and computes its compiled size.
 
-Pure: it runs no pattern from outside. The two engines differ in four things:
+Pure: it runs no pattern from outside. The two engines read four things differently, and the translation makes `regex` read
+them as `re` does:
 
-- `\w` and `\b`: `re` decides with `str.isalnum` what a letter or number is.
-- a brace that is not part of a count.
-- a bracket inside a set.
-- the letters i, I, İ and ı: `re` treats them as one letter when case is ignored.
+- `\w` and `\b`. In `re`, `str.isalnum` decides which characters are letters or numbers.
+- A brace that is not part of a count.
+- A bracket inside a set.
+- The letters i, I, İ and ı. If case is ignored, `re` treats them as one letter.
 """
 
 from __future__ import annotations

@@ -226,10 +226,10 @@ async def redact_own_words(
 ) -> Sequence[RedactResult]:
     """Return the user's own words redacted by `own_word_rules`.
 
-    If a text cannot be searched, `pass_through` returns all texts unchanged instead of raising.
+    If a text cannot be searched and `pass_through` is true, all texts are returned unchanged.
 
     Raises:
-        RedactionError: if a text cannot be searched, whatever error the redactor raises.
+        RedactionError: if a text cannot be searched and `pass_through` is false, whatever error the redactor raises.
     """
     try:
         return await redact_all(redactor, texts, own_word_rules(redactor))

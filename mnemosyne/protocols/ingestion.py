@@ -71,7 +71,8 @@ class OriginalVault(Protocol):
         """Delete originals and return how many were deleted.
 
         Args:
-            session_ids: Originals of these sessions are deleted; only those of `evidence_ids`, if these are given.
+            session_ids: Originals of these sessions are deleted. If `evidence_ids` are given, only the originals of these
+                evidence items are.
             texts: Originals of any session that contain one of these texts are deleted too.
         """
         ...

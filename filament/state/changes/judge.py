@@ -63,7 +63,7 @@ def judge_ops(
 
     No op makes this function raise, and `tree` is not changed. Each op sees the effect of the valid ops before it. If one op
     is refused, the others are still judged, but none takes effect. An op without a fault of its own then gets the code
-    `turn_refused`. The patch also gives an id to each thing that has none, the one that `with_anchors` shows.
+    `turn_refused`. The patch also gives ids to things that have none. These are the ids that `with_anchors` shows.
 
     Args:
         ops: Typed ops, or ops in either spelling.

@@ -98,8 +98,8 @@ def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]
 def is_stored_with_turn(block: Block) -> bool:
     """Return whether a block of a prompt is stored with its turn.
 
-    Blocks of the conversation are not, because the session stores its messages. Blocks from the session's document are not,
-    because they are stored already. All other blocks are.
+    The session stores its conversation as messages, so blocks of the conversation are not stored with a turn. Blocks from
+    the session's document are stored already. All other blocks are stored with the turn.
     """
     return block.block_type is not BlockType.CONVERSATION and not is_of_document(block)
 

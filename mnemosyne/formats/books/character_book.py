@@ -3,7 +3,7 @@
 Fields are converted to native fields (the fields of SillyTavern's world info) as SillyTavern does. A missing `selective`
 means false, `insertion_order` is the native `order`, and a field in the `extensions` of an entry takes precedence.
 
-The data that no native field has are kept in two mappings of the entry, and an export writes them back. `extensions` has the
+Data without a native field are kept in two mappings of the entry, and an export writes them back. `extensions` has the
 entry's extensions that did not become native fields. `original` has the fields without a native name: `name`, `priority`,
 `case_sensitive`, unknown fields, and `use_regex` if its value does not follow from the keys.
 """

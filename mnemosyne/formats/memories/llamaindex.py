@@ -31,7 +31,7 @@ _KEPT = ("metadata", "extra_info")
 
 
 def is_llamaindex(source: Any) -> bool:
-    """Return whether `source` comes from LlamaIndex. It is the path of a folder, or the JSON value of a file."""
+    """Return whether `source` comes from LlamaIndex. `source` is the path of a folder, or the JSON value of a file."""
     if isinstance(source, Path):
         return any((source / name).is_file() for name in (DOCUMENTS_FILE, CHATS_FILE))
     value = _unwrapped(source)

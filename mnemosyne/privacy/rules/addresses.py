@@ -1,7 +1,7 @@
-"""Rules that find postal addresses: those after a label, and streets with their town.
+"""Rules that find postal addresses: addresses after a label, and streets with their town.
 
-A guide names the address of a museum or a hotel as often as letters name a person's address. The words around an
-address decide: it stays if they are about a place that is open to all, and not about anybody's home.
+Not every address is private: a guide names the addresses of museums and hotels. The words around an address decide whether
+it is removed. It stays if they are about a place that is open to all, and not about anybody's home.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_latin_address(text: str) -> bool:
 def is_private_place(text: str, begin: int, end: int) -> bool:
     """Return whether the address at `text[begin:end]` may be a person's.
 
-    It is not if the words around it are about a place that is open to all, and not about anybody's home.
+    The result is false if the words around the address are about a place that is open to all, and not about anybody's home.
     """
     before = text[max(0, begin - _BESIDE_CHARS) : begin].rpartition("\n")[2]
     after = text[end : end + _BESIDE_CHARS].partition("\n")[0]

@@ -29,8 +29,8 @@ _CHINESE: _Rule = (dates_chinese.PATTERN, dates_chinese.resolve)
 def resolve_dates(text: str, at: datetime) -> tuple[ResolvedDate, ...]:
     """Return the dates that words in a text written at `at` mean, in the order of the text, at most `MOST_DATES`.
 
-    Words are resolved only if their meaning depends on the day of the message and they have one usual meaning.
-    `today` is left out, because the message's own day is known. A date that is in no calendar is left out.
+    Words are resolved only if their meaning depends on the day of the message and they have one usual meaning. `today` is
+    left out, because the message's own day is known. A date beyond the calendar is left out too.
     """
     read, day = text[:READ_CHARS], at.date()
     rules = [_ENGLISH] if _HINT.search(read) else []

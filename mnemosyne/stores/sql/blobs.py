@@ -1,12 +1,12 @@
 """Encodes and decodes the bodies of a SQL store: JSON with a checksum, compressed if it is large.
 
-The checksum is a CRC-32 of the body and of its place (table, column, session, key and the rest of the row's identity).
-So a changed bit is noticed, and also a body that was copied to another row. The checksum is written as sixteen blanks
-after the JSON. A body therefore stays JSON for every reader of the database, and a body of an older release, which has
-no checksum, is read unchanged.
+The checksum is a CRC-32 of the body and of its place (table, column, session, key and the rest of the row's identity). So a
+changed bit is noticed, and also a body that was copied to another row. The checksum is written as sixteen blank characters
+after the JSON. A body therefore stays JSON for every reader of the database, and a body of an older release, which has no
+checksum, is read unchanged.
 
-The large parts of a turn (receipt: why each block is in the prompt; prompt; report) are compressed. They are about 160
-KB of repetitive JSON per turn, and a sixth of that when compressed. JSON never begins like a compressed body.
+The large parts of a turn are compressed: its prompt, its report and its receipt (why each block is in the prompt). They are
+about 160 KB of repetitive JSON per turn, and a sixth of that when compressed. JSON never begins like a compressed body.
 """
 
 from __future__ import annotations

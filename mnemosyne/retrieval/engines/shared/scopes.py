@@ -1,8 +1,8 @@
 """Reads and adds the index rows that several hosts share in a `SegmentStore`, for each scope of an index.
 
-A scope is one session or one world. Its shared rows are a list of segments. New rows are added once there are 64 of
-them and they have their vectors, and 16 segments are joined into one. Scopes with fewer than 256 rows are not shared:
-their words are made again in some ms. This module must not import an engine.
+A scope is one session or one world. Its shared rows are a list of segments. A new segment is added once 64 new rows wait and
+have their vectors. When there are 16 segments, they are joined into one. Scopes with fewer than 256 rows are not shared,
+because their words are made again in some ms. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class _Scope:
 
 
 class SharedScopes:
-    """Reads the shared rows of scopes from `store` and adds new ones. With `has_vectors`, new rows wait until an
+    """Reads the shared rows of scopes from `store`, and adds new rows to it. If `has_vectors`, new rows wait until an
     embedder has processed them.
 
-    If `store` is None, no scope is shared (`is_on` is False) and none may be read.
+    If `store` is None, no scope is shared, `is_on` is False, and `read` must not be called.
     """
 
     def __init__(self, store: SegmentStore | None, *, has_vectors: bool = True) -> None:
