@@ -44,8 +44,9 @@ class WaitingTurns:
 
     def keep(self, turn: WaitingTurn) -> None:
         """Store the prepared turn of its session in place of an earlier one."""
+        # Turns of several sessions are prepared in several threads: each line leaves the cache whole.
+        self._held.pop(turn.record.session_id, None)
         self._held[turn.record.session_id] = turn
-        self._held.move_to_end(turn.record.session_id)
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
 

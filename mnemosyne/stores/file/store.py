@@ -120,7 +120,7 @@ class _Runner:
 class _Database:
     """The database of a folder: the cache in it, or, if there is no store yet or it may only be read, one of this process.
 
-    Everything runs on the thread of one worker.
+    One worker runs everything, one piece of work at a time.
     """
 
     def __init__(
