@@ -87,6 +87,7 @@ GROUPS: Mapping[str, CommandGroup] = {
         summary="Run services and look after stores: serve, doctor, backup.",
         commands={
             "serve": f"{_COMMANDS}.operate.service:serve",
+            "studio": f"{_COMMANDS}.operate.service:studio",
             "mcp": f"{_COMMANDS}.operate.service:mcp",
             "tokens": f"{_COMMANDS}.operate.service:tokens",
             "doctor": f"{_COMMANDS}.operate.doctor:doctor",
@@ -108,9 +109,12 @@ GROUPS: Mapping[str, CommandGroup] = {
 
 _GROUP_OF = {name: group for group, each in GROUPS.items() for name in each.commands}
 
+SHORT_NAMES = ("studio",)
+"""Commands that are named without their group too."""
+
 FORMER_NAMES = frozenset(
     name for each in GROUPS.values() for name, place in each.commands.items() if not place.startswith(_VERBS)
-)
+).difference(SHORT_NAMES)
 """Commands that may still be called without their group (`jacquard weave`), until the release after 0.1.0."""
 
 
@@ -137,7 +141,7 @@ class _Groups(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in GROUPS:
             return _Commands(name=cmd_name, help=GROUPS[cmd_name].summary, no_args_is_help=True, rich_markup_mode=None)
-        return _load(cmd_name) if cmd_name in FORMER_NAMES else None
+        return _load(cmd_name) if cmd_name in (*FORMER_NAMES, *SHORT_NAMES) else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -188,7 +192,8 @@ app = typer.Typer(
         "Prepares, for every turn of a game or narrative agent, the exact prompt its model will see: a deterministic "
         "skeleton, a few chosen memories, one budget, and a receipt that says why each line is there.\n\n"
         "Begin: jacquard author init my_world, then jacquard play weave --world my_world --session s1 --input 'Hello'. "
-        "Commit the model's reply with jacquard play commit, and ask jacquard play explain why a memory was chosen."
+        "Commit the model's reply with jacquard play commit, and ask jacquard play explain why a memory was chosen. "
+        "To see it all in the browser: jacquard studio."
     ),
 )
 

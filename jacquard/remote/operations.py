@@ -332,10 +332,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "explain", "GET", f"{_TURN}/explain", "", answer=tuple[Origin, ...],
-        query=(Query("text", "Words from the prompt.", default=""),),
+        query=(
+            Query("text", "Words from the prompt.", default=""),
+            Query("at", "Instead of words: the position of a character, counted over all messages.", kind=int, least=0, most=10**9),
+        ),
         errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, DamagedRecordError),
         doc="Return the block, the evidence and the source of a text in a prompt.",
-        tool=Tool("Find the source of a text in a turn's prompt.", omit=_ORIGIN),
+        tool=Tool("Find the source of a text in a turn's prompt.", only=("text",), omit=_ORIGIN),
     ),
     Operation(
         "why_not", "GET", f"{_TURN}/why-not", "", answer=tuple[Absence, ...], scope=Scope.AUTHOR,

@@ -24,8 +24,8 @@ PACKAGES = {
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli client config core integrations memory migrate pipeline remote service sync templating "
-        "testing turns wiring",
+        "adapters authoring cli client config core integrations memory migrate pipeline remote service studio sync "
+        "templating testing turns wiring",
     ),
     "evals": (
         "Judges ",

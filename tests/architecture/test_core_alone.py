@@ -19,6 +19,7 @@ SATELLITES = (
     "jacquard.client",
     "jacquard.integrations",
     "jacquard.service",
+    "jacquard.studio",
     "jacquard.testing",
     "mnemosyne.formats",
     "mnemosyne.retrieval.snapshots",

@@ -37,7 +37,12 @@ def test_the_wheel_holds_packages_and_templates_only(wheel):
     assert prompts
     assert set(prompts) <= set(names)
     plays = [path.relative_to(ROOT).as_posix() for path in (ROOT / "evals" / "plays").rglob("*.yaml")]
-    assert {*plays, "evals/plays/gate.json", "jacquard/authoring/replay/turn_page.html.j2"} <= set(names)
+    shared = [
+        f"jacquard/authoring/replay/turn_{name}" for name in ("page.html.j2", "parts.html.j2", "page.css", "texts.toml")
+    ]
+    assert {*plays, "evals/plays/gate.json", *shared} <= set(names)
+    studio = [path for path in (ROOT / "jacquard" / "studio").glob("*/*") if path.suffix != ".pyc"]
+    assert {path.relative_to(ROOT).as_posix() for path in studio} <= set(names)
 
 
 def test_wheel_and_sdist_are_fit_for_the_package_index(wheel):

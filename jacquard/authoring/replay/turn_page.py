@@ -1,8 +1,8 @@
 """Renders prepared turns as one HTML page: the prompt by blocks, what was left out with the reasons, and bars of
 tokens. Pure.
 
-The page has no script and loads nothing, and its content policy forbids both. The template escapes every text.
-Characters that control the direction of text are shown as escapes.
+The page has no script and loads nothing, and its content policy forbids both. The studio shows turns by the same macros
+(`turn_parts.html.j2`) and the same stylesheet.
 """
 
 from __future__ import annotations
@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from jacquard.authoring.replay.model_calls import describe_call
+from jacquard.authoring.replay.pages import FOLDER, open_templates, read_texts
 from jacquard.authoring.replay.turn_view import GROUPS, TurnView
-from mnemosyne.core.masking.controls import show_controls
 from mnemosyne.schema.document import ModelUsage
 
-TEMPLATE = "turn_page.html.j2"
-"""File of the page's template."""
+TEXTS = FOLDER / "turn_texts.toml"
+"""File of the texts about turns."""
 
 
 class Verdict(StrEnum):
@@ -102,19 +98,8 @@ class PageSection:
         return max((max(each.limit_tokens, each.used_tokens) for each in reports), default=1)
 
 
-def render_turn_page(title: str, sections: Sequence[PageSection]) -> str:
-    """Return the page as HTML. A section with only one turn is shown open."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
-    page = environment.get_template(TEMPLATE)
-    return page.render(title=title, sections=sections, groups=GROUPS, describe_call=describe_call)
-
-
-def _finalize(value: Any) -> Any:
-    return show_controls(value) if type(value) is str else value
+def render_turn_page(title: str, sections: Sequence[PageSection], language: str = "en") -> str:
+    """Return the page as HTML, in English or Chinese (`en`, `zh`). A section with only one turn is shown open."""
+    page = open_templates(FOLDER).get_template("turn_page.html.j2")
+    values = {"t": read_texts(TEXTS)[language], "groups": GROUPS, "describe_call": describe_call}
+    return page.render(title=title, sections=sections, **values)

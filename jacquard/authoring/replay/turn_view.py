@@ -73,9 +73,11 @@ class LeftOut:
     """`block`, or the chain (kind of memory) of the candidate."""
     code: str
     reason: str
-    size: str
-    """Tokens of a block, or rank of a candidate; '' for an entry of world info."""
     title: str = ""
+    tokens: int | None = None
+    """Tokens of a block; None for other things."""
+    rank: int | None = None
+    """Rank of a candidate in recall (1 = best); None for other things."""
     preview: str = ""
 
 
@@ -90,6 +92,11 @@ class ShownMessage:
     def tokens(self) -> int:
         """Tokens of the message, counted by our estimator."""
         return sum(block.tokens for block in self.blocks)
+
+    @property
+    def chars(self) -> int:
+        """Number of characters of the message."""
+        return self.blocks[-1].end if self.blocks else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,8 +188,8 @@ def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
             what="block",
             code=each.code,
             reason=each.reason,
-            size=f"{each.tokens} tokens",
             title=each.title,
+            tokens=each.tokens,
         )
         for each in report.decisions
         if each.action is Action.DROPPED
@@ -193,17 +200,15 @@ def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
             what=each.chain,
             code=each.code,
             reason=each.reason,
-            size=f"rank {each.rank}",
             title=each.title,
+            rank=each.rank,
             preview=each.preview,
         )
         for each in sorted(report.stream_b.candidates, key=lambda each: each.rank)
         if not each.chosen
     ]
     not_shown = [
-        LeftOut(
-            name=each.entry_id, what=Chain.LORE.value, code=each.code, reason=each.reason, size="", title=each.title
-        )
+        LeftOut(name=each.entry_id, what=Chain.LORE.value, code=each.code, reason=each.reason, title=each.title)
         for each in report.activation
         if not each.chosen
     ]

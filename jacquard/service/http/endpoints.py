@@ -97,11 +97,7 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         except Refusal:
             raise
         except Exception as error:
-            body = error_for(note.principal, describe(error))
-            answer, note.error_code = answer_error(error, body), body.code
-            if answer.status_code == 500:
-                note.error = error
-            return answer
+            return answer_failure(request, error)
         if isinstance(value, Response):
             return value
         if operation.answer is None:
@@ -109,6 +105,16 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         return Response(value if isinstance(value, bytes) else codec.encode(value), operation.status, media_type=JSON)
 
     return endpoint
+
+
+def answer_failure(request: Request, error: Exception) -> Response:
+    """Return the answer of a request that failed with `error`, and note the error for the log."""
+    note = note_of(request)
+    body = error_for(note.principal, describe(error))
+    answer, note.error_code = answer_error(error, body), body.code
+    if answer.status_code == 500:
+        note.error = error
+    return answer
 
 
 async def run_operation(

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.service import ServiceSettings
@@ -55,12 +56,23 @@ SETTLED_SECONDS = 60.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class ServicePages(NamedTuple):
+    """Pages for people: their routes, and the middleware that lets browsers in."""
+
+    middleware: Middleware
+    routes: list[Route]
+
+
+OpenPages = Callable[[TenantRuntimes, ServiceRecords | None], ServicePages]
+
+
 def build_app(
     settings: ServiceSettings,
     engine: RuntimeConfig | None = None,
     *,
     is_served: bool = False,
     places: WorkerPlaces | None = None,
+    open_pages: OpenPages | None = None,
 ) -> Starlette:
     """Return the web application. Its resources are closed when the server ends the application's lifespan.
 
@@ -70,18 +82,22 @@ def build_app(
         is_served: the application has a process of its own. It then writes the log, loads models ahead, and ends event streams as
             soon as the process is asked to end.
         places: places of the service's processes, if there are several that can reach each other.
+        open_pages: makes the pages for people, which are there if the setting `studio` is on.
     """
     parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp
+    find = None if records is None else records.tokens.find
+    pages = open_pages(parts.tenants, records) if open_pages is not None and settings.studio else None
     app = Starlette(
         lifespan=parts.open,
         middleware=[
             Middleware(EncodedPaths),
+            *(() if pages is None else (pages.middleware,)),
             Middleware(
                 Gate,
                 settings=settings,
                 admission=parts.admission,
-                find=None if records is None else records.tokens.find,
+                find=find,
                 observe=parts.observe,
                 ending=parts.streams,
                 pass_on=None if forwarder is None else forwarder.pass_on,
@@ -92,6 +108,8 @@ def build_app(
     if mcp is not None:
         app.add_route("/mcp", mcp[0], ["POST"])
     app.router.routes.extend(parts.proxy.routes())
+    if pages is not None:
+        app.router.routes.extend(pages.routes)
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, parts.tenants, parts.metrics)
     return app

@@ -9,7 +9,8 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from jacquard.service.access.origins import LOOPBACK_HOSTS
 from jacquard.service.proxy.requests.rules import load_rules
 from jacquard.service.proxy.upstreams.http import HttpUpstream
 from jacquard.service.proxy.upstreams.opening import ask_upstream, find_address, show_upstream
-from jacquard.service.running.application import build_app
+from jacquard.service.running.application import OpenPages, build_app
 from jacquard.service.running.logs import configure_logs, log_start, log_upstream
 from jacquard.service.running.metrics import SHARED_FOLDER
 from jacquard.service.running.workers.listening import find_protocol
@@ -43,11 +44,18 @@ process may be silent for a while.
 """
 
 
-def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
+def serve(
+    file: Path | None = None,
+    options: Mapping[str, Any] = EMPTY,
+    *,
+    open_pages: OpenPages | None = None,
+    opens_browser: bool = False,
+) -> None:
     """Serve until the process is asked to end. Running requests are then finished, for at most
     `limits.shutdown_seconds`.
 
     `file` and `options` are the arguments of `load_settings`. Each process reads the settings again.
+    `open_pages` is the argument of `build_app`. With `opens_browser`, a browser opens the service's address.
 
     Raises:
         ConfigError: a setting is invalid, with every fault named; the service has no tenants and would listen on another address
@@ -72,13 +80,18 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
         anyio.run(_check_store, settings, engine)
         configure_logs()
         log_start(settings.host, settings.port, settings.workers, locate_store(settings.store).shown)
+        if opens_browser:
+            # The sockets listen already: the browser waits until the first request can be answered.
+            address = f"http://{settings.host}:{settings.port}/"
+            threading.Thread(target=webbrowser.open, args=(address,), name="jacquard-browser", daemon=True).start()
         threading.Thread(target=_ask_upstream, args=(settings,), name="jacquard-upstream", daemon=True).start()
+        build = partial(build_served, file, dict(options), open_pages=open_pages)
         if settings.workers == 1:
-            uvicorn.Server(_configure(settings, file, options)).run(sockets)
+            uvicorn.Server(_configure(settings, build)).run(sockets)
             return
         with tempfile.TemporaryDirectory(prefix="jacquard-workers-") as folder:
             os.environ[SHARED_FOLDER] = folder
-            config = _configure(settings, file, options, folder if can_share(folder) else None)
+            config = _configure(settings, partial(build, folder=folder if can_share(folder) else None))
             Multiprocess(config, sockets=sockets).run()
 
 
@@ -142,24 +155,24 @@ async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None
         await tenants.check()
 
 
-def build_served(file: Path | None, options: Mapping[str, Any], folder: str | None = None) -> Starlette:
+def build_served(
+    file: Path | None, options: Mapping[str, Any], folder: str | None = None, open_pages: OpenPages | None = None
+) -> Starlette:
     """Return the application for the calling process, which may be one of several.
 
-    `file` and `options` are the arguments of `load_settings`. `folder` is the folder through which several processes find
-    each other (None: they do not). Raises ConfigError if a setting is invalid.
+    `file` and `options` are the arguments of `load_settings`, and `open_pages` is that of `build_app`. `folder` is the folder
+    through which several processes find each other (None: they do not). Raises ConfigError if a setting is invalid.
     """
     configure_logs()
     _end_with_parent()
     settings, engine = load_settings(file, options=options)
     places = None if folder is None else WorkerPlaces(Path(folder), settings.workers)
-    return build_app(settings, engine, is_served=True, places=places)
+    return build_app(settings, engine, is_served=True, places=places, open_pages=open_pages)
 
 
-def _configure(
-    settings: ServiceSettings, file: Path | None, options: Mapping[str, Any], folder: str | None = None
-) -> uvicorn.Config:
+def _configure(settings: ServiceSettings, build: Callable[[], Starlette]) -> uvicorn.Config:
     return uvicorn.Config(
-        partial(build_served, file, dict(options), folder),
+        build,
         factory=True,
         host=settings.host,
         port=settings.port,

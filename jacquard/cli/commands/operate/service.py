@@ -1,10 +1,11 @@
-"""Runs the service over HTTP (`jacquard operate serve`) and over MCP (`mcp`), and manages its tokens (`tokens`)."""
+"""Runs the service over HTTP (`serve`) and over MCP (`mcp`), and the studio (`studio`), and manages tokens (`tokens`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,12 +26,24 @@ from jacquard.cli.command_parts import (
 from jacquard.cli.store_options import TenantOption, on_whole_store
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.remote.bodies import TokenRecord
-from jacquard.service.access.records import using_records
+from jacquard.service.access.records import ServiceRecords, using_records
 from jacquard.service.values import Principal, Scope
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.stores.locate import DEFAULT_TENANT
+
+PortOption = Annotated[int | None, typer.Option("--port", metavar="N", help="The port. [8321]")]
+UpstreamOption = Annotated[
+    str | None,
+    typer.Option(
+        "--upstream", metavar="URL|NAME", help="The model server of the proxy, or a model as litellm names it."
+    ),
+]
+
+if TYPE_CHECKING:
+    from jacquard.service.running.application import ServicePages
+    from jacquard.service.tenants import TenantRuntimes
 
 tokens = typer.Typer(no_args_is_help=True, help="Tokens of the service: who may call it, and for what.")
 
@@ -40,17 +53,12 @@ def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="H", help="The address to listen on. [127.0.0.1]")
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", metavar="N", help="The port. [8321]")] = None,
+    port: PortOption = None,
     store: StoreOption = DEFAULT_STORE,
     world: Annotated[
         Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world pack from which new sessions start.")
     ] = None,
-    upstream: Annotated[
-        str | None,
-        typer.Option(
-            "--upstream", metavar="URL|NAME", help="The model server of the proxy, or a model as litellm names it."
-        ),
-    ] = None,
+    upstream: UpstreamOption = None,
     workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="How many processes. [1]")] = None,
     embedder: Annotated[str | None, typer.Option("--embedder", metavar="NAME", help="As of `weave`. [auto]")] = None,
     tenants: Annotated[
@@ -62,33 +70,74 @@ def serve(
             "--rules", metavar="FILE", help="Which calls of chat clients are no turn of a conversation (YAML)."
         ),
     ] = None,
+    studio: Annotated[
+        bool | None, typer.Option("--studio/--no-studio", help="Whether pages for people are served at `/`. [no]")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve the engine over HTTP.
 
     The settings of the service are the section `service` of the settings file; options override them.
     """
-    try:
-        from jacquard.service.running.server import serve as run_server
-    except ImportError as error:
-        raise fail(explain_missing_package("The service", _package_of(error), "serve")) from error
-    given: dict[str, Any] = {
-        "host": host,
+    _run_server(
+        config,
+        {
+            "host": host,
+            "port": port,
+            "store": store,
+            "world": None if world is None else str(world),
+            "upstream": upstream,
+            "workers": workers,
+            "embedder": embedder,
+            "tenants": tenants,
+            "proxy.rules": None if rules is None else str(rules),
+            "studio": studio,
+        },
+    )
+
+
+@on_whole_store
+def studio(
+    port: PortOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    world: WorldOption = None,
+    upstream: UpstreamOption = None,
+    embedder: EmbedderOption = "auto",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser. [yes]")] = True,
+    config: ConfigOption = None,
+) -> None:
+    """Serve the studio on this machine and open it in the browser: what the model sees in each turn, and why."""
+    given = {
+        "host": "127.0.0.1",
         "port": port,
         "store": store,
         "world": None if world is None else str(world),
         "upstream": upstream,
-        "workers": workers,
         "embedder": embedder,
-        "tenants": tenants,
-        "proxy.rules": None if rules is None else str(rules),
+        "studio": True,
     }
+    _run_server(config, given, opens_browser=browser)
+
+
+def _run_server(config: Path | None, given: Mapping[str, Any], *, opens_browser: bool = False) -> None:
+    """Serve with the given options, without those that are None."""
     try:
-        run_server(config, {name: value for name, value in given.items() if value is not None})
+        from jacquard.service.running.server import serve as run_server
+    except ImportError as error:
+        raise fail(explain_missing_package("The service", _package_of(error), "serve")) from error
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        run_server(config, options, open_pages=_open_pages, opens_browser=opens_browser)
     except ConfigError as error:
         raise fail(str(error), code=2) from error
     except (JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
+
+
+def _open_pages(tenants: TenantRuntimes, records: ServiceRecords | None) -> ServicePages:
+    from jacquard.studio.app import open_studio  # loaded only if the studio is on
+
+    return open_studio(tenants, records)
 
 
 def _package_of(error: ImportError) -> str:

@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from jacquard.authoring.replay.model_calls import find_model_calls
-from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origins
+from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
 from jacquard.authoring.replay.replay import find_differences, replay_prompt
 from jacquard.authoring.replay.turn_page import PageSection, PageTurn, render_turn_page
 from jacquard.authoring.replay.turn_view import view_turn
@@ -36,13 +36,13 @@ from mnemosyne.schema.record import TurnRecord
 @handles
 async def get_turn(call: Call) -> bytes:
     """Return a prepared turn, read from its record."""
-    return encode_turn((await _load(call))[1], call.query["include"])
+    return encode_turn((await load_turn(call))[1], call.query["include"])
 
 
 @handles
 async def get_receipt(call: Call) -> ReceiptAnswer:
     """Return the receipt of a turn: why each block is in the prompt, the tokens of the blocks, and the model calls."""
-    record, turn = await _load(call)
+    record, turn = await load_turn(call)
     calls, tokens = await find_model_calls(call.runtime.store, record), count_tokens_by_block(turn)
     return ReceiptAnswer(turn_id=record.turn_id, report=turn.report, tokens_by_block=tokens, calls=calls)
 
@@ -50,7 +50,7 @@ async def get_receipt(call: Call) -> ReceiptAnswer:
 @handles
 async def get_page(call: Call) -> Response:
     """Return an HTML page that shows the prompt of a turn block by block."""
-    record, turn = await _load(call)
+    record, turn = await load_turn(call)
     calls = await find_model_calls(call.runtime.store, record)
     return HTMLResponse(await to_thread.run_sync(_render, record, turn, calls), headers=PAGE_HEADERS)
 
@@ -73,7 +73,7 @@ def _render(record: TurnRecord, turn: PreparedTurn, calls: tuple[ModelUsage, ...
 @handles
 async def replay(call: Call) -> ReplayAnswer:
     """Build the prompt of a turn again from its record, and return the differences from the recorded prompt."""
-    record, _ = await _load(call)
+    record, _ = await load_turn(call)
     return await to_thread.run_sync(_replay, record)
 
 
@@ -90,11 +90,13 @@ def _replay(record: TurnRecord) -> ReplayAnswer:
 
 @handles
 async def explain(call: Call) -> tuple[Origin, ...]:
-    """Trace words in the prompt of a turn to their sources. Raises ConfigError if the text is empty."""
-    text = call.query["text"]
-    if not text:
+    """Trace words or one place in the prompt of a turn to their sources. Raises ConfigError if neither is given."""
+    text, at = call.query["text"], call.query["at"]
+    if not text and at is None:
         raise ConfigError("text is empty; give words of the prompt.")
-    record, turn = await _load(call)
+    record, turn = await load_turn(call)
+    if at is not None:
+        return (await to_thread.run_sync(lambda: find_origin(turn, at, read_snapshot(record))),)
     return tuple(await to_thread.run_sync(lambda: find_origins(turn, text, read_snapshot(record))))
 
 
@@ -104,7 +106,8 @@ async def why_not(call: Call) -> tuple[Absence, ...]:
     return await explain_absence(call.runtime.engine, call.session_id, call.query["text"], turn_id=call.ids["turn_id"])
 
 
-async def _load(call: Call) -> tuple[TurnRecord, PreparedTurn]:
+async def load_turn(call: Call) -> tuple[TurnRecord, PreparedTurn]:
+    """Return the record of a turn and the prepared turn in it. Raises ConfigError if no prompt was made for the turn."""
     record = await call.runtime.store.turn(call.session_id, call.ids["turn_id"])
     if record.prompt is None or record.receipt is None:
         raise ConfigError(

@@ -1,0 +1,18 @@
+"""Studio: pages for people, served by the service under one address with its API.
+
+A page reads and writes only by the operations of `jacquard/remote/operations.py`, as every client does: the same scopes,
+tenants, viewers and audits apply. Pages are rendered on the server; htmx replaces parts of them; `static/studio.js` does
+what neither can.
+
+To add a room:
+
+1. `NAME.py`: functions that take a `Visit` and return a response, and `ROOM`, which names their addresses.
+2. `texts/NAME.toml`: its texts in English and Chinese, in the table `[NAME]`; `room.NAME` in `texts/shell.toml` is its name.
+3. `templates/NAME.html` extends `shell.html`; a file that begins with `_` is a part of a page, which htmx asks for.
+4. A row of `ROOMS` in `app.py`.
+5. What the page needs and the API lacks: an operation in `jacquard/remote/operations.py`.
+6. `tests/studio/test_NAME.py`: a walk in a browser, in both languages.
+
+Templates have no script and no style, because the content policy forbids both. Widths are attributes of SVG, behaviour is in
+`studio.js`. No template marks a text as safe.
+"""

@@ -1,0 +1,59 @@
+// What neither a link nor htmx can do: the place of a click in a prompt, copying, notices of faults.
+"use strict";
+
+const notice = () => document.getElementById("notice");
+
+function say(words) {
+  const shown = document.createElement("p");
+  shown.textContent = words;
+  notice().replaceChildren(shown);
+  setTimeout(() => shown.remove(), 6000);
+}
+
+// A click on a sentence of a block asks where it comes from. Offsets count characters, not halves of them.
+function findPlace(event, text) {
+  const caret = document.caretPositionFromPoint
+    ? document.caretPositionFromPoint(event.clientX, event.clientY)
+    : document.caretRangeFromPoint(event.clientX, event.clientY);
+  const node = caret && (caret.offsetNode || caret.startContainer);
+  if (!node || !text.contains(node) || node.nodeType !== Node.TEXT_NODE) return null;
+  return { node, offset: caret.offset ?? caret.startOffset };
+}
+
+function markSentence(node, offset) {
+  const words = node.data;
+  const ends = /[.!?。！？…\n]/;
+  let start = offset;
+  while (start > 0 && !ends.test(words[start - 1])) start -= 1;
+  let end = offset;
+  while (end < words.length && !ends.test(words[end])) end += 1;
+  const range = document.createRange();
+  range.setStart(node, start);
+  range.setEnd(node, Math.min(end + 1, words.length));
+  if (window.CSS && CSS.highlights) CSS.highlights.set("asked", new Highlight(range));
+  return start;
+}
+
+document.addEventListener("click", (event) => {
+  const text = event.target.closest("pre[data-at]");
+  if (text && getSelection().isCollapsed) {
+    const place = findPlace(event, text);
+    if (!place) return;
+    const start = markSentence(place.node, place.offset);
+    const at = Math.min(Number(text.dataset.at) + [...place.node.data.slice(0, start)].length, Number(text.dataset.end) - 1);
+    const chosen = document.querySelector(".block.chosen");
+    if (chosen) chosen.classList.remove("chosen");
+    text.closest(".block").classList.add("chosen");
+    const address = new URL(location.href);
+    address.searchParams.set("at", at);
+    history.replaceState(history.state, "", address);
+    htmx.ajax("GET", address.pathname + address.search, { target: "#detail" });
+  }
+  const copier = event.target.closest("[data-copy]");
+  if (copier) {
+    const source = document.getElementById(copier.dataset.copy);
+    navigator.clipboard.writeText(source.value ?? source.textContent).then(() => say(notice().dataset.copied));
+  }
+});
+
+document.addEventListener("htmx:sendError", () => say(notice().dataset.failed));
