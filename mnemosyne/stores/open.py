@@ -23,13 +23,19 @@ from mnemosyne.stores.sqlite.store import SqliteStore
 def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
     """Return the store at `address`, for one tenant. Nothing is read or created before the first call of the store.
 
-    Forms of an address: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON
-    files), `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if the schema is not
-    `mnemosyne`), and `NAME:…` for the store of a plugin. None means the folder `.jacquard`. If `create` is false and
-    the store does not exist, its first call raises StoreUnavailableError.
+    Forms of an address:
 
-    Raises StoreUnavailableError if the form of the address is not known, the driver of PostgreSQL is missing, or the
-    plugin cannot be used. No message shows a password.
+    - a folder: SQLite in its file `store.db`. None means the folder `.jacquard`.
+    - `sqlite:///PATH`: a SQLite file.
+    - `file:DIR` or `file:///ABSOLUTE/DIR`: a folder of JSON files.
+    - `memory:`: nothing is stored.
+    - `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`: a database, with `?schema=NAME` if the schema is not `mnemosyne`.
+    - `NAME:…`: the store of the plugin NAME.
+
+    If `create` is false and the store does not exist, its first call raises StoreUnavailableError.
+
+    Raises StoreUnavailableError if the form of the address is not known, the driver of PostgreSQL is missing, or the plugin
+    cannot be used. No message shows a password.
     """
     return store_at(locate_store(address, tenant, look=False), tenant=tenant, create=create)
 

@@ -99,13 +99,15 @@ def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:
 
 
 def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
-    """Return the part of a batch that is newer than a table to which another process has written meanwhile.
+    """Return the part of a batch that is newer than a table. Another process has written to the table since the batch was
+    made.
+
+    In the chains `behind`, a row of the batch is never newer than the table, and a row that the table lacks was removed. In
+    these chains, a row of the batch counts as newer only if it brings a vector that no other process has computed.
 
     Args:
         known: The table's rows with ids of the batch.
-        behind: Chains in which the table has newer rows than the batch's writer has read (`batch.watermarks`). In
-            these chains a row of the batch is older than the table, and a row that the table lacks was removed. So
-            only a vector that no other process has computed is new.
+        behind: Chains in which the table has newer rows than the batch's writer has read (`batch.watermarks`).
     """
     columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
     held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
