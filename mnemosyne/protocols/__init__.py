@@ -45,6 +45,7 @@ from mnemosyne.protocols.recall import (
     StoredSegments,
     Vectors,
     VectorStore,
+    is_cold,
     overlay_of,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
@@ -105,5 +106,6 @@ __all__ = [
     "VectorStore",
     "Vectors",
     "combined_reads",
+    "is_cold",
     "overlay_of",
 ]

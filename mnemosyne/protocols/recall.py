@@ -111,6 +111,12 @@ class LoadingEmbedder(Embedder, Protocol):
         ...
 
 
+def is_cold(embedder: Embedder) -> bool:
+    """Return whether the next call of an embedder waits until a model is loaded; False if it is no `LoadingEmbedder`."""
+    # A check against the protocol would take twenty times as long, several times in each turn.
+    return bool(getattr(embedder, "is_cold", False))
+
+
 class EntrySource(Protocol):
     """Gives recall the entries of a store: in the order of writing, or by id."""
 

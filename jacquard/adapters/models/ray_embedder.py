@@ -20,7 +20,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.optional_packages import explain_missing_package, import_silently
-from mnemosyne.protocols import Embedder, LoadingEmbedder, Vectors
+from mnemosyne.protocols import Embedder, Vectors, is_cold
 
 OpenEmbedder = Callable[[], Embedder | None]
 """Function that opens an embedder on a worker. It is pickled."""
@@ -66,7 +66,7 @@ class RayEmbedder:
     @property
     def is_cold(self) -> bool:
         """Whether the model that embeds queries in this process is not loaded yet."""
-        return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
+        return is_cold(self._inner)
 
     async def warm(self) -> None:
         """Start Ray, or connect to the cluster. The workers load the model at their first call.

@@ -19,7 +19,7 @@ import numpy as np
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Embedder, LoadingEmbedder, ParallelEmbedder, Vectors
+from mnemosyne.protocols import Embedder, ParallelEmbedder, Vectors, is_cold
 from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
@@ -57,7 +57,7 @@ class PrefetchingEmbedder:
     @property
     def is_cold(self) -> bool:
         """Whether the wrapped embedder has a model that was not loaded yet."""
-        return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
+        return is_cold(self._inner)
 
     async def warm(self) -> None:
         """Load the parts that are slow to load. Raises EmbedderUnavailableError if the model is not available."""

@@ -130,10 +130,11 @@ class FoundColumns(Struct, frozen=True, kw_only=True):
         """Return the entries of several searches, in the order in which they first appear. `found` has the hits by
         the name of the search.
         """
-        numbers: dict[str, int] = {}
+        names = dict.fromkeys([name for hits in found.values() for name in hits.entry_ids])
+        numbers = dict(zip(names, range(len(names)), strict=True))
         places = {}
         for name, hits in found.items():
-            places[name] = np.array([numbers.setdefault(each, len(numbers)) for each in hits.entry_ids], dtype=np.int64)
+            places[name] = np.fromiter(map(numbers.__getitem__, hits.entry_ids), dtype=np.int64, count=len(hits))
         depths, sequences = np.zeros(len(numbers), dtype=np.int64), np.zeros(len(numbers), dtype=np.int64)
         for name, hits in found.items():
             depths[places[name]], sequences[places[name]] = hits.depths, hits.sequences

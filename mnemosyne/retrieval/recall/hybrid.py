@@ -26,9 +26,9 @@ from mnemosyne.protocols import (
     Embedder,
     EntrySource,
     Index,
-    LoadingEmbedder,
     TokenEstimator,
     VectorStore,
+    is_cold,
 )
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
@@ -52,6 +52,10 @@ Fetched = dict[tuple[str, str], MemoryEntry]
 """Entries that a recall has read, by scope and id."""
 _CHARS_A_HIT = 12
 """Cost of ranking one hit, in characters for `calculate` (1,000 hits take about 1 ms)."""
+_CHARS_A_CANDIDATE = 200
+"""Cost of reranking one entry (20 µs)."""
+_COST_A_CHAR = 2
+"""Cost of reading the features of a text, for each of its characters."""
 
 
 class HybridRetriever:
@@ -268,7 +272,8 @@ class HybridRetriever:
         ordered = [states[place] for place in range(len(parts))]
         started = perf_counter()
         await self._fetch(fetched, [place for state in ordered for place in state.found.places])
-        candidates = await to_thread.run_sync(self._choose, query, ordered, fetched)
+        size = len(fetched) * _CHARS_A_CANDIDATE
+        candidates = await calculate(self._choose, query, ordered, fetched, size=size)
         timings = _merge_timings(ordered)
         timings["rank"] += (perf_counter() - started) * 1000.0
         return Recall(
@@ -347,7 +352,7 @@ class HybridRetriever:
                     state.add_degradation("vectors_unfit")
                 if fitness < self._least_fitness:
                     return
-                if patience is not None and isinstance(embedder, LoadingEmbedder) and embedder.is_cold:
+                if patience is not None and is_cold(embedder):
                     # Loading takes the processor from the search by words, which is ready long before.
                     state.add_degradation("embedder_loading")
                 else:
@@ -390,10 +395,10 @@ class HybridRetriever:
         for pool, hits in zip(facets, found[len(words) :], strict=True):
             pool.near = hits
         state.record_ms("words", started)
-        if state.whole and self._embedder is not None:
-            # Most of the best word hits will be kept: they are read while vectors are still computed and searched.
-            entries = await self._fetch(fetched, state.likely_places())
-            await to_thread.run_sync(warm_text_features, [entry.text for entry in entries])
+        if state.whole and self._embedder is not None and not state.vectors:
+            # Most of the best word hits will be kept: they are read while the query's vector is still computed.
+            texts = [entry.text for entry in await self._fetch(fetched, state.likely_places())]
+            await calculate(warm_text_features, texts, size=_COST_A_CHAR * sum(map(len, texts)))
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from anyio import to_thread
 
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
@@ -101,7 +102,7 @@ class MemoryIndex(Index):
     async def search_texts(
         self, searches: Sequence[TextSearch], others: Mapping[str, ScopeTable] = EMPTY
     ) -> list[Hits]:
-        """Return the hits of each search, all computed in one worker thread.
+        """Return the hits of each search, all computed together, in a worker thread unless the tables are small.
 
         `others` has the words of scopes that are not in memory. They add to the word statistics of scopes in memory
         (`TextSearch.beside`) and are not searched themselves.
@@ -109,7 +110,10 @@ class MemoryIndex(Index):
         tables = [self.table(each.where.scope) for each in searches]
         if all(table.is_unused(each.where.chains) for table, each in zip(tables, searches, strict=True)):
             return [NO_HITS] * len(searches)
-        return await to_thread.run_sync(_search_all, tables, searches, {**self._tables, **others})
+        known = {**self._tables, **others}
+        scopes = {where.scope for each in searches for where in (each.where, *each.beside)}
+        size = sum([known[scope].search_size for scope in scopes if scope in known])
+        return await calculate(_search_all, tables, searches, known, size=size)
 
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best entries by cosine.
@@ -120,7 +124,7 @@ class MemoryIndex(Index):
         table = self.table(where.scope)
         if table.is_unused(where.chains):
             return NO_HITS
-        return await to_thread.run_sync(table.search_vector, vector, model, where, limit)
+        return await calculate(table.search_vector, vector, model, where, limit, size=table.search_size)
 
     def faults(self) -> tuple[str, ...]:
         """Return nothing, because there are no files."""
