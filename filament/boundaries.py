@@ -21,7 +21,7 @@ _TAG = re.compile("<[^>]*>")
 def choose_boundary(boundary: str, text: str) -> str:
     """Return a boundary that `text` does not contain.
 
-    The result is `boundary` itself or, if `text` contains `boundary`, `boundary` with a digest of `text`. It depends
+    The result is `boundary` itself or, if `text` contains `boundary`, `boundary` with a digest of `text`. The result depends
     only on the two arguments, so the boundaries of other texts in a prompt do not change.
     """
     if boundary not in text:

@@ -119,8 +119,8 @@ def parse_reply(
     - Elements that are open at the end are closed.
     - Broken JSON is repaired. If the repair fails or an op is malformed, the block is dropped and the content stays.
     - A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
-    - An update counts only outside of all elements and after the content, with nothing but complete elements between
-      it and the end of the reply. Its ops must not occur in `user_text`. `set_aside` lists every other update.
+    - An update counts only outside of all elements and after the content, with nothing but complete elements between it and
+      the end of the reply. The ops of the update must not occur in `user_text`. `set_aside` lists every other update.
     - An update without its tag is a list of ops, or a code fence with one, that begins a line. It counts in the same
       places and at the end of the content, unless one of its ops occurs in `prompt_text` or `carries_untagged` is
       false.

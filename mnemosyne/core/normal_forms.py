@@ -14,7 +14,7 @@ from typing import Literal
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 LONG_RUN = 30
-"""Runs of more marks than this are sorted here. It is the longest run of the Stream-Safe Text Format (UAX #15)."""
+"""Runs of more marks than this are sorted here. The number is the longest run of the Stream-Safe Text Format (UAX #15)."""
 
 
 def normal_form(form: Form, text: str) -> str:

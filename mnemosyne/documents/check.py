@@ -1,7 +1,7 @@
 """Checks the rules that hold between the parts of a session document (its invariants), and reports all faults at once.
 
-The check works on the JSON of the document. A broken rule is an error if the document format demands it (a stable id,
-unique blocks, refs that lead to evidence) or a store needs it (unique ids, tasks without cycles). It is a warning if the
+The check works on the JSON of the document. A broken rule is an error if the document format demands it (a stable id, unique
+blocks, refs that lead to evidence) or a store needs it (unique ids, tasks without cycles). A broken rule is a warning if the
 format only recommends it (links back, keys that equal ids). Parts with a broken structure are skipped, because the reader
 has reported them.
 """

@@ -2,7 +2,7 @@
 
 Every store uses these functions to decide which parts of a document are new, which open a branch, and which belong to its
 frame. A frame is a document without the lists that a store keeps separately: messages, tasks, tool calls, model calls,
-evidence and blocks. It has no summary either. Pure: no storage, no clock. This module imports the schema, the JSON
+evidence and blocks. A frame has no summary either. Pure: no storage, no clock. This module imports the schema, the JSON
 readers and the errors, never a store.
 """
 

@@ -6,7 +6,7 @@ The search uses the same rule as the erasure (`privacy.runs`). It has three step
 2. The files of store, index and vault are read byte by byte, because deleted rows, a log or an old table of an index may
    still contain a text.
 3. If something was found in files, the rows of all other sessions are read, because another session may have the same text
-   in its own right. This ends when each found piece is explained.
+   in its own right. The reading ends when each found piece is explained.
 
 The cost depends on the erased texts, on one pass over the files (some nanoseconds per byte), and on the number of rows of
 other sessions that are read.

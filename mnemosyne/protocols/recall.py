@@ -138,8 +138,8 @@ class EntrySource(Protocol):
 class Index(Protocol):
     """Finds entries by words and by vectors, one scope per search.
 
-    An implementation inherits from this class. The methods from `search_texts` on have bodies. Their bodies fit an
-    index that holds each scope whole, in this process, with vectors of one embedder.
+    An implementation inherits from this class. The methods from `search_texts` on have bodies, which suit an index that
+    holds each scope as a whole, in this process, with vectors of one embedder.
 
     1. Entries given to `add` are found by the next search.
     2. A search returns only entries that its filter admits, best first, at most `limit`. Ties are ordered by entry

@@ -42,8 +42,8 @@ NOBODY = ("\x00nobody",)
 
 
 TAKES_FROM_RECALL = "takes_from_recall"
-"""Key in the metadata of an evidence item. It has the ids of the entries that recall leaves out because of this item: the item
-replaces them, or it pins them. In the metadata of an entry, the key has one such id, and nobody may know this entry itself.
+"""Key in the metadata of an evidence item. Its value lists the ids of the entries that recall leaves out, because the item
+replaces or pins them. In the metadata of an entry, the key has one such id, and nobody may know this entry itself.
 """
 
 UNDONE_AT = "undone_at"

@@ -203,7 +203,7 @@ class SessionWindow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnInputs:
-    """Data of a session that a turn reads when it begins. They are read together, so they fit each other."""
+    """Data of a session that a turn reads when it begins. All parts are read together, so they agree."""
 
     window: SessionWindow
     evidences: tuple[tuple[Evidence, ...], ...] = ()
@@ -213,14 +213,15 @@ class TurnInputs:
     gated: tuple[MemoryEntry, ...] = ()
     """Entries of the session and of its world that have viewers or conditions, ordered by id."""
     written: Mapping[tuple[str, Chain], int] | None = None
-    """Sequence (place in the order of writing) of the newest entry, by scope and chain. It has the scopes of the session and of
-    its world, and each chain that recall reads; 0 means no entry. None: the store does not provide it.
+    """Sequence (place in the order of writing) of the newest entry, by scope and chain. The scopes are those of the session
+    and of its world, and the chains are those that recall reads. 0 means that there is no entry. None: the store does not
+    provide the sequences.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenInputs:
-    """Data of the memories that a turn chose. They are read together, so they fit each other."""
+    """Data of the memories that a turn chose. All parts are read together, so they agree."""
 
     entries: Mapping[str, tuple[MemoryEntry, ...]] = field(default_factory=lambda: EMPTY)
     """The requested entries by scope, in the order of the request."""

@@ -48,7 +48,7 @@ class Ref:
     evidence_id: str
     selector: str | None = None
     hash: str | None = None
-    """SHA-256 (hex) of the text at the time when the ref was made. It shows later whether the source has changed."""
+    """SHA-256 (hex) of the text at the time when the ref was made, by which a later change of the source is noticed."""
     remote: bool = False
     """Whether the evidence is stored outside of this store."""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

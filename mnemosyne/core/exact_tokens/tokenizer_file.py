@@ -1,6 +1,6 @@
 """Counts tokens exactly with a file `tokenizer.json`, which models on Hugging Face contain.
 
-Only this file and the embedders import the package tokenizers. It never uses the network.
+Only this file and the embedders import the package tokenizers. Counting never uses the network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keeps credentials, and the texts sent to models, out of log lines: our own lines and those of libraries.
 
-Libraries log our requests with headers, addresses and texts. A filter on their loggers masks credentials in every line.
-It replaces a line that repeats a text of one of our calls. Lines about other calls of the host keep their texts.
+Libraries log our requests with headers, addresses and texts. A filter on their loggers masks credentials in every line. The
+filter replaces a line that repeats a text of one of our calls. Lines about other calls of the host keep their texts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Masks credentials in errors, events, log lines and terminal output.
 
-Parts of the product register their credentials with `remember_secrets` or `remember_address` when they receive them.
-From then on `mask_credentials` replaces each credential in every spelling that clients and drivers use. It also
-recognises credentials that were not registered: user and password of an address, authorization headers, and values that
-are named as a key or a password. The registered credentials are kept only in memory, per process; if there are too
-many, the oldest are forgotten.
+Parts of the product register their credentials with `remember_secrets` or `remember_address` when they receive them. From
+then on `mask_credentials` replaces each credential in every spelling that clients and drivers use. The function also
+recognises credentials that were not registered: user and password of an address, authorization headers, and values that are
+named as a key or a password. The registered credentials are kept only in memory, per process; if there are too many, the
+oldest are forgotten.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def without_chunks(data: bytes, chunks: PngChunks, keywords: frozenset[str]) -> bytes:
-    """Return a PNG without the text chunks whose keyword is in `keywords` and without anything after its end. It ends in
-    END_CHUNK.
+    """Return a PNG without the text chunks whose keyword is in `keywords` and without anything after its end. The result
+    ends with END_CHUNK.
     """
     parts, position = [], 0
     for chunk in chunks.texts:

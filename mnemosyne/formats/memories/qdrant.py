@@ -1,4 +1,4 @@
-"""Reads local folders of Qdrant, the default store of mem0, without Qdrant. It returns the payloads of the stored points.
+"""Reads local folders of Qdrant, the default store of mem0, without Qdrant. The payloads of the stored points are returned.
 
 A point is stored as a pickle. Loading a pickle can run any code of its author, so it is never loaded. Its instructions
 are interpreted here, and only those that build texts, numbers, lists, mappings and plain objects are allowed. An object

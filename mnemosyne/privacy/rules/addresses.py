@@ -1,7 +1,7 @@
 """Rules that find postal addresses: addresses after a label, and streets with their town.
 
 Not every address is private: a guide names the addresses of museums and hotels. The words around an address decide whether
-it is removed. It stays if they are about a place that is open to all, and not about anybody's home.
+it is removed. The address stays if the words are about a place that is open to all, and not about anybody's home.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class Connection(Protocol):
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement whose result is not needed.
 
-        The statement may be sent later, together with the next query or with the commit. Its error is then raised
-        there.
+        The statement may be sent later, together with the next query or with the commit. An error of the statement is then
+        raised there.
         """
         ...
 

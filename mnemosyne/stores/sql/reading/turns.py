@@ -3,8 +3,8 @@
 Every query uses an index, and runs on a connection that never waits for a writer. Each function runs inside a
 transaction that its caller has opened; none writes.
 
-A lineage is the path to a head as spans of branches. Its rows are read span by span, newest first, until there are
-enough. So the cost grows with the requested amount and the number of forks on the path, never with the length of the
+A lineage is the path to a head as spans of branches. The rows of a lineage are read span by span, newest first, until there
+are enough. So the cost grows with the requested amount and the number of forks on the path, never with the length of the
 session.
 """
 

@@ -1,8 +1,8 @@
 """Archives sessions and opens them again, each in one transaction.
 
-The row of an archived session stays in `sessions`, with its number, because the checksums of its bodies include the
-number. Its empty `active_branch` marks it as archived. All other rows are in the archive unchanged, including their
-numbers, so the index of another host still fits when the session is opened. Each function runs inside a write
+The row of an archived session stays in `sessions`, with its number, because the checksums of its bodies include the number.
+The empty `active_branch` of the row marks the session as archived. All other rows are in the archive unchanged, including
+their numbers, so the index of another host still fits when the session is opened. Each function runs inside a write
 transaction that its caller has opened.
 """
 
