@@ -113,6 +113,8 @@ class SessionFacts:
     """Memory entries that only some viewers may know, or only under conditions."""
     written: Mapping[tuple[str, Chain], int] | None = None
     """(scope, chain) -> number of memory entries written there (`TurnInputs`). A scope is one session or one world."""
+    kept_entries: Mapping[str, Mapping[str, MemoryEntry]] = field(default_factory=lambda: EMPTY)
+    """Memory entries that recall need not read from the store, by scope and id (`TurnInputs`)."""
     tasks: Mapping[str, Any] | None = None
     """To-do list of a recorded prompt, for a replay (None: the tasks of the window are shown)."""
 

@@ -121,6 +121,7 @@ class TurnLoader:
                 blocks=inputs.blocks,
                 gated=gated,
                 written=written,
+                kept_entries=inputs.kept_entries,
             ),
         )
 

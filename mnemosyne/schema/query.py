@@ -256,6 +256,8 @@ class RetrievalQuery:
     """Sequence (place in the order of writing) of the newest entry by scope and chain, when the turn began. The source is asked
     for chains that are missing here.
     """
+    kept_entries: Mapping[str, Mapping[str, MemoryEntry]] = field(default_factory=dict, compare=False, repr=False)
+    """Entries that recall need not read from the source, by scope and id."""
     rate: Callable[[Sequence[MemoryEntry]], Sequence[RatedEntry]] | None = field(
         default=None, compare=False, repr=False
     )

@@ -217,6 +217,12 @@ class TurnInputs:
     and of its world, and the chains are those that recall reads. 0 means that there is no entry. None: the store does not
     provide the sequences.
     """
+    kept_entries: Mapping[str, Mapping[str, MemoryEntry]] = field(
+        default_factory=lambda: EMPTY, compare=False, repr=False
+    )
+    """Memory entries that need not be read, by scope and id, as they are at this moment or later. An entry that is
+    missing may exist.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

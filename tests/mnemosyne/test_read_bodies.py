@@ -14,8 +14,29 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 from raw_search import bytes_of_object
 
 from mnemosyne import Erasure, EvidenceFilter, EvidenceType, PostgresStore, SqliteStore
-from mnemosyne.stores.sql.read_bodies import MOST_SESSIONS, MOST_STATES, BodyCache, ReadBodies, SessionReads
-from mnemosyne.testing.stores.samples import AT, SESSION, evidence, imported_turn, play, prepared_turn, start
+from mnemosyne.stores.sql.read_bodies import (
+    MOST_SCOPES,
+    MOST_SESSIONS,
+    MOST_STATES,
+    BodyCache,
+    ReadBodies,
+    ScopeMark,
+    ScopeReads,
+    SessionReads,
+)
+from mnemosyne.testing.stores.samples import (
+    AT,
+    SCOPE,
+    SESSION,
+    WORLD_SCOPE,
+    evidence,
+    imported_turn,
+    lore,
+    memory,
+    play,
+    prepared_turn,
+    start,
+)
 
 STORES = ("sqlite", "postgresql")
 NEWEST = EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC}), limit=3, newest=True)
@@ -216,3 +237,102 @@ async def test_erased_evidence_and_states_are_not_kept(kind, tmp_path, request):
         for turn_id in ("t5", "t6"):
             await play(store, turn_id)
         assert (await listed(store), await listed(other)) == ([], []), "a new session of the same name and version"
+
+
+def mark_of(version, *newest):
+    return ScopeMark(session=(7, version), newest=newest)
+
+
+def nothing_changed(after):
+    return ()
+
+
+def texts_in(held):
+    return {entry_id: entry.text for entry_id, entry in held.entries.items()}
+
+
+def test_entries_follow_the_writes_to_their_scope():
+    kept = ScopeReads()
+    kept.find(SCOPE, mark_of(4, 9, None), nothing_changed)
+    kept.keep(SCOPE, mark_of(4, 9, None), (memory("a"), memory("b")))
+    kept.keep(SCOPE, mark_of(4, 9, None), (memory("c", viewers=("gm",)),), are_all_gated=True)
+    kept.keep(SCOPE, mark_of(3, 8, None), (memory("a", text="a slow reader's"),))
+    assert texts_in(kept.find(SCOPE, mark_of(4, 9, None), nothing_changed)) == {"a": "a", "b": "b", "c": "c"}
+    kept.follow(SCOPE, (7, 4), (7, 5))
+    asked = []
+    held = kept.find(SCOPE, mark_of(5, 9, 12), lambda after: asked.append(after) or [("b", 0)])
+    assert (asked, texts_in(held), [each.entry_id for each in held.gated]) == ([9], {"a": "a", "c": "c"}, ["c"])
+    assert kept.find(SCOPE, mark_of(5, 9, 13), lambda after: [("d", 1)]).gated is None
+
+
+@pytest.mark.parametrize("mark", [mark_of(5, 9, None), mark_of(5, 12, None), mark_of(4, 8, None), mark_of(4, None, 9)])
+def test_entries_are_read_again_if_only_the_database_knows_what_was_deleted(mark):
+    kept = ScopeReads()
+    kept.find(SCOPE, mark_of(4, 9, None), nothing_changed)
+    kept.keep(SCOPE, mark_of(4, 9, None), (memory("a"),))
+    assert texts_in(kept.find(SCOPE, mark, nothing_changed)) == {}
+
+
+def test_kept_entries_are_bounded():
+    kept = ScopeReads(most_bytes=8 * 1_600)
+    for number in range(3):
+        kept.find(f"world:{number}", mark_of(1, 9), nothing_changed)
+        kept.keep(f"world:{number}", mark_of(1, 9), [lore(f"l{each}", "x" * 50) for each in range(9)])
+    assert [texts_in(kept.find(f"world:{number}", mark_of(1, 9), nothing_changed)) for number in range(3)] == [
+        {"l7": "x" * 50, "l8": "x" * 50}
+    ] * 3
+    for number in range(MOST_SCOPES):
+        kept.find(f"other:{number}", mark_of(1, 9), nothing_changed)
+    assert texts_in(kept.find("world:2", mark_of(1, 9), nothing_changed)) == {}
+    kept.close()
+    held = kept.find(SCOPE, mark_of(1, 9), nothing_changed)
+    kept.keep(SCOPE, mark_of(1, 9), (memory("a"),))
+    assert texts_in(held) == {}
+
+
+async def entries_of(store):
+    """Return the texts that a turn finds: kept when it begins, read at last."""
+    inputs = await store.turn_inputs(SESSION, message_limit=1)
+    kept = [each.text for entries in inputs.kept_entries.values() for each in entries.values()]
+    read = [*(await store.entries(WORLD_SCOPE, ("l1", "l2"))), *(await store.entries(SCOPE, ("m1", "m2", "t1.u")))]
+    return sorted(kept), sorted(each.text for each in read), sorted(each.text for each in inputs.gated)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", STORES)
+async def test_entries_that_another_process_writes_are_read_at_once(kind, tmp_path, request):
+    async with two_stores(kind, tmp_path, request) as (mine, other):
+        await mine.replace_world("w1", "d1", (lore("l1", "an old well"), lore("l2", "a mill", viewers=("gm",))))
+        entries = (memory("m1", turn_id="t1"), memory("m2", turn_id="t1", text="the miller's word"))
+        await mine.create_session(start(imported_turn("t1"), entries=entries))
+        everything = sorted(["an old well", "a mill", "m1", "the miller's word", "ask t1"])
+        assert await entries_of(mine) == (["a mill"], everything, ["a mill"])
+        assert await entries_of(mine) == (everything, everything, ["a mill"])
+        await play(mine, "t2")
+        assert (await entries_of(mine))[0] == everything, "a turn of this store moves them on"
+        await other.replace_world("w1", "d2", (lore("l1", "a new well"), lore("l2", "a mill")))
+        everything = sorted(["a new well", "a mill", "m1", "the miller's word", "ask t1"])
+        assert await entries_of(mine) == (sorted(["m1", "the miller's word", "ask t1"]), everything, [])
+        await other.append_entries(SESSION, (memory("m1", turn_id="t1", text=""),))
+        everything.remove("m1")
+        assert await entries_of(mine) == (everything, everything, [])
+        await other.erase(Erasure(at=AT, session_id=SESSION))
+        await other.create_session(start(imported_turn("t1")))
+        assert await entries_of(mine) == (["a mill", "a new well"], ["a mill", "a new well", "ask t1"], [])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", STORES)
+async def test_erased_entries_are_not_kept_even_by_a_turn_that_has_begun(kind, tmp_path, request):
+    async with two_stores(kind, tmp_path, request) as (store, _):
+        entries = (memory("m1", turn_id="t1", text="the miller's own word", viewers=("gm",)),)
+        await store.create_session(start(imported_turn("t1", "a secret of the mill"), entries=entries))
+        await entries_of(store)
+        begun = await store.turn_inputs(SESSION, message_limit=0)
+        held = b"".join(bytes_of_object((store, begun.kept_entries)))
+        assert b"secret of the mill" in held
+        assert b"miller's own word" in held
+        await store.erase(Erasure(at=AT, session_id=SESSION))
+        held = b"".join(bytes_of_object((store, begun.kept_entries)))
+        assert b"secret of the mill" not in held
+        assert b"miller's own word" not in held

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from postgres_server import own_tenant, running_server
-from store_machine import StoreMachine
+from store_machine import StoreMachine, few
 
-from mnemosyne import FileStore, MemoryStore, PostgresStore, SqliteStore, Store
+from mnemosyne import EvidenceFilter, FileStore, MemoryStore, PostgresStore, SqliteStore, Store
+from mnemosyne.testing.stores.samples import SCOPE, SESSION, WORLD_SCOPE, lore
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
@@ -21,9 +22,56 @@ STORES: dict[str, Callable[[Path], Store]] = {
 }
 
 
-def check(name: str, examples: int, steps: int) -> None:
+class TwoStoresMachine(StoreMachine):
+    """Two stores on one database that write in turns, as two processes do. Both keep what a third one, just opened, reads."""
+
+    def __init__(self, open_store: Callable[[Path], Store], *, reopens: bool) -> None:
+        super().__init__(open_store, reopens=False)
+        self._other, self._versions = open_store(self._folder), 0
+        self.replace_world(0)
+
+    @rule()
+    def change_stores(self) -> None:
+        self.store, self._other = self._other, self.store
+
+    @rule(which=few)
+    def replace_world(self, which: int) -> None:
+        """Write the world's lore, most of it as it was."""
+        self._versions += 1
+        told = [lore(f"l{n}", f"told {n} {which == n}", viewers=("gm",) if which == n else ()) for n in range(which, 5)]
+        self.run(self.store.replace_world("w1", f"d{self._versions}", told))
+
+    @invariant()
+    def keeps_what_is_stored(self) -> None:
+        fresh = self._open(self._folder)
+        names = [*self.tree.branches, None]
+        given = {
+            "message_limit": 5,
+            "branch_id": names[self.step % len(names)],
+            "evidences": (EvidenceFilter(limit=3, newest=True),),
+        }
+        said = [f"{turn_id}.{end}" for turn_id in self.tree.texts for end in ("u", "a")]
+        wanted = {SCOPE: [*self.entries, *said], WORLD_SCOPE: [f"l{n}" for n in range(5)]}
+        inputs = self.run(fresh.turn_inputs(SESSION, **given))
+        stored = {scope: self.run(fresh.entries(scope, ids)) for scope, ids in wanted.items()}
+        self.run(fresh.close())
+        for store in (self.store, self._other):
+            found = self.run(store.turn_inputs(SESSION, **given))
+            assert found == inputs
+            for scope, entries in stored.items():
+                by_id = {each.entry_id: each for each in entries}
+                kept = found.kept_entries.get(scope, {})
+                assert {**kept} == {name: by_id[name] for name in kept}
+                assert self.run(store.entries(scope, wanted[scope])) == entries
+
+    def teardown(self) -> None:
+        self.run(self._other.close())
+        super().teardown()
+
+
+def check(name: str, examples: int, steps: int, machine: type[StoreMachine] = StoreMachine) -> None:
     run_state_machine_as_test(
-        lambda: StoreMachine(STORES[name], reopens=name != "memory"),
+        lambda: machine(STORES[name], reopens=name != "memory"),
         settings=settings(
             max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
         ),
@@ -40,6 +88,11 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_a_store_does_what_the_model_says(name: str) -> None:
     check(name, 12 if name == "memory" else 6, 20)
+
+
+def test_two_stores_keep_what_a_third_one_reads(name: str) -> None:
+    if name != "memory":  # a second store in memory is another database
+        check(name, 20 if name == "sqlite" else 5, 20, TwoStoresMachine)
 
 
 @pytest.mark.full

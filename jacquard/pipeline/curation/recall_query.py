@@ -97,6 +97,7 @@ def build_recall_query(turn: Turn) -> RetrievalQuery:
         entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),
         written=turn.facts.written,
+        kept_entries=turn.facts.kept_entries,
         extra=tuple(
             quest
             for quest in closed_quests(window.state, turn.session_id)

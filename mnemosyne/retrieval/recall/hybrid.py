@@ -42,7 +42,7 @@ from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_text
 from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_rankings
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
-from mnemosyne.schema.memory import MemoryEntry, overlay_scope
+from mnemosyne.schema.memory import EMPTY, MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
@@ -271,7 +271,7 @@ class HybridRetriever:
         await _run_together([partial(search, place, part) for place, part in enumerate(parts)])
         ordered = [states[place] for place in range(len(parts))]
         started = perf_counter()
-        await self._fetch(fetched, [place for state in ordered for place in state.found.places])
+        await self._fetch(query, fetched, [place for state in ordered for place in state.found.places])
         size = len(fetched) * _CHARS_A_CANDIDATE
         candidates = await calculate(self._choose, query, ordered, fetched, size=size)
         timings = _merge_timings(ordered)
@@ -397,7 +397,7 @@ class HybridRetriever:
         state.record_ms("words", started)
         if state.whole and self._embedder is not None and not state.vectors:
             # Most of the best word hits will be kept: they are read while the query's vector is still computed.
-            texts = [entry.text for entry in await self._fetch(fetched, state.likely_places())]
+            texts = [entry.text for entry in await self._fetch(state.query, fetched, state.likely_places())]
             await calculate(warm_text_features, texts, size=_COST_A_CHAR * sum(map(len, texts)))
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
@@ -454,13 +454,20 @@ class HybridRetriever:
         """
         return self._weights or find_weights(next(iter(state.vectors), ""))
 
-    async def _fetch(self, fetched: Fetched, places: Iterable[tuple[str, str]]) -> list[MemoryEntry]:
+    async def _fetch(
+        self, query: RetrievalQuery, fetched: Fetched, places: Iterable[tuple[str, str]]
+    ) -> list[MemoryEntry]:
         """Fetch the entries at some places that this recall has not fetched yet; return the newly fetched ones."""
-        missing: dict[str, dict[str, None]] = {}
-        for scope, entry_id in places:
+        found: list[MemoryEntry] = []
+        missing: dict[str, list[str]] = {}
+        for scope, entry_id in dict.fromkeys(places):
             if (scope, entry_id) not in fetched:
-                missing.setdefault(scope, {})[entry_id] = None
-        found = [entry for scope, ids in missing.items() for entry in await self._source.entries(scope, [*ids])]
+                entry = query.kept_entries.get(scope, EMPTY).get(entry_id)
+                if entry is None:
+                    missing.setdefault(scope, []).append(entry_id)
+                else:
+                    found.append(entry)
+        found += [entry for scope, ids in missing.items() for entry in await self._source.entries(scope, ids)]
         fetched.update({(entry.scope, entry.entry_id): entry for entry in found})
         return found
 

@@ -2,19 +2,20 @@
 again.
 
 The value of a body is found by the body's place and all of its bytes. A list of evidence or a rebuilt state is found by
-the version of its session. So a later write of another process is never overlooked, and a damaged body is never taken
-for a sound one. Callers share the values, and must not change them.
+the version of its session, and a memory entry by the mark of its scope. So a later write of another process is never
+overlooked, and a damaged body is never taken for a sound one. Callers share the values, and must not change them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.query import EvidenceFilter
 
 MOST_BYTES = 8_000_000
@@ -29,6 +30,15 @@ _EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
 """Bytes of a piece of evidence without its content, of a character of its content, and of a character of a state as
 JSON.
 """
+
+MOST_BYTES_OF_ENTRIES = 16_000_000
+"""Maximum memory for the cached memory entries of a store, in bytes. One scope may take a quarter of it."""
+
+_ENTRY_BYTES = 1_500
+"""Bytes of a memory entry without its text."""
+
+MOST_SCOPES = 512
+"""Maximum number of scopes with cached memory entries."""
 
 MOST_SESSIONS = 256
 """Maximum number of sessions with cached evidence and states."""
@@ -45,6 +55,7 @@ class ReadBodies:
         self._held: OrderedDict[str, tuple[bytes, int, Any]] = OrderedDict()
         self._lock = threading.Lock()
         self.sessions = SessionReads()
+        self.scopes = ScopeReads()
 
     def find(self, place: str, data: bytes) -> Any:
         """Return the cached value of a body, or None. `data` are the stored bytes."""
@@ -67,12 +78,18 @@ class ReadBodies:
             while self._bytes > self._most_bytes:
                 self._bytes -= self._held.popitem(last=False)[1][1]
 
+    def follow(self, session_id: str, key: int, before: int, after: int, *written: Any) -> None:
+        """Move the caches of a session from version `before` to `after`; see `SessionReads.follow`."""
+        self.sessions.follow(key, before, after, *written)
+        self.scopes.follow(session_scope(session_id), (key, before), (key, after))
+
     def close(self) -> None:
         """Forget all values, and cache nothing from now on."""
         with self._lock:
             self._most_bytes, self._bytes = -1, 0
             self._held.clear()
         self.sessions.close()
+        self.scopes.close()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -224,6 +241,128 @@ def _with_written(
         if where.admits(each):
             by_id[each.evidence_id] = each
     return tuple(by_id.values())[-(where.limit or 0) :] if where.limit else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScopeMark:
+    """Proof that the memory entries of a scope (one session or one world) are the same as before."""
+
+    session: tuple[int, int] | None
+    """Number and version of the session (None: the scope is a world). An erasure, which deletes rows, changes the version."""
+    newest: tuple[int | None, ...]
+    """Highest row number of each chain, because an entry that is written or replaced gets a new one."""
+
+    @property
+    def last(self) -> int:
+        """Highest row number of all chains."""
+        return max(number or 0 for number in self.newest)
+
+
+@dataclass(kw_only=True, slots=True)
+class ReadOfScope:
+    """Cached entries of a scope, as they are at `mark`."""
+
+    mark: ScopeMark
+    entries: dict[str, MemoryEntry] = field(default_factory=dict)
+    """By id. The dict loses an entry when the entry is written again, and all entries when something is erased."""
+    gated: tuple[MemoryEntry, ...] | None = None
+    """All entries with viewers or conditions; None if they were not read."""
+    bytes: int = 0
+
+
+class ScopeReads:
+    """Cache of the memory entries of the scopes that were read last. Several threads may use it."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES_OF_ENTRIES) -> None:
+        self._most_bytes, self._bytes = most_bytes, 0
+        self._held: OrderedDict[str, ReadOfScope] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(
+        self, scope: str, mark: ScopeMark, read_changes: Callable[[int], Collection[tuple[str, int]]]
+    ) -> ReadOfScope:
+        """Return the cached entries of a scope at `mark`; no entries if nothing is cached.
+
+        `read_changes` returns (id, whether it is gated) of each entry whose row number is above its argument.
+        """
+        held = self._held.get(scope)
+        former = None if held is None else held.mark
+        if held is not None and former == mark:
+            return held
+        changes = None
+        if former is not None and former.session == mark.session and former.last < mark.last:
+            changes = read_changes(former.last)
+        with self._lock:
+            if held is not None and changes is not None and held.mark == former and self._held.get(scope) is held:
+                for entry_id, is_gated in changes:
+                    self._forget(held, entry_id)
+                    if held.gated is not None and (is_gated or entry_id in {each.entry_id for each in held.gated}):
+                        held.gated = None
+                held.mark = mark
+                return held
+            self._drop(scope)
+            held = ReadOfScope(mark=mark)
+            if self._most_bytes > 0:
+                self._held[scope] = held
+            if len(self._held) > MOST_SCOPES:
+                self._drop(next(iter(self._held)))
+        return held
+
+    def keep(self, scope: str, mark: ScopeMark, entries: Sequence[MemoryEntry], *, are_all_gated: bool = False) -> None:
+        """Cache entries that were read at `mark`, unless the scope is cached at another mark now.
+
+        `are_all_gated` states that these are all entries of the scope that have viewers or conditions.
+        """
+        with self._lock:
+            held = self._held.get(scope)
+            if held is None or held.mark != mark:
+                return
+            if are_all_gated:
+                held.gated = tuple(entries)
+            for entry in entries:
+                self._forget(held, entry.entry_id)
+                held.entries[entry.entry_id] = entry
+                self._count(held, _bytes_of_entry(entry))
+            while held.bytes > self._most_bytes // _LARGEST_SHARE:
+                self._forget(held, next(iter(held.entries)))
+            self._held.move_to_end(scope)
+            while self._bytes > self._most_bytes:
+                self._drop(next(iter(self._held)))
+
+    def follow(self, scope: str, before: tuple[int, int], after: tuple[int, int]) -> None:
+        """Move the cached entries of a session to version `after`, because this store wrote a turn, which deletes none."""
+        with self._lock:
+            held = self._held.get(scope)
+            if held is not None and held.mark.session == before:
+                held.mark = replace(held.mark, session=after)
+
+    def close(self) -> None:
+        """Forget everything, and cache nothing from now on."""
+        with self._lock:
+            self._most_bytes = -1
+            while self._held:
+                self._drop(next(iter(self._held)))
+
+    def _forget(self, held: ReadOfScope, entry_id: str) -> None:
+        entry = held.entries.pop(entry_id, None)
+        if entry is not None:
+            self._count(held, -_bytes_of_entry(entry))
+
+    def _drop(self, scope: str) -> None:
+        """Forget a scope. A turn that still has its entries does not find them any more."""
+        held = self._held.pop(scope, None)
+        if held is not None:
+            self._count(held, -held.bytes)
+            held.entries.clear()
+            held.gated = None
+
+    def _count(self, held: ReadOfScope, size: int) -> None:
+        held.bytes += size
+        self._bytes += size
+
+
+def _bytes_of_entry(entry: MemoryEntry) -> int:
+    return _ENTRY_BYTES + _CONTENT_BYTES * len(entry.text)
 
 
 class BodyCache:

@@ -14,6 +14,7 @@ from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.blobs import entry_place, message_place, read_body
 from mnemosyne.stores.sql.connection import Connection, expand_in
+from mnemosyne.stores.sql.read_bodies import ReadOfScope, ScopeMark
 
 RECALLED = 1
 RECALLED_NO_MORE = 2
@@ -23,9 +24,45 @@ _TALK_AFTER = """SELECT 1 FROM messages WHERE recalled <> 0
     AND session = (SELECT key FROM sessions WHERE tenant = ? AND session_id = ?) AND seq > ?"""
 
 
-_AS_ENTRY = "\x1fentry\x1f"
 _NOBODY = "\0nobody"
 _HIDDEN = "It is hidden from every viewer"
+
+ENTERED_CHAINS = tuple(chain for chain in Chain if chain is not Chain.HISTORY)
+"""Chains of the table `entries`."""
+NEWEST = ", ".join(
+    ["(SELECT max(seq) FROM entries WHERE tenant = ? AND scope = ? AND chain = ?)"] * len(ENTERED_CHAINS)
+)
+"""Columns with the highest row number of each chain of a scope. `places_of` returns their values."""
+
+
+def places_of(connection: Connection, scope: str) -> list[str]:
+    """Return the values for the signs in `NEWEST`."""
+    return [value for chain in ENTERED_CHAINS for value in (connection.tenant, scope, chain.value)]
+
+
+def read_mark(connection: Connection, scope: str) -> ScopeMark | None:
+    """Return the mark of a scope at this moment, or None if its session does not exist."""
+    places, session_id = places_of(connection, scope), session_of(scope)
+    if session_id is None:
+        return ScopeMark(session=None, newest=connection.execute(f"SELECT {NEWEST}", places).fetchone())
+    row = connection.execute(
+        f"SELECT {NEWEST}, key, version FROM sessions WHERE tenant = ? AND session_id = ?",
+        (*places, connection.tenant, session_id),
+    ).fetchone()
+    return None if row is None else ScopeMark(session=row[-2:], newest=row[:-2])
+
+
+def find_kept(connection: Connection, scope: str, mark: ScopeMark) -> ReadOfScope:
+    """Return the cached entries of a scope, which has `mark` at this moment."""
+
+    def read_changes(after: int) -> list[tuple[str, int]]:
+        signs, chains = expand_in([chain.value for chain in ENTERED_CHAINS])
+        return connection.execute(
+            f"SELECT entry_id, restricted FROM entries WHERE tenant = ? AND scope = ? AND chain IN ({signs}) AND seq > ?",
+            (connection.tenant, scope, *chains, after),
+        ).fetchall()
+
+    return connection.bodies.scopes.find(scope, mark, read_changes)
 
 
 def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
@@ -33,15 +70,27 @@ def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -
 
     Entries are left out if they are unknown, deleted, damaged, or messages that recall may not find.
     """
-    if not entry_ids:
+    mark = read_mark(connection, scope) if entry_ids else None
+    if mark is None:
         return ()
+    kept = find_kept(connection, scope, mark).entries
+    found = {entry_id: entry for entry_id in entry_ids if (entry := kept.get(entry_id)) is not None}
+    missing = [entry_id for entry_id in entry_ids if entry_id not in found]
+    if missing:
+        read = _read_stored(connection, scope, missing)
+        connection.bodies.scopes.keep(scope, mark, [*read.values()])
+        found |= read
+    return tuple(found[entry_id] for entry_id in entry_ids if entry_id in found)
+
+
+def _read_stored(connection: Connection, scope: str, entry_ids: Sequence[str]) -> dict[str, MemoryEntry]:
     marks, wanted = expand_in(entry_ids)
     rows = connection.execute(
         f"""SELECT entry_id, body, chain, restricted, deleted FROM entries
             WHERE tenant = ? AND scope = ? AND entry_id IN ({marks}) AND deleted = 0""",
         (connection.tenant, scope, *wanted),
     ).fetchall()
-    read = {row[0]: _entry(connection, scope, *row) for row in rows}
+    read = {row[0]: _entry(connection, scope, *row, keep=False) for row in rows}
     found = {entry_id: entry for entry_id, entry in read.items() if entry is not None}
     session_id = session_of(scope)
     if session_id is not None and len(found) < len(entry_ids):
@@ -53,32 +102,25 @@ def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -
         ).fetchall()
         for message_id, turn_id, branch_id, depth, body, order, key in spoken:
             place = message_place(key, turn_id, order, branch_id, depth)
-            entry = _read_message_entry(connection, scope, turn_id, branch_id, depth, body, place)
-            if entry is not None:
-                found.setdefault(message_id, entry)
-    return tuple(found[entry_id] for entry_id in entry_ids if entry_id in found)
-
-
-def _read_message_entry(
-    connection: Connection, scope: str, turn_id: str, branch_id: str, depth: int, body: bytes, place: str
-) -> MemoryEntry | None:
-    """Return a message as an entry, made once of each body: a recall looks at a hundred of them."""
-    name = f"{place}{_AS_ENTRY}{scope}"
-    known: MemoryEntry | None = connection.bodies.find(name, body)
-    if known is not None:
-        return known
-    message = read_body(connection, body, Message, place)
-    if message is None:
-        return None
-    entry = message_entry(scope, turn_id, branch_id, depth, message)
-    connection.bodies.keep(name, body, len(body), entry)
-    return entry
+            message = read_body(connection, body, Message, place, keep=False)
+            if message is not None:
+                found.setdefault(message_id, message_entry(scope, turn_id, branch_id, depth, message))
+    return found
 
 
 def _entry(
-    connection: Connection, scope: str, entry_id: str, body: bytes, chain: str, restricted: int, deleted: int
+    connection: Connection,
+    scope: str,
+    entry_id: str,
+    body: bytes,
+    chain: str,
+    restricted: int,
+    deleted: int,
+    *,
+    keep: bool = True,
 ) -> MemoryEntry | None:
-    return read_body(connection, body, MemoryEntry, entry_place(entry_id, scope, chain, restricted, deleted))
+    place = entry_place(entry_id, scope, chain, restricted, deleted)
+    return read_body(connection, body, MemoryEntry, place, keep=keep)
 
 
 def lost_entry(scope: str, chain: str, entry_id: str) -> MemoryEntry:
@@ -169,16 +211,35 @@ def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[M
 
     A damaged one is returned empty, and no viewer may know it.
     """
-    if not scopes:
-        return ()
-    marks, wanted = expand_in(scopes)
+    marks = {scope: read_mark(connection, scope) for scope in scopes}
+    kept = {scope: find_kept(connection, scope, mark) for scope, mark in marks.items() if mark is not None}
+    return list_gated(connection, kept)
+
+
+def list_gated(connection: Connection, kept: Mapping[str, ReadOfScope]) -> tuple[MemoryEntry, ...]:
+    """Return the same as `read_gated_entries`. `kept` has the cached entries of each scope."""
+    found = [entry for scope, each in kept.items() for entry in _gated_of(connection, scope, each)]
+    return tuple(sorted(found, key=lambda entry: (entry.entry_id, entry.scope)))
+
+
+def _gated_of(connection: Connection, scope: str, kept: ReadOfScope) -> tuple[MemoryEntry, ...]:
+    gated, mark = kept.gated, kept.mark
+    if gated is not None:
+        return gated
     rows = connection.execute(
-        f"""SELECT entry_id, scope, body, chain FROM entries
-            WHERE tenant = ? AND scope IN ({marks}) AND restricted = 1 AND deleted = 0 ORDER BY entry_id, scope""",
-        (connection.tenant, *wanted),
+        """SELECT entry_id, body, chain FROM entries
+            WHERE tenant = ? AND scope = ? AND restricted = 1 AND deleted = 0""",
+        (connection.tenant, scope),
     ).fetchall()
+    places = [entry_place(entry_id, scope, chain, 1, 0) for entry_id, _, chain in rows]
+    read = [
+        read_body(connection, row[1], MemoryEntry, place, _HIDDEN, keep=False)
+        for row, place in zip(rows, places, strict=True)
+    ]
+    sound = [entry for entry in read if entry is not None]
+    if len(sound) == len(rows):
+        connection.bodies.scopes.keep(scope, mark, sound, are_all_gated=True)
     return tuple(
-        read_body(connection, body, MemoryEntry, entry_place(entry_id, scope, chain, 1, 0), _HIDDEN)
-        or lost_entry(scope, chain, entry_id)
-        for entry_id, scope, body, chain in rows
+        lost_entry(scope, chain, entry_id) if entry is None else entry
+        for (entry_id, _, chain), entry in zip(rows, read, strict=True)
     )

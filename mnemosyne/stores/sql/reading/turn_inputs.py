@@ -16,15 +16,22 @@ from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import ChosenInputs, TurnInputs
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import list_newest_evidences, read_context_blocks, read_evidences
-from mnemosyne.stores.sql.reading.entries import read_entries, read_gated_entries
+from mnemosyne.stores.sql.read_bodies import ScopeMark
+from mnemosyne.stores.sql.reading.entries import (
+    ENTERED_CHAINS,
+    NEWEST,
+    find_kept,
+    list_gated,
+    places_of,
+    read_entries,
+)
 from mnemosyne.stores.sql.reading.turns import rebuild_state
 from mnemosyne.stores.sql.reading.window import window_of
 from mnemosyne.stores.sql.sessions import StoredSession, load_head, load_session
 
 _OF_A_SESSION = (Chain.LORE, Chain.NARRATIVE, Chain.EVENT)
 _SPOKEN = "(SELECT max(seq) FROM messages WHERE session = ? AND recalled <> 0)"
-_ENTERED = "(SELECT max(seq) FROM entries WHERE tenant = ? AND scope = ? AND chain = ?)"
-_WRITTEN = f"SELECT {_SPOKEN}, {', '.join([_ENTERED] * (1 + len(_OF_A_SESSION)))}"
+_WRITTEN = f"SELECT {_SPOKEN}, {NEWEST}, {NEWEST}"
 
 
 def read_turn_inputs(
@@ -41,23 +48,35 @@ def read_turn_inputs(
     there is no such session or branch.
     """
     session, head = load_head(connection, session_id, branch_id)
-    scopes = world_scope(head.world_id), session_scope(session_id)
     window = window_of(connection, session, head, message_limit)
+    written, marks = _read_written(connection, session)
+    kept = {scope: find_kept(connection, scope, mark) for scope, mark in marks.items()}
     return TurnInputs(
         window=window,
         evidences=tuple(list_newest_evidences(connection, session, where, window) for where in evidences),
         blocks=read_context_blocks(connection, session.key, blocks or BlockFilter()),
-        gated=read_gated_entries(connection, scopes),
-        written=_read_written(connection, session.key, *scopes),
+        gated=list_gated(connection, kept),
+        written=written,
+        kept_entries={scope: each.entries for scope, each in kept.items()},
     )
 
 
-def _read_written(connection: Connection, key: int, world: str, session: str) -> dict[tuple[str, Chain], int]:
-    """Return the sequence of the newest entry of each chain that recall reads, or 0 for none."""
-    places = ((world, Chain.LORE), *((session, chain) for chain in _OF_A_SESSION))
-    values = (value for scope, chain in places for value in (connection.tenant, scope, chain.value))
-    row = connection.execute(_WRITTEN, (key, *values)).fetchone()
-    return {place: newest or 0 for place, newest in zip(((session, Chain.HISTORY), *places), row, strict=True)}
+def _read_written(
+    connection: Connection, session: StoredSession
+) -> tuple[dict[tuple[str, Chain], int], dict[str, ScopeMark]]:
+    """Return the sequence of the newest entry of each chain that recall reads, or 0 for none; and the marks of the scopes
+    of the world and the session.
+    """
+    world, own = world_scope(session.world_id), session_scope(session.session_id)
+    values = session.key, *places_of(connection, world), *places_of(connection, own)
+    spoken, *newest = connection.execute(_WRITTEN, values).fetchone()
+    of_world, of_session = newest[: len(ENTERED_CHAINS)], newest[len(ENTERED_CHAINS) :]
+    lore, entered = dict(zip(ENTERED_CHAINS, of_world, strict=True)), dict(zip(ENTERED_CHAINS, of_session, strict=True))
+    written = {(own, Chain.HISTORY): spoken or 0, (world, Chain.LORE): lore[Chain.LORE] or 0}
+    return written | {(own, chain): entered[chain] or 0 for chain in _OF_A_SESSION}, {
+        world: ScopeMark(session=None, newest=tuple(of_world)),
+        own: ScopeMark(session=(session.key, session.version), newest=tuple(of_session)),
+    }
 
 
 def read_chosen_inputs(
