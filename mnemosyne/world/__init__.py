@@ -39,17 +39,17 @@ def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
 
     If `try_patterns`, the patterns of actions are also tried on inputs that may make them slow.
 
-    Raises WorldPackError with all faults at once, if there are any. Each has the form `file:line: key: fault;
-    correction`, with the file relative to the pack and lines from 1. They are sorted by file and line, with `world.yaml`
-    first.
+    Raises WorldPackError with all faults at once, if there are any. A fault has the form `file:line: key: fault;
+    correction`, with the file relative to the pack and lines from 1. The faults are sorted by file and line, with
+    `world.yaml` first.
     """
     return examine_world(folder, try_patterns=try_patterns)[0]
 
 
 def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[WorldPack, tuple[str, ...]]:
-    """Return (world, warnings). The world is that of `load_world`, and so are the errors.
+    """Return (world, warnings). The world and the errors are the same as those of `load_world`.
 
-    Each warning is a sentence of the same form, about content that is legal but probably a mistake.
+    A warning is a sentence of the same form as a fault, about content that is legal but probably a mistake.
     """
     faults = PackFaults()
     return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)

@@ -195,7 +195,7 @@ def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, floa
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
-    """Return the score that a chain's best word hit has after fusion. It is the unit for features that are added later."""
+    """Return the score of a chain's best word hit after fusion. Features that are added later are measured in this unit."""
     heard = {name: arm for name, arm in arms.items() if arm.top > 0.0}
     scale = max([arm.top / tops[name] for name, arm in heard.items()], default=0.0)
     return scale / max(sum([arm.weight for arm in heard.values()]), 1.0)

@@ -45,8 +45,8 @@ class SnapshotCache:
         self._used: dict[Path, FileLock] = {}
 
     def fetch(self, storage: SnapshotStorage, manifest: Manifest) -> Path:
-        """Return the folder of a snapshot in the cache; fetch the snapshot if it is not there. It is in use until
-        `release`.
+        """Return the folder of a snapshot in the cache. A snapshot that is not there is fetched first. The snapshot is in
+        use until `release`.
 
         Raises:
             SnapshotDamagedError: if a file differs from the manifest.
@@ -66,8 +66,8 @@ class SnapshotCache:
         return place
 
     def newest(self, storage: SnapshotStorage, scope: str) -> tuple[Manifest, Path] | None:
-        """Return (manifest, folder) of the newest snapshot of a scope that was fetched from `storage`, or None if there
-        is none. It is in use until `release`.
+        """Return (manifest, folder) of the newest snapshot of a scope that was fetched from `storage`, or None if there is
+        none. The snapshot is in use until `release`.
         """
         for place in sorted(self._place(storage, scope, "").glob("*"), reverse=True):
             if place.name.startswith(_INCOMING) or not place.is_dir():

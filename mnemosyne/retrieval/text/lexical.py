@@ -105,8 +105,8 @@ class FoundWords:
     ) -> Scores:
         """Return a BM25 score (>= 0) for each slot, by the statistics of its pool. Slots of no pool score 0.
 
-        `counts` has the statistics for each pool. They are those of the pool itself, or of the pool together with other
-        collections. The part of each term is multiplied by its weight in `terms`.
+        `counts` has the statistics for each pool: of the pool itself, or of the pool together with other collections. The
+        part of each term is multiplied by its weight in `terms`.
         """
         found = np.zeros(self._slots, dtype=np.float64)
         flat, slopes = np.float32(k1 * (1.0 - b)), np.zeros(len(counts) + 1, dtype=np.float32)
@@ -127,12 +127,11 @@ class FoundWords:
 
 
 class Postings:
-    """For each term, the slots of the documents that contain it, and how often. It has a frozen segment (arrays
-    sorted by term) and a small tail of recent documents.
+    """For each term, the slots of the documents that contain it, and how often.
 
-    The tail is merged into the segment when it has more than 64 documents and more than an eighth of the segment. In
-    the segment each posting stores its document's length with its count, so that scoring a term reads three arrays in
-    order. Not thread-safe.
+    The postings are in a frozen segment (arrays sorted by term) and in a small tail with the newest documents. The tail is
+    merged into the segment when it has more than 64 documents and more than an eighth of the segment. In the segment each
+    posting stores its document's length with its count, so that scoring a term reads three arrays in order. Not thread-safe.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,12 @@
 """Backs up and restores a whole store, or one tenant of it. A backup is one file, which is written and checked in full
 before it gets its name.
 
-The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from
-SQLite to PostgreSQL and back. Its SHA-256 follows its pages, and a restore compares it before anything is written. The
-backup of a file store is a zip file with a digest for each of its files. Both contain the originals of redacted texts
-that are on this host. Indexes are left out, because the next turn builds them.
+The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from SQLite to
+PostgreSQL and back. The SHA-256 of the backup is at the end of the file, and a restore compares it before anything is
+written. The backup of a file store is a zip file with a digest for each of its files.
+
+Both kinds of backup contain the originals of redacted texts that are on this host. Indexes are left out, because the next
+turn builds them.
 """
 
 from __future__ import annotations
