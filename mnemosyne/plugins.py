@@ -9,14 +9,16 @@ and only the plugin of that name is imported.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mnemosyne.core.errors import ContextEngineError, PluginError
 from mnemosyne.core.masking.credentials import mask_error
 from mnemosyne.protocols import Embedder, Importer, Redactor, Store, TokenEstimator
 from mnemosyne.schema.imported_files import FORMAT_NAMES
 from mnemosyne.schema.redaction import RedactionRules
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GUIDE = "docs/plugins.md"
 
@@ -149,6 +151,8 @@ def find_plugins(point: ExtensionPoint) -> tuple[Plugin, ...]:
 
     Plugins with the name of a built-in part are included.
     """
+    from importlib.metadata import entry_points
+
     found = (
         Plugin(name=entry.name, distribution=_distribution(entry), version=_version(entry), value=entry.value)
         for entry in entry_points(group=point.group)
@@ -207,6 +211,8 @@ def unknown_name(point: ExtensionPoint, name: str, known: tuple[str, ...] = ()) 
 
 
 def _find_entry(point: ExtensionPoint, name: str) -> EntryPoint:
+    from importlib.metadata import entry_points
+
     found = tuple(entry_points(group=point.group, name=name))
     if not found:
         raise unknown_name(point, name)

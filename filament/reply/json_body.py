@@ -10,8 +10,6 @@ from enum import Enum, auto
 from json import JSONDecoder
 from typing import Any
 
-import json_repair
-
 from filament.errors import OpError
 from filament.markup import unescape
 from filament.reply.brackets import ends_between_ops, measure_depth
@@ -137,6 +135,8 @@ def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int
         return None, "the reply was cut off in the middle of an op", 0
     if len(body) > repairable or measure_depth(body) > _REPAIR_DEPTH:
         return None, "its JSON is broken and too long or too deep to repair", 0
+    import json_repair
+
     try:
         value = json_repair.loads(body)
     except Exception:  # json_repair may fail in any way on broken input; the reply must still be parsed

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
@@ -30,6 +29,8 @@ def correction_of(usages: Iterable[ModelUsage], model_hint: str | None = None) -
     ratios = [ratio for usage in usages if (ratio := _ratio(usage, model_hint)) is not None]
     if not ratios:
         return 1.0
+    from statistics import median
+
     return round(min(MOST, max(LEAST, round(median(ratios) / STEP) * STEP)), 2)
 
 

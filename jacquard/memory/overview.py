@@ -5,7 +5,6 @@ A memory is worth more the more it says about the subject that the prompt does n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from jacquard.memory.summarize.sentences import is_question, split_sentences
 from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, worth
 from jacquard.pipeline.curation.recall_query import squeeze
 from jacquard.pipeline.turn import Turn
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, THREAD, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.query import RatedEntry
@@ -32,12 +32,12 @@ _LEAST_OF_MESSAGE = 2.5
 """Minimum worth of a message; below it there are only weather and gestures."""
 _OWN_WORTH, _OWN_THREAD = 4.0, 3
 _QUESTION_SHARE, _SAID_SHARE = 0.3, 0.6
-_ASKS = re.compile(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")
+_ASKS = lazy_pattern(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")
 """A player's question in indirect speech, which is worthless without its answer."""
 _COVERED_SHARE = 0.5
 _SAME_SHARE = 0.6
 _KINDS = {OverviewScope.PERSON: "person", OverviewScope.PLACE: "place"}
-_OWN = re.compile(
+_OWN = lazy_pattern(
     r"(?i)\b(?:promis\w*|sw(?:ear|ore)\b|vow\w*|owe[sd]?|owing|debts?|len[dt]|borrow\w*|g[ai]ve[sn]?|buys?|bought|receiv\w*|"
     r"accept\w*|pa(?:y|id)s?|ask(?:s|ed) (?:[\w']+ ){1,3}to|deliver\w*|return\w*|bring|brought|on condition|agreed?|keep|kept|"
     r"must|has to|have to|begun|tasks?|errands?|hand(?:s|ed) (?:you|me|him|her|them)|picked up|found)\b"

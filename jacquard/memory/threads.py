@@ -8,7 +8,6 @@ denies, asks or supposes something, or reports it as done.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +18,7 @@ from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, na
 from jacquard.pipeline.curation.selectors.relevance import content_words
 from mnemosyne.chains.audience import NOBODY, audience_field, audience_of_messages, told_messages
 from mnemosyne.chains.event import CLOSED
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.schema.memory import (
     QUEST_UPDATE,
     TAKES_FROM_RECALL,
@@ -58,42 +58,42 @@ _KEPT_TEXT = (
 )
 _HINTS, _HINTS_KEPT = tuple(_HINT_TEXT.split("|")), tuple(_KEPT_TEXT.split("|"))
 """Every promise, debt or end of one contains one of these words; texts without them are not read further."""
-_FUTURE = re.compile(
+_FUTURE = lazy_pattern(
     r"(?i)\b(?:will|shall|would|won['’]t|going to|nobody|no one|never again)\b|['’]ll\b"
     r"|\b(?:promise|swear|swore|vow|pledge)\w*(?: \w+)? (?:to|never|not to)\b"
 )
-_VOW = re.compile(
+_VOW = lazy_pattern(
     r"\b(?i:I|we)(?i:,? (?:do|hereby|solemnly|now|also|both))? (?i:promise|swear|vow|pledge)\b"
     r"|\b(?i:(?:I|we) (?:give|gave)) [\w' ]{1,40}?\b(?i:my|our) word\b|\b(?i:you have my word|my word on it|on my honou?r)\b"
     r"|\b(?:[A-Z]\w+|he|she|they) (?:promise[sd]|swears|swore|vow(?:s|ed)|pledge[sd])"
     r"(?: (?:me|you|us|him|her|them|[A-Z]\w+))?,? (?:to|that|never|he|she|they|it)\b"
 )
-_BARE_VOW = re.compile(
+_BARE_VOW = lazy_pattern(
     r"(?i)^[\"“]?(?:I (?:promise|swear)|you have my word|(?:that|this) is a promise|that['’]s a promise|my word on it)\b.{0,20}$"
     r"|^[「“]?(?:我|这是我的?)(?:保证|发誓|承诺|诺言)"
 )
-_WILL_DO = re.compile(r"\b(?:I|We|we)(?: will| shall|['’]ll)\b|我们?[^，。]{0,8}(?:会|要|就|一定)")
-_NO_VOW = re.compile(
+_WILL_DO = lazy_pattern(r"\b(?:I|We|we)(?: will| shall|['’]ll)\b|我们?[^，。]{0,8}(?:会|要|就|一定)")
+_NO_VOW = lazy_pattern(
     r"(?i)\b(?:promise|swear|vow)s?d? (?:\w+ )?(?:nothing|no such|anything)\b|\bno promises?\b|\bswear to god\b"
     r"|\b(?:if|whether|unless|as|did|had|when) (?:\w+ ){0,3}(?:promise|swear|swore|vow)"
     r"|\b(?:not|never|cannot|can't|won't|don't|doesn't|didn't|refuses? to) (?:\w+ ){0,2}(?:promise|swear|vow|pledge)"
     r"|\b(?:kept|keeps?|broke|breaks?|forgot|fulfil\w*|honou?r\w*) (?:\w+ )?(?:promise|word|vow|oath)s?\b"
 )
-_OWES = re.compile(
+_OWES = lazy_pattern(
     r"\b(?i:I|you|we|they|he|she|[A-Z]\w+)(?i:'ll)?(?i: (?:still|now|also|both|will|already)){0,2} (?i:owes?)\b"
     r"|\b(?i:I|we)(?i:'ll| will| shall) (?i:(?:pay|give) [\w' ]{1,30}?\bback|repay|return (?:the|your) (?:money|coins?|loan))\b"
     r"|\b(?i:I|we) (?i:borrow)\b"
 )
-_NO_DEBT = re.compile(
+_NO_DEBT = lazy_pattern(
     r"(?i)\bowes? (?:\w+ ){0,2}(?:nothing|anything|no(?:thing)? more)\b|\b(?:not|never|no longer|don't|doesn't) owes?\b|\bowed\b"
     r"|\b(?:if|what|who|whom|whoever|how much) (?:\w+ ){0,3}owes?\b|\bowes? its\b|\bback (?:for|now)\b"
 )
-_ASKS = re.compile(
+_ASKS = lazy_pattern(
     r"(?i)\b(?:who|whose|whom|what|where|when|why|which)\b(?!.{0,20}\bweather\b)"
     r"|\bhow (?:did|do|does|can|could|many|much|old|long|far|has|have)\b"
 )
-_ASKS_ZH = re.compile(r"^(?!.*天气).*(?:谁|什么(?!意思)|哪|为何|为什么|怎么(?!样|办|了)|多少|几[个时天年人])")
-_EVADES = re.compile(
+_ASKS_ZH = lazy_pattern(r"^(?!.*天气).*(?:谁|什么(?!意思)|哪|为何|为什么|怎么(?!样|办|了)|多少|几[个时天年人])")
+_EVADES = lazy_pattern(
     r"(?i)\b(?:do|does|did)(?: not|n['’]t) (?:answer|reply|respond|say|know)\b|\bsay(?:s|ing)? nothing\b|\bno (?:answer|reply)\b"
     r"|\bwithout (?:answering|an answer)\b|\bchang(?:es|ing|ed) the subject\b|\b(?:avoid|evade|dodge)\w* (?:the|your|my) question\b"
     r"|\bnot (?:now|yet|here|tonight)\b|\b(?:another|some other) time\b"
@@ -104,53 +104,53 @@ _EVADES = re.compile(
     r"|没有?(?:回答|答话|应声|作声|开口)|一言不发|不发一言|默不作声|不[语言](?=[，。」])|不[肯愿]意?(?:回答|答|说|讲|开口)|不(?:回答|作答|答话|吭声|能说|便说|好说|知道|清楚)|岔开|避而不答|笑而不[语答]"
     r"|别(?:问|再问)|改(?:天|日)再|(?:明天|以后|回头|下次|到时候?|日后)再?(?:告诉|说|讲|谈)|时候(?:未|没)到|不到时候|[没无]人知道|谁也不知"
 )
-_VOW_ZH = re.compile(
+_VOW_ZH = lazy_pattern(
     r"(?:保证|发誓|起誓|立誓|承诺|许诺)(?!书|金|人|单)|答应(?:了|过)?(?:[你您他她我]|要|会|替|帮|给|把|在|到|等|陪|明|后)"
 )
-_PACT_ZH = re.compile(
+_PACT_ZH = lazy_pattern(
     r"约(?:定|好)(?!俗|的)|说(?:定|好)了(?![没吗])|说好(?=[明今后初三二一]\w)|一言为定|我们?(?:一定|必定|定)(?:会|要|把|替|帮|回来|去)"
 )
-_FUTURE_ZH = re.compile(
+_FUTURE_ZH = lazy_pattern(
     r"会|要|一定|必定|必将|绝|决不|再[不也]|永不|不再|把|替|帮|带|陪|送|等你|[明后]天|明[日早晚年]|之前|(?:保证|发誓|承诺|许诺)[^，。]{0,2}不|为你|给[你您他她我]|找到|回来"
 )
-_NO_VOW_ZH = re.compile(
+_NO_VOW_ZH = lazy_pattern(
     r"(?:不|没|没有|未曾?|不敢|不能|不会|无法|别|休想|怎敢|哪敢|何时|什么时候)[^，。！？；]{0,3}(?:保证|发誓|起誓|承诺|许诺|答应|约定|约好|说定|说好)"
     r"|如约|依约|按约|照约|赴约|说到做到|兑现|履行|守(?:信|约|诺)|(?:如果|要是|假如|是否|有没有)[^，。]{0,8}(?:保证|发誓|答应|承诺)"
     r"|什么也不|谁也不|(?:^|[，。！「“])答应我"
 )
-_OWES_ZH = re.compile(
+_OWES_ZH = lazy_pattern(
     r"(?<![哈呵亏拖])欠(?!条|了?欠|据|缺|佳|揍|打|身|伸|妥|考虑|了?[多少]少|抱|谁|什么)|借(?:了|走|来|用了)(?!条|据|口|着|的)"
     r"|(?:一定|必定|定|必|会|要|再|就|初.|月底|年底|[明后]天|周.)(?:会|要|当|再)?(?:把[^，。]{1,10})?(?:归?还|偿还)(?:给)?[你您他她]"
 )
-_NO_DEBT_ZH = re.compile(
+_NO_DEBT_ZH = lazy_pattern(
     r"(?:不|没|没有|没人|无人|谁也不|从不|不再|并不|互不)(?:拖|亏|再)?欠|欠[着了]?(?:多少|几)|还(?:清|完|给了|了|上了)|还给(?![你您])|付清|结清|两清|借(?:给|你|您)?(?:条|据)|如果|要是|谁欠"
 )
-_DATE = re.compile(
+_DATE = lazy_pattern(
     r"(?i)\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:midnight|noon|dawn|dusk|new moon|full moon|harvest|solstice)\b"
     r"|\b(?:january|february|april|june|july|august|september|october|november|december)\b"
     r"|(?:周|星期|礼拜)[一二三四五六日天]|初[一二三四五六七八九十]|十五|[正腊]月|[子丑寅卯辰巳午未申酉戌亥]时|[一二三四五]更|午夜|正午|月圆|清明|中秋|除夕"
 )
-_PERSON_ZH = re.compile(r"[阿老小](?![人爷板师婆家是实子心时孩声说姐路事儿])[一-鿿]")
-_PLACE_ZH = re.compile(
+_PERSON_ZH = lazy_pattern(r"[阿老小](?![人爷板师婆家是实子心时孩声说姐路事儿])[一-鿿]")
+_PLACE_ZH = lazy_pattern(
     r"[一-鿿]{1,2}(?:坊|祠堂|庙|寺|桥|井|镇|村|府|山|河|岛|城|码头|客栈|驿馆|洞|渡口|钟楼|教堂|酒馆|铁匠铺)"
 )
-_KEEPS_PROMISE = re.compile(
+_KEEPS_PROMISE = lazy_pattern(
     r"(?i)\b(?:kept|keeps?|keeping|fulfil\w*|honou?r(?:s|ed)) (?:my|his|her|their|your|our|the|its) (?:promise|word|vow|oath)\b"
     r"|\bas (?:I |we |he |she |they )?(?:had )?promised\b|\btrue to (?:my|his|her|their|your) word\b"
     r"|说到做到|兑现|履行|信守|如约|依约|守(?:住|了)?(?:信|诺言|约定|承诺)|答应过?[你您我他她]?的[^，。]{0,12}(?:带来|做到|办到|拿来|给[你您我他她])"
 )
-_KEEPS_DEBT = re.compile(
+_KEEPS_DEBT = lazy_pattern(
     r"(?i)\b(?:pay|pays|paid|repay|repays|repaid|return|returns|returned|give|gives|gave|hand|hands|handed|settle|settles|settled)\b"
     r"[^.!?]{0,80}\b(?:owed?|debt|loan|back|in full)\b|\bdebt is (?:paid|settled)\b|\bwe are even\b|\bno longer owes?\b"
     r"|还清|还给了?|还了|偿还了|付清|结清|两清|债[^，。]{0,4}(?:还|清|了结)"
 )
-_KEEPS_QUESTION = re.compile(
+_KEEPS_QUESTION = lazy_pattern(
     r"(?i)\b(?:answers?|answered) (?:my|your|his|her|the) (?:old |first )?question\b"
     r"|\byou (?:once )?asked (?:me )?(?:who|what|where|why|when|how)\b"
     r"|你(?:上次|之前|以前|曾经?)问[过起我]"
 )
 _KEEPS = ((PROMISE, _KEEPS_PROMISE), (DEBT, _KEEPS_DEBT), (QUESTION, _KEEPS_QUESTION))
-_NOT_KEPT = re.compile(
+_NOT_KEPT = lazy_pattern(
     r"(?i)\b(?:not|never|n['’]t|cannot|if|when|until|before|will|shall|must|should|want|try|tries|promis\w+ to|swears?)\b|['’]ll\b"
     r"|[没不未别]|一定|保证|发誓|等|如果|要是|会|要"
 )

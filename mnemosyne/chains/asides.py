@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TypeVar
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.schema.session import Message, Role, WindowMessage
 
 _LATIN = r"(?:ooc|o\.o\.c\.?|out of character|out-of-character)(?![a-z])"
 _CHINESE = r"(?:场外|戏外|出戏|下戏|题外话)"
 _BRACKETS = (("(", ")"), ("[", "]"), ("（", "）"), ("【", "】"), ("〔", "〕"))
-_BRACKETED = re.compile(
+_BRACKETED = lazy_pattern(
     r"\(\([^()]*\)\)|（（[^（）]*））|"
     + "|".join(
         rf"{re.escape(left)}\s*(?:{_LATIN}|{_CHINESE})[^{re.escape(left + right)}]+{re.escape(right)}"
@@ -24,17 +25,17 @@ _BRACKETED = re.compile(
     re.IGNORECASE,
 )
 # [OOC] or 【场外】 in front of a line, and "OOC:", "// ooc" or "out of character, …" at its beginning, mean the whole line.
-_LINE = re.compile(
+_LINE = lazy_pattern(
     rf"^[ \t]*(?:/{{1,2}}[ \t]*)?"
     rf"(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )
-_WHOLE = re.compile(rf"(?:\(\(|（（|[\[(【（〔]\s*(?:{_LATIN}|{_CHINESE}))[^\n]*[\])】）〕]", re.IGNORECASE)
+_WHOLE = lazy_pattern(rf"(?:\(\(|（（|[\[(【（〔]\s*(?:{_LATIN}|{_CHINESE}))[^\n]*[\])】）〕]", re.IGNORECASE)
 """A whole line in a bracket, with other brackets inside it."""
 _FIRST_SIGNS = frozenset("([（【〔/场戏出下题")
 _FIRST_LETTERS = frozenset({"ooc", "o.o", "out"})
 _SAYS_SOMETHING = re.compile(r"[^\W_]")
-_AGREES = re.compile(
+_AGREES = lazy_pattern(
     r"(?:of course|sure|ok|okay|understood|got it|noted|certainly|absolutely|no problem|will do|all ?right|sounds good|yes|yep"
     r"|no worries|thanks|thank you|sorry|my apologies|apologies|happy to|gladly|fair enough|good point)(?![a-z])"
     r"|好|当然|明白|没问题|收到|了解|可以|行[，。！]|抱歉|对不起|知道了|嗯|谢谢|没关系|遵命",

@@ -5,8 +5,9 @@ Pure; it must not import a tokenizer. Exact counts are in `mnemosyne.core.exact_
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 _LATIN = "A-Za-z\u00c0-\u024f"
 _CJK = "\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
@@ -19,21 +20,21 @@ KEPT_CHARS = 2000
 every turn.
 """
 
-_PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
+_PIECE = lazy_pattern(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
 """A word, up to three digits, up to three signs."""
-_CJK_RUN = re.compile(rf"[{_CJK}]+")
-_SHORT_FORM = re.compile(r"(?<=[A-Za-z])'[a-z]{1,2}(?![A-Za-z])")
+_CJK_RUN = lazy_pattern(rf"[{_CJK}]+")
+_SHORT_FORM = lazy_pattern(r"(?<=[A-Za-z])'[a-z]{1,2}(?![A-Za-z])")
 
-_LINE_ENDS = re.compile(r"\n\s*")
+_LINE_ENDS = lazy_pattern(r"\n\s*")
 _SPACED_COSTS = (
-    (re.compile(r"[ \t\r]{2,}"), 40),
-    (re.compile(r"[\x00-\x08\x0e-\x1b\x7f]"), 200),
+    (lazy_pattern(r"[ \t\r]{2,}"), 40),
+    (lazy_pattern(r"[\x00-\x08\x0e-\x1b\x7f]"), 200),
 )
 """Characters that occur only in texts with more than single blanks between their words."""
 _OTHER_COSTS = (
-    (re.compile(rf"[{_WIDE}]"), 80),
-    (re.compile(rf"[^\W_0-9{_LATIN}{_CJK}{_WIDE}]"), 55),
-    (re.compile(rf"[^\w\s\x00-\x7f{_CJK}{_WIDE}]"), 200),
+    (lazy_pattern(rf"[{_WIDE}]"), 80),
+    (lazy_pattern(rf"[^\W_0-9{_LATIN}{_CJK}{_WIDE}]"), 55),
+    (lazy_pattern(rf"[^\w\s\x00-\x7f{_CJK}{_WIDE}]"), 200),
 )
 
 

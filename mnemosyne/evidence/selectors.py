@@ -28,7 +28,6 @@ from enum import StrEnum
 from typing import Any
 
 from mnemosyne.core.errors import PatternError, SelectorResolveError
-from mnemosyne.core.jsonpath import compile_path, find_nodes
 from mnemosyne.core.regexes import Span, compile_pattern, find_spans
 from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256, is_digest
 from mnemosyne.protocols import TextSelector
@@ -192,6 +191,8 @@ def _parse_one(source: str) -> ParsedSelector:
         raise SelectorResolveError(source, "nothing follows the colon; write what to look for")
     try:
         if kind is SelectorType.JSON:
+            from mnemosyne.core.jsonpath import compile_path
+
             compile_path(argument)
             return ParsedSelector(type=kind, params={"path": argument}, source=source)
         compile_pattern(argument)
@@ -258,6 +259,8 @@ def _line_span(content: str, first: int, last: int, source: str) -> Span:
 
 
 def _json_spans(content: str, path: str, decoded: dict[Span, str]) -> tuple[Span, ...]:
+    from mnemosyne.core.jsonpath import find_nodes
+
     spans: list[Span] = []
     for node in find_nodes(content, path):
         if spans and node.span[0] < spans[-1][1]:

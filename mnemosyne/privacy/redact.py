@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 
 from mnemosyne.core.errors import PatternError, RedactionError
-from mnemosyne.core.jsonpath import compile_path, find_nodes
 from mnemosyne.core.off_loop import calculate, on_loop, run_off_loop, size_of
 from mnemosyne.core.regexes import compile_pattern, find_spans
 from mnemosyne.privacy.rules import (
@@ -149,8 +148,11 @@ def check_rules(rules: RedactionRules) -> None:
         _word_table(rules)
         for pattern in (*rules.patterns, *(each for listed in rules.named_patterns.values() for each in listed)):
             compile_pattern(pattern)
-        for path in rules.field_paths:
-            compile_path(_root_path(path))
+        if rules.field_paths:
+            from mnemosyne.core.jsonpath import compile_path
+
+            for path in rules.field_paths:
+                compile_path(_root_path(path))
     except PatternError as error:
         raise RedactionError(f"A redaction rule cannot be used. {error}") from None
     except ValueError as error:
@@ -392,6 +394,8 @@ def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
         return
     except (ValueError, RecursionError):
         raise RedactionError("The text is JSON that is too deep or too large to search for fields.") from None
+    from mnemosyne.core.jsonpath import find_nodes
+
     for path in rules.field_paths:
         for node in find_nodes(text, _root_path(path)):
             if node.value != placeholder(FIELD):

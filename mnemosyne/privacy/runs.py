@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from struct import iter_unpack
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
+
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 RUN = 24
 SHORT_RUN = 10
@@ -43,7 +44,7 @@ _MARGIN_BYTES = 128
 _SPECIAL = re.compile(r"[\\&\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  |''")
 """Characters that a reader may see differently. A text without them needs no conversion."""
 
-_WRITTEN = re.compile(
+_WRITTEN = lazy_pattern(
     r"""(?P<space>(?:\s|\\+[nrt]|\\*&(?:amp;)*\#(?:10|13|9);)+)
     | \\+u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\+u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})
     | \\+u(?P<code>[0-9a-fA-F]{4})
@@ -364,6 +365,8 @@ def written_forms(text: str) -> tuple[str, ...]:
     These are the unchanged text, the text XML-escaped as content, and the text XML-escaped as attribute. Each of these is
     also returned JSON-escaped once and twice.
     """
+    from xml.sax.saxutils import escape, quoteattr
+
     forms = (text, escape(text), quoteattr(text)[1:-1])
     once = [form for each in forms for form in _json_forms(each)]
     return tuple(dict.fromkeys((*forms, *once, *(form for each in once for form in _json_forms(each)))))

@@ -6,10 +6,11 @@ waiting, greetings, talk outside of the story, instructions to a model, and quot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
+
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 
 def _words(text: str) -> str:
@@ -17,7 +18,7 @@ def _words(text: str) -> str:
     return r"\b(?i:" + "|".join(word.replace("*", r"\w*") for word in text.split()) + r")\b"
 
 
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     r"\d+|[一二三四五六七八九十百千万两半][一-鿿]|初[一二三四五六七八九十]|[正腊]月|明[天晚早日年]|昨[天晚夜日]|后[天日]|"
     r"三更|午夜|子时|"
     + _words(
@@ -27,17 +28,17 @@ _NUMBER = re.compile(
         "november december midnight noon tomorrow yesterday"
     )
 )
-_NAME = re.compile(
+_NAME = lazy_pattern(
     r"(?<=[\w,;:'’—-] )(?!I\b)[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)*"
     r"|\b(?:Mr|Mrs|Miss|Ms|Dr|Captain|Lady|Lord|Sir|Father|Mother|King|Queen) [A-Z]\w+"
 )
-_NAME_ZH = re.compile(
+_NAME_ZH = lazy_pattern(
     r"(?:姓|名叫|叫做|叫作|叫|名为|名字是)「?[一-鿿]{1,4}|[阿老小][一-鿿](?=[，。、：；的说道问把在从是站坐跪])"
     r"|[一-鿿]{1,2}(?:大人|掌柜|郎中|婶|大娘|大爷|三爷|老爷|师父|先生|太太|姑娘|公子|将军|夫人|道长|县令|县丞|村长|队长|"
     r"船长|老板)"
     r"|《[^《》]{1,40}》|[一-鿿](?:井|桥|镇|村|庙|府|山|河|岛|城|码头|客栈|驿馆|洞|渡口)"
 )
-_DEED = re.compile(
+_DEED = lazy_pattern(
     _words(
         "promis* swear* swore sworn vow* owe owed owes owing debt debts pay pays paid lend* lent borrow* give* gave given "
         "giving take takes took taken stole* steal* rob robbed thief thieves theft hid* found find finds discover* "
@@ -61,13 +62,13 @@ _DEED = re.compile(
     r"卖|付|工钱|赌|债|"
     r"抵|钱|金币|银|离开|回乡|来了|到了|带走|带着|加入|跟踪|证人|证据|完成|失败"
 )
-_TELLING_QUOTE = re.compile(r"[「『“«\"][^」』”»\"]{6,}")
-_PROTOCOL = re.compile(
+_TELLING_QUOTE = lazy_pattern(r"[「『“«\"][^」』”»\"]{6,}")
+_PROTOCOL = lazy_pattern(
     r"(?i)(?:<|&(?:amp;)*lt;)/?(?:content|thought|instruction|system|user_input|context_layer|"
     r"memor|summary|status|directive|notice|reply)|state_update|\[\s{0,20}\[?\s{0,20}\"(?:SET|ADD|SUB|MUL|DIV|PUSH|POP|DELETE)\"|"
     r"\{\s{0,20}\"op\""
 )
-_ORDER = re.compile(
+_ORDER = lazy_pattern(
     r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|instructions?|rules?|prompts?)\b"
     r"|\b(?:write|print|output|repeat|reply|respond|answer|say|include|put)\b.{0,30}\b(?:exactly|verbatim|word for word|"
     r"the following|in your (?:next )?(?:reply|replies|response|answer)s?)\b"
@@ -79,7 +80,7 @@ _ORDER = re.compile(
     r"你现在是一|系统提示|提示词"
     r"|(?:开发者|调试|管理员)模式"
 )
-_OUTSIDE = re.compile(r"(?i)\bOOC\b|^\s*(?:\(\(|（（|//|/\w)|^\s*[(（\[【](?:题外|场外|出戏|戏外|系统)")
+_OUTSIDE = lazy_pattern(r"(?i)\bOOC\b|^\s*(?:\(\(|（（|//|/\w)|^\s*[(（\[【](?:题外|场外|出戏|戏外|系统)")
 _IDLE_TEXT = """i we you he she it they a an the and then so just still only quietly silently again more some once here there on
     to for until till while moment bit little longer long around about round back keep keeps go goes going gone
     continue continues wait waits waited waiting look looks looked looking stand stands sit sits sat rest rests nod
@@ -89,12 +90,12 @@ _IDLE_TEXT = """i we you he she it they a an the and then so just still only qui
     yes no yeah sure fine right hm hmm mm mhm um ah oh ha haha well great nice lol wow up down in sleep asleep bed
     ll s m ve re"""
 _IDLE_WORDS = frozenset(_IDLE_TEXT.split())
-_IDLE_LOOK = re.compile(r"(?i)\blook(?:s|ing|ed)? (?:around|about|round)\b|看了?看?(?:四周|周围)|环顾")
-_GREETING = re.compile(
+_IDLE_LOOK = lazy_pattern(r"(?i)\blook(?:s|ing|ed)? (?:around|about|round)\b|看了?看?(?:四周|周围)|环顾")
+_GREETING = lazy_pattern(
     r"(?i)\W*(?:good (?:morning|evening|afternoon|night|day)|hello|hi|hey|thanks|thank you|farewell|goodbye|bye)(?:\W+\w+){0,2}\W*"
     r"|\W*(?:早上好|早安|晚上好|晚安|你好|您好|再见|多谢|谢谢你?)(?:\W+\w{1,4})?\W*"
 )
-_IDLE_ZH = re.compile(
+_IDLE_ZH = lazy_pattern(
     r"第?[\d一二三四五六七八九十]+[次遍回]|等待|等着|等一?会儿?|一会儿?|片刻|看了?看|四周|周围|环顾|四下|张望|点了?点头|"
     r"摇了?摇头|笑了笑|微笑|继续|接着|默默|静静|"
     r"安静|沉默|原地|这里|那里|早上|晚上|大家|各位|谢谢|多谢|你好|您好|再见|晚安|早安|好的|好吧|是的|没事|知道了|明白了?|"
@@ -102,7 +103,7 @@ _IDLE_ZH = re.compile(
     r"睡觉|天亮|天黑|半夜|醒来|起床|"
     r"[我你您他她它们咱就再又还也先都很真站坐在着了的呢吧吗啊哦嗯呃哈嘿唉唔呵好是对行不没有动说话做等睡去回来下到个一儿]"
 )
-_WORD = re.compile(r"[^\W_]+")
+_WORD = lazy_pattern(r"[^\W_]+")
 
 
 def is_outside(text: str) -> bool:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import json_repair
-
 from filament import escape_attribute, unescape
 from jacquard.core.errors import SelectorError
 from jacquard.core.model_answers import read_fence, strip_thoughts
@@ -151,6 +149,8 @@ def _mend(text: str) -> Any:
         return None
     if text.count('"') + text.count("'") > _MENDED_QUOTES:
         return None
+    import json_repair
+
     try:
         return json_repair.loads(text, skip_json_loads=True)
     except Exception:  # The library guesses at any text; any exception means that the text cannot be read.

@@ -8,7 +8,6 @@ are shortened. Equal states and sizes give equal results. This module must not i
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from filament import dump_yaml, escape_text, with_own_lists
 from jacquard.core.quests import META, is_scalar, read_plain_value
 from jacquard.core.receipt import CutPart
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 SHOWN_LEVELS = 100
 """Maximum nesting of values that YAML can show (`filament.dump_yaml`)."""
@@ -31,7 +31,7 @@ _NUMBERS = frozenset({int, float, bool, type(None)})
 _NOTE_CHARS = 60
 _IDENTITY = ("id", "_anchor")
 _LISTS = "lists"
-_COSTLY = re.compile(
+_COSTLY = lazy_pattern(
     "[^ !#-%'-;=?-\\[\\]-~\u00a1-\u1fff\u2010-\u2027\u202a-\ud7ff\ue000-\ufdcf\ufdf0-\ufefe\uff00-\ufffd]"
 )
 """Characters that may take more than one when written as YAML inside XML."""

@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from jacquard.config.extension_points import PLANNERS, open_named_plugin
 from jacquard.config.sections import PlannerConfig, RuntimeConfig, SnapshotConfig
 from jacquard.core.errors import ConfigError
@@ -48,6 +46,8 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
         return None
     if find_spec("lancedb") is None:
         raise ConfigError(explain_missing_package("snapshots.address", "lancedb", "lance"))
+    from platformdirs import user_cache_path
+
     named = os.environ.get("MNEMOSYNE_CACHE_DIR")
     cache = Path(named) if named else user_cache_path("jacquard", appauthor=False)
     folder = Path(settings.cache_folder) if settings.cache_folder else cache / "snapshots"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
+
 _BLOCK = 12
 """Length of the compared blocks. A repeated run of twice this length contains one whole block of the sent text."""
 
 _BLOCK_CJK = 4
 _LEAST = 4
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\+[nrtbf]?|[\s'\"]+")
-_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
 class SentTexts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.privacy.rules.chinese_names import FAMILY_NAMES
 from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Signs
 
@@ -34,7 +35,7 @@ def is_private_place(text: str, begin: int, end: int) -> bool:
     return not (_OPEN_TO_ALL.search(beside) or _SITS_AT.search(before) or _TITLE_BEFORE.search(before))
 
 
-_SOMEBODY = re.compile(
+_SOMEBODY = lazy_pattern(
     r"(?i:\b(?:i|i['’]m|me|my|his|her|their|home|house|lives?|lived|living|resid\w{1,6}|moved|patient|tenant|tenancy|landlord|"
     r"customer|client|deliver\w{0,6}|ship\w{0,6}|send|sent|mail\w{0,3}|bill\w{0,3}|invoice|recipient|sender|parcel|package|"
     r"order|courier|applicant|account|dob|born|ssn|passport|phone|mobile|email|family|flat|apartment|neighbou?rs?|emergency|"
@@ -43,7 +44,7 @@ _SOMEBODY = re.compile(
     r"手机|生日|"
     r"出生|配送|派送|发货|女士|先生|本人|员工|房东|邻居|邮箱|紧急"
 )
-_OPEN_TO_ALL = re.compile(
+_OPEN_TO_ALL = lazy_pattern(
     r"(?i:\b(?:museum|galler(?:y|ies)|cathedral|church|chapel|abbey|temple|monastery|mosque|synagogue|shrine|pagoda|library|hotel|"
     r"hostel|inn|restaurant|bistro|caf[eé]|bakery|pub|theat(?:er|re)|cinema|opera|concert|park|gardens?|zoo|aquarium|castle|"
     r"fort|fortress|palace|monument|memorial|tower|stadium|arena|market|mall|shop|store|boutique|bookshop|university|"
@@ -58,9 +59,9 @@ _OPEN_TO_ALL = re.compile(
     r"车站|地铁|公交|门票|票价|开放|营业|闭馆|开馆|人均|免费|参观|游玩|游览|游客|旅游|建于|始建|服务中心|办理|报名|总部|"
     r"门店|专卖|大排档|少年宫|茶园|农庄"
 )
-_SITS_AT = re.compile(rf"[{HAN})）](?<![家房屋宅宿])(?:位于|坐落于|坐落在|地处)\Z")
+_SITS_AT = lazy_pattern(rf"[{HAN})）](?<![家房屋宅宿])(?:位于|坐落于|坐落在|地处)\Z")
 # `北京大学，地址：…`: the owner of the address is named first, and is not a person.
-_TITLE_BEFORE = re.compile(
+_TITLE_BEFORE = lazy_pattern(
     rf"(?:\A|[\n。；;])(?![{FAMILY_NAMES}][{HAN}]{{1,2}}[，,])[{HAN}A-Za-z0-9()（）·]{{2,30}}[，,][ ]?地址[:：]\Z"
 )
 

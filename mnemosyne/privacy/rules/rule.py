@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntFlag
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
+
 PII = "pii"
 IDENTITY = "identity"
 SECRETS = "secrets"
@@ -32,7 +34,7 @@ class Signs(IntFlag):
 
 _SEVEN_DIGITS = re.compile(r"(?:[0-9][^0-9]*+){7}")
 _DIGIT = re.compile(r"[0-9]")
-_HAN = re.compile(f"[{HAN}]")
+_HAN = lazy_pattern(f"[{HAN}]")
 
 
 def signs_of(text: str, lower: str) -> Signs:

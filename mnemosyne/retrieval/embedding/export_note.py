@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.files import write_file
 
@@ -97,6 +95,8 @@ def cached_export_folder(name: str) -> Path:
     It is in `embedders` below the folder that MNEMOSYNE_CACHE_DIR names, otherwise below the user's cache folder for
     `jacquard` (on Linux `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`).
     """
+    from platformdirs import user_cache_path
+
     named = os.environ.get("MNEMOSYNE_CACHE_DIR")
     cache = Path(named).expanduser() if named else user_cache_path("jacquard", appauthor=False)
     plain = "".join(each if each.isalnum() or each in "-_." else "_" for each in Path(name).name)

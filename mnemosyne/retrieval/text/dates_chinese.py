@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.retrieval.text.date_spans import (
     DAY,
     SEASONS,
@@ -29,7 +30,7 @@ _FEW = (2, 6)
 _NUMBER = r"(?:\d{1,3}|[一二两兩三四五六七八九十]{1,3})"
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 _NO_NUMBER = r"(?<![\d.一二两兩三四五六七八九十百千万几幾第])"
-PATTERN = re.compile(
+PATTERN = lazy_pattern(
     r"(?P<day>(?<![之以目先])大?前[天晚](?!天)|昨[天日晚夜儿兒]|(?<![光文黎清说說证證聪透失鲜发發])明[天日早晚儿兒](?![使堂])"
     r"|(?<![今以往日先之然])大?[后後]天(?!性|形成|努力|的努力))"
     rf"|(?<![马馬晚早天一])(?P<week>(?P<week_side>上上|下下|[上下这這本])一?[个個]?{_WEEK}"

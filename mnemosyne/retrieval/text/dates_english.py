@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.retrieval.text.date_spans import (
     DAY,
     MONTH_NAMES,
@@ -46,7 +47,7 @@ _WEEKDAY = (
 _MONTH = rf"(?:{'|'.join(MONTH_NAMES)})"
 """Capitalised: `may` and `march` are other words too."""
 _NOT_OF = rf"(?!\w|-|{_S}(?i:of|or|before|after)\b)"
-PATTERN = re.compile(
+PATTERN = lazy_pattern(
     r"(?<![\w.,/-])(?:"
     rf"(?P<day>(?i:(?:the{_S})?day{_S}before{_S}yesterday"
     rf"|(?:the{_S})?day{_S}after{_S}tomorrow|yesterday|last{_S}night|tomorrow))"

@@ -5,21 +5,21 @@ This module must not import an engine, an embedder or numpy.
 
 from __future__ import annotations
 
-import re
 import threading
 from functools import lru_cache
 
 import snowballstemmer
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.core.normal_forms import normal_form
 
 _CJK = (
     "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:'[a-z]+)?")
-CJK_RUN = re.compile(rf"[{_CJK}]+")
-_ANY_CJK = re.compile(rf"[{_CJK}]")
+_TOKEN = lazy_pattern(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:'[a-z]+)?")
+CJK_RUN = lazy_pattern(rf"[{_CJK}]+")
+_ANY_CJK = lazy_pattern(rf"[{_CJK}]")
 _FIRST_CJK = "\u3005"
 
 _STOP_TEXT = """a about above after again against all am an and any are as at be because been before being below between both

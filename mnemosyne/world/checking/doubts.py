@@ -9,6 +9,7 @@ from typing import Any
 from filament.state.conventions import META, is_pair, meta_of
 from filament.state.rules import EXTENSIBLE, TEMPLATE, Rules, is_group
 from mnemosyne.core.faults import FaultList, SourceLocation
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.world.checking.state import StateTree, Where, walk_nodes
 from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.reading.draft import Part
@@ -17,7 +18,7 @@ LARGE_PERSONA_CHARS = 20_000
 """Number of characters from which on a persona is reported, because it would take most of a usual prompt."""
 
 _SENTENCE_SIGN = re.compile(r"[,;:.!?，；：。！？、—]")
-_CJK = re.compile("[\u3400-\u9fff]")
+_CJK = lazy_pattern("[\u3400-\u9fff]")
 _LONGER, _LONGER_CJK = 1.5, 3
 _WORDS, _CHARS_CJK = 3, 5
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from jacquard.pipeline.planning.lexicons.lexicon import Lexicon, any_of
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 _SOMEBODY = "它|他|她|那|这|敌|你|谁|对方|人"
 _BODY = "头|脸|膛|心口|要害|咽|身|胸|背|腿|肚|脖|鼻|喉|眼|腰|手|臂|膝|爪|颈|脑"
@@ -84,7 +83,7 @@ LEXICON = Lexicon(
         f"(?:剑|刀|匕首|矛|枪)(?:尖|刃|口)?(?:抵|架|指|横|顶)(?:住|在|着|向)[^,.!?。]{{0,8}}(?:{_BODY}|{_SOMEBODY})|"
         "并肩子上|跟(?:他|它|她)们?(?:干|拼|打)",
     ),
-    not_verbs=re.compile(r"(?:一场|这场|那场|的|被|受到|遭到|遭|挨)$"),
+    not_verbs=lazy_pattern(r"(?:一场|这场|那场|的|被|受到|遭到|遭|挨)$"),
     negators=any_of(
         "不|别|没|勿|莫|未|休|甭|无意|拒绝|避免|放弃|停止|与其|而非|何必|何须|从未|禁止|制止|阻止|劝阻|住手|住口|取消|"
         "免得|省得|以免|放下|收起|收回|怕"
@@ -173,12 +172,12 @@ LEXICON = Lexicon(
     own_speech=any_of(
         "我[^,.!?。]{0,8}(?:问|说|道|喊|答|讲|低语|嘀咕|嘟囔|开口|叫|聊)|(?:问|对|跟|向|朝)[^,.!?。]{1,6}(?:说|问|道)?:"
     ),
-    again=re.compile(
+    again=lazy_pattern(
         "(?:再来|再来一?[下次遍回]|再一次|再一下|再补一[下刀剑枪拳脚]|继续打|接着打|又来|还来|接着上|不要停|别停|"
         "趁胜追击|乘胜追击|追击|追上去)"
     ),
     # Possessive, so that the time does not depend on how many ways there are to split a text; longer words come first.
-    filler=re.compile(
+    filler=lazy_pattern(
         "(?:谢谢(?:你|您)?|多谢|感谢|辛苦|抱歉|对不起|没事|没关系|没错|没有|不是|不行|不要|不用|不错|不知道|不清楚|不懂|"
         "可以|你好|您好|早上好|晚上好|晚安|再见|拜拜|"
         "收到|明白|知道|了解|原来如此|这样|那样|继续说|继续讲|继续写|继续|接着说|接着讲|接着|太好笑|好笑|好玩|可爱|太棒|"

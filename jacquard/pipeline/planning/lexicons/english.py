@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from jacquard.pipeline.planning.lexicons.lexicon import Lexicon, any_of, words_of
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 _PAST_VERBS = (
     "was|were|had|did|gave|built|made|told|said|sold|bought|took|brought|sent|wrote|killed|won|lost|left|fell|met|came|"
@@ -140,8 +139,8 @@ LEXICON = Lexicon(
         "rest of (?:my|the)|list(?:en|ens|ening|less)|table (?:in|near|by|by the|top|with)|on the table|at the table|"
         "under the table|to the table|the table",
     ),
-    fight=re.compile(rf"(?<![\w'])(?:{'|'.join(_FIGHT_PHRASES)}|{_VERBS})(?![\w])"),
-    not_verbs=re.compile(
+    fight=lazy_pattern(rf"(?<![\w'])(?:{'|'.join(_FIGHT_PHRASES)}|{_VERBS})(?![\w])"),
+    not_verbs=lazy_pattern(
         r"(?:^|\W)(?:an?|the|this|that|these|those|my|his|her|its|their|our|your|no|any|some|of|every|each|another|"
         "surprise|sneak|first|"
         "last|next|big|good|fair|street|sword|brute|force|about|by|in|for|against|after|before|during|without|under|two|"
@@ -260,11 +259,11 @@ LEXICON = Lexicon(
         "from the beginning|full (?:report|inventory|status)|inventory of"
     ),
     own_speech=words_of(r"i (?:\w+ ){0,2}(?:ask|say|tell|whisper|shout|mutter|reply|answer|murmur|call|wonder|mumble)"),
-    again=re.compile(
+    again=lazy_pattern(
         "(?:and |do it |do that |hit it |hit him |try |one |once )?(?:again|once more|one more time|another one|encore|"
         "more)(?: harder| faster)?|keep (?:going|at it)|same again"
     ),
-    filler=re.compile(
+    filler=lazy_pattern(
         "(?>(?:ok(?:ay|ey|s)?|k+|kk|yes|yep|yeah|yea|ya|yup|y|no|nope|nah|n|hm+|mm+|mhm|uh|uhm|um+|er+|ah+|oh+|aw+|huh|"
         r"wow|whoa|woah|lol+|lmao|rofl|haha\w*|hehe\w*|xd|"
         "hello|hi+|hey+|yo|greetings|good (?:morning|evening|night|afternoon)|bye|goodbye|thank you|thanks?|thx|ty|"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from mnemosyne.core.lazy_patterns import lazy_pattern
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lexicon:
@@ -54,9 +56,9 @@ class Lexicon:
 
 def any_of(*texts: str) -> re.Pattern[str]:
     """Return a pattern that finds any of the regular expressions `texts`."""
-    return re.compile("|".join(f"(?:{text})" for text in texts))
+    return lazy_pattern("|".join(f"(?:{text})" for text in texts))
 
 
 def words_of(*texts: str) -> re.Pattern[str]:
     """Return a pattern that finds any of the regular expressions `texts` between word boundaries."""
-    return re.compile(rf"(?<![\w'])(?:{'|'.join(texts)})(?![\w])")
+    return lazy_pattern(rf"(?<![\w'])(?:{'|'.join(texts)})(?![\w])")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from jacquard.core.plan import OverviewScope
 from jacquard.pipeline.planning.lexicons.lexicon import any_of, words_of
+from mnemosyne.core.lazy_patterns import lazy_pattern
 
 NAME = "※"
 
@@ -210,7 +211,7 @@ ENGLISH = OverviewLexicon(
         r"\bfrom (?:the )?(?:very )?(?:start|beginning|first) (?:to|till|until) (?:the )?(?:finish|end|last|now)\b[^.!]{0,40}\?",
         r"\bfrom (?:the )?(?:very )?(?:start|beginning)\?",
     ),
-    acting=re.compile(
+    acting=lazy_pattern(
         r"(?:^|[,(]|\b(?:and|then|so|but|now|while|as)) ?(?:quietly |silently |slowly |quickly )?"
         r"(?:i|we)(?:'ll|'m|'re| will| am| are)? (?!(?:want|need|wish|keep|forgot|forget|lost|can|can't|cannot|don't|do not|"
         r"was|have "
@@ -231,7 +232,7 @@ ENGLISH = OverviewLexicon(
     moment=words_of(
         r"last night|yesterday|that (?:night|day|evening|morning|time)|tonight|this (?:morning|evening)|back then|ago|just now"
     ),
-    since=re.compile(r"\b(?:since|after|before|until|till|when) [^,.;:!?]{0,80}"),
+    since=lazy_pattern(r"\b(?:since|after|before|until|till|when) [^,.;:!?]{0,80}"),
     filler=words_of(
         r"please|can|could|would|will|you|me|us|for|a|an|the|it|this|that|to|of|do|give|quick(?:ly)?|short(?:ly)?|"
         r"brief(?:ly)?|again|"
@@ -347,7 +348,7 @@ CHINESE = OverviewLexicon(
     wish=any_of(
         rf"(?:关于|对)[^.!?。]{{1,24}}(?:我们?|咱们?)[^.!?。]{{0,6}}{_FOUND_OUT}(?:到|了|过)*的(?:一切|全部|所有)"
     ),
-    acting=re.compile(
+    acting=lazy_pattern(
         r"(?:^|[,(])(?:然后|于是|接着|随后)?(?:我们|我)(?!们?(?:想|要|需要|希望|忘|记不|有点|搞|知道的|掌握的|了解的|听说的|"
         r"查到的))[^,帮给]*$"
     ),
@@ -365,7 +366,7 @@ CHINESE = OverviewLexicon(
         r"(?:总结|概括|归纳|概述)(?:道|成|出(?!来)|说)|(?:总结|整理|归纳|概括|梳理|汇总|列)了(?!一遍)",
     ),
     moment=any_of(r"昨[天晚夜日]|前天|那[天晚夜年次]|当年|当时|刚才|刚刚|方才|上次|今[早晚]"),
-    since=re.compile(
+    since=lazy_pattern(
         r"(?:自从|自打|打从|从)[^,.!?。]{1,16}(?:以来|起|开始|之后|以后|后)|[^,.!?。]{1,12}(?:以来|之后|以后|之前)"
     ),
     filler=any_of(
