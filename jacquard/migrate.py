@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -56,6 +55,7 @@ from mnemosyne.stores.sql.schema import (
     check_revision,
 )
 from mnemosyne.stores.sqlite.file import SqliteConnection
+from mnemosyne.values import dataclass
 
 BASELINE = 8
 """Oldest revision that can be converted: that of November 2026, before the first release."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from mnemosyne.core.errors import DamagedRecordError
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 _MOST_NOTES = 1_000
 LEFT_OUT = "It was left out"

@@ -8,7 +8,6 @@ and only the plugin of that name is imported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mnemosyne.core.errors import ContextEngineError, PluginError
@@ -16,6 +15,7 @@ from mnemosyne.core.masking.credentials import mask_error
 from mnemosyne.protocols import Embedder, Importer, Redactor, Store, TokenEstimator
 from mnemosyne.schema.imported_files import FORMAT_NAMES
 from mnemosyne.schema.redaction import RedactionRules
+from mnemosyne.values import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

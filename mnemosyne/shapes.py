@@ -15,7 +15,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, field, fields, is_dataclass, replace
 from dataclasses import Field as ClassField
 from enum import Enum, StrEnum
 from typing import Any, Final
@@ -23,6 +23,7 @@ from typing import Any, Final
 from mnemosyne.core.faults import FaultList, Severity, SourceLocation, Wording
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.core.plain_values import plain_faults, text_fault
+from mnemosyne.values import dataclass
 
 Definitions = dict[str, Any]
 """The `$defs` of a JSON Schema: schemas of records by name."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from jacquard.templating.files import TemplateFile
+from mnemosyne.values import dataclass
 
 
 class FindingSeverity(StrEnum):

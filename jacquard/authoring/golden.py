@@ -7,7 +7,7 @@ after the pack's prologue, without a store or a model. Files are only written if
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 KEYS = (
     "input",

@@ -7,7 +7,7 @@ numbers. Recall's side is the choice of the heuristic, without a model call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyio import to_thread
 
@@ -44,6 +44,7 @@ from mnemosyne.schema.query import place_of
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role
 from mnemosyne.schema.world import RECALL, SILLYTAVERN, WorldPack
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

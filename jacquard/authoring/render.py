@@ -6,7 +6,7 @@ The prompt is made by parts of the engine: Stream A (templates), the weaving of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jacquard.authoring.replay.line_diff import diff_lines
@@ -24,6 +24,7 @@ from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
 from jacquard.templating import open_templates
 from jacquard.templating.profiles import find_profile_id, load_profile, with_profile
 from mnemosyne.protocols import TokenEstimator
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jacquard.authoring.findings import show_path, suggest_names
@@ -17,6 +16,7 @@ from jacquard.templating.files import (
     template_ids,
 )
 from jacquard.templating.manifest import MANIFEST
+from mnemosyne.values import dataclass
 
 PACK_FILE = "world.yaml"
 """File that marks the folder of a world pack."""

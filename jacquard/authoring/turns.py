@@ -7,7 +7,7 @@ differs, the templates are the reason. This module must not import an index or a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 
 from jacquard.authoring.replay.replay import select_untemplated_blocks
@@ -34,6 +34,7 @@ from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 MESSAGES = 200
 """Number of messages before a turn that are read."""

@@ -8,7 +8,7 @@ branch and the settings of the turn; recall runs again to find their rank. The s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jacquard.authoring.replay.provenance import find_origins
 from jacquard.authoring.turns import TurnReader
@@ -29,6 +29,7 @@ from mnemosyne.evidence.documents import document_entries, has_expired, is_docum
 from mnemosyne.schema.memory import TAKES_FROM_RECALL, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import place_of
 from mnemosyne.schema.session import SessionHead
+from mnemosyne.values import dataclass
 
 _MOST_RECALLED = 2_000
 _MOST_ENTRIES = 20

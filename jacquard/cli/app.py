@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
@@ -15,6 +14,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
+
+from mnemosyne.values import dataclass
 
 DISTRIBUTION = "jacquard-context"
 """Name of the package on a package index."""

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
 from typing import Annotated, Any, TypeVar
@@ -26,6 +25,7 @@ from mnemosyne.core.errors import MnemosyneError, SessionNotFoundError
 from mnemosyne.core.masking.controls import escape_json_controls, show_controls
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.stores.locate import DEFAULT_TENANT, mask_passwords
+from mnemosyne.values import dataclass
 
 T = TypeVar("T")
 

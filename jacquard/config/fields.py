@@ -15,7 +15,7 @@ This module must not import a section. The metadata of a field has these keys:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, is_dataclass, replace
+from dataclasses import MISSING, field, is_dataclass, replace
 from dataclasses import Field as ClassField
 from enum import Enum, StrEnum
 from math import inf
@@ -25,6 +25,7 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.core.faults import Wording
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Field, Reading, Record, TypeTables
+from mnemosyne.values import dataclass
 
 ANY = inf
 """Value of the key `call`: a call of the service may set the field to any value within its bounds.

@@ -6,7 +6,6 @@ A section with a value outside of its bounds raises ConfigError, which names all
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jacquard.config.fields import (
     ANY,
@@ -23,6 +22,7 @@ from jacquard.config.fields import (
 from jacquard.core.blocks import Sensitivity
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import Priority
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ A section with a value outside of its bounds raises ConfigError, which names all
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from jacquard.config.fields import (
@@ -23,6 +23,7 @@ from jacquard.config.fields import (
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.redaction import RedactionRules
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

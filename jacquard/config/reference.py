@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from jacquard.config.service import ServiceSettings
 from jacquard.config.settings import BETWEEN, OF_NO_ARM, PREFIX, SERVICE
 from mnemosyne.files import write_file
 from mnemosyne.shapes import Field, Record, format_table, schema_document
+from mnemosyne.values import dataclass
 
 PAGE_FILE = "settings.md"
 SCHEMA_FILE = "schema/settings.json"

@@ -10,7 +10,7 @@ part of the turn's fingerprint (the hash that recognises a repeated request). Se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
@@ -42,6 +42,7 @@ from jacquard.config.record_sections import (
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.world import RECALL, SILLYTAVERN
+from mnemosyne.values import dataclass
 
 __all__ = [
     "ArmConfig",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from jacquard.config.settings import BETWEEN, PREFIX, SERVICE, gather_faults, lo
 from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -24,6 +24,7 @@ from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.core.masking.credentials import mask_beginning, mask_credentials
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.shapes import BROKEN, Choice, KeyedValues, Record, Shape, Text
+from mnemosyne.values import dataclass
 
 MOST_NAMED = 10
 """Maximum number of faults in an error about plain values. An error about a file or the environment names all faults."""

@@ -8,9 +8,10 @@ template's manifest states: one of `SLOTS`, or a name that the author chose.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+from mnemosyne.values import dataclass
 
 INPUT_ID = "user_input"
 """Id of the block of the user's input; no other block has it."""

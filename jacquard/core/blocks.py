@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
@@ -12,6 +12,7 @@ from mnemosyne.core.codec import Struct, replace_struct
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
+from mnemosyne.values import dataclass
 
 FRAME = "frame"
 """Id under which the tokens of tags and message overhead are counted; no block has this id."""

@@ -8,12 +8,12 @@ compares these strings with the list. This module must not import a store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.core.optional_packages import install_command
+from mnemosyne.values import dataclass
 
 
 class DegradationCode(StrEnum):

@@ -7,10 +7,11 @@ if the provider reported none, our own count of the prompt and the answer. This 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jacquard.core.calibration import COUNTED, ESTIMATED, REPORTED
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
+from mnemosyne.values import dataclass
 
 UNKNOWN = "unknown"
 """Mark of a call without an answer: its cost is unknown."""

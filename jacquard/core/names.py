@@ -8,11 +8,11 @@ whole words; a Chinese, Japanese, Korean or Thai phrase is found anywhere. The r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.world import Entity
+from mnemosyne.values import dataclass
 
 NAME_CHARS = 200
 """Maximum length of a name or phrase. Longer names are ignored, because the time of a search would grow with their length."""

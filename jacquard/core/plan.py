@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from mnemosyne.core import codec
+from mnemosyne.values import dataclass
 from mnemosyne.world.activation.values import TimedEffects
 
 MAX_KEYWORDS = 12

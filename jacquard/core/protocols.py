@@ -6,7 +6,7 @@ An implementation must keep the numbered rules of its protocol. The shipped cont
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 
 class Planner(Protocol):

@@ -7,8 +7,9 @@ accepted: a quest or a step that is not a mapping is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from mnemosyne.values import dataclass
 
 ACTIVE = "active"
 META = "$meta"

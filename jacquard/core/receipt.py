@@ -6,7 +6,7 @@ A decision is recorded when it is made. `Report` is the whole receipt of one tur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +17,7 @@ from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import Signals
 from mnemosyne.schema.redaction import RedactionRecord
+from mnemosyne.values import dataclass
 
 
 class Action(StrEnum):

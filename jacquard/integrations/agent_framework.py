@@ -12,7 +12,6 @@ message becomes a part of the conversation.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -33,6 +32,7 @@ from jacquard.integrations.core.values import (
 from jacquard.sync import SyncEngine
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="agent-framework", distribution="agent-framework-core", floor="1.23")
 

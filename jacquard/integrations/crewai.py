@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -41,6 +41,7 @@ from jacquard.sync import SyncEngine
 from mnemosyne.core.optional_packages import silence
 from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="crewai", distribution="crewai", floor="1.15.6")
 

@@ -16,7 +16,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -41,6 +41,7 @@ from jacquard.sync import SyncEngine
 from mnemosyne.core.optional_packages import silence
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="haystack", distribution="haystack-ai", floor="3.4")
 

@@ -14,7 +14,6 @@ import json
 from asyncio import wrap_future
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -38,6 +37,7 @@ from jacquard.integrations.core.values import (
 from jacquard.sync import SyncEngine
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="llamaindex", distribution="llama-index-core", floor="0.14.25")
 

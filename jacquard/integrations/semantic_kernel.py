@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -34,6 +33,7 @@ from jacquard.integrations.core.values import (
 from jacquard.sync import SyncEngine
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="semantic-kernel", distribution="semantic-kernel", floor="1.45")
 

@@ -6,7 +6,7 @@ A memory is worth more the more it says about the subject that the prompt does n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from jacquard.core.names import NameDictionary, mentions, normalise
@@ -21,6 +21,7 @@ from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, THREAD, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.query import RatedEntry
+from mnemosyne.values import dataclass
 
 _READ_CHARS = 4_000
 _MOST_SENTENCES = 2

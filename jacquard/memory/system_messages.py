@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mnemosyne.protocols import Store, combined_reads
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
+from mnemosyne.values import dataclass
 
 _KEPT = 1024
 

@@ -9,7 +9,7 @@ denies, asks or supposes something, or reports it as done.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from jacquard.core.names import NameDictionary
@@ -30,6 +30,7 @@ from mnemosyne.schema.memory import (
 )
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 PROMISE, DEBT, QUESTION = "promise", "debt", "question"
 KINDS = (PROMISE, DEBT, QUESTION)

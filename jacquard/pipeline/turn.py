@@ -6,7 +6,7 @@ Stream A renders the skeleton (state, quests, history); Stream B recalls and sel
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig
@@ -18,6 +18,7 @@ from mnemosyne.schema.memory import EMPTY, Chain, Condition, MemoryEntry, UserFa
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.activation.values import Activation, WorldInfoEntry
 
 NO_ACTIVATION = Activation()

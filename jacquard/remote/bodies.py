@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import EMPTY, LoreCategory, MemoryEntry, UserFact
 from mnemosyne.schema.session import Message, Ref, TurnKind, TurnStatus
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.pack_json import PACK_FORMAT
 
 MOST = "most"

@@ -7,11 +7,11 @@ operation is also a tool for a model, it states how the model sees it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.values import dataclass
 
 API = "/api/v1"
 _ID = re.compile(r"\{(\w+)\}")

@@ -8,7 +8,7 @@ this module. Everything here is pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from jacquard.core.block_kinds import INPUT_ID
@@ -25,6 +25,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.session import Message
+from mnemosyne.values import dataclass
 
 MOST_LINE_CHARS = 80
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 import anyio
@@ -19,6 +19,7 @@ from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.event import Event
 from mnemosyne.stores.locate import DEFAULT_TENANT
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jacquard.remote.operation import Scope as Scope
 from mnemosyne.stores.locate import DEFAULT_TENANT
+from mnemosyne.values import dataclass
 
 SERVICE_TENANT = "jacquard service"
 """Tenant under which the service stores its own records. No token can be created for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -24,6 +24,7 @@ from jacquard.service.http.endpoints import check_access, decode_id, read_parame
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 FOLDER = Path(__file__).parent
 LANGUAGE_COOKIE = "jacquard_language"

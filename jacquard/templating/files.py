@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from operator import attrgetter
 from pathlib import Path
@@ -19,6 +19,7 @@ from pathlib import Path
 from jacquard.core.errors import TemplateError
 from jacquard.templating.limits import FILE_LIMIT_BYTES
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 SHIPPED_PREFIX = "shipped/"
 COMMON_TEMPLATE = "chat"

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TypeVar
+
+from mnemosyne.values import dataclass
 
 OUTPUT_LIMIT_CHARS = 200_000
 WORK_LIMIT_CHARS = 1_000_000

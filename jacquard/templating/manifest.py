@@ -7,7 +7,6 @@ inherited blocks by their id, adds blocks, and removes the blocks named under `w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from filament import PayloadError, load_yaml_marked
@@ -15,6 +14,7 @@ from jacquard.core.block_kinds import WRAPPED_LAYERS
 from jacquard.core.errors import TemplateError
 from jacquard.templating.files import COMMON_TEMPLATE, TemplateFile, resolve_file, template_ids
 from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.values import dataclass
 
 MANIFEST = "template.yaml"
 EACH = ("directives",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from filament import PayloadError, load_yaml
 from jacquard.core.errors import ConfigError
 from jacquard.templating.files import TemplateRoot
 from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
+from mnemosyne.values import dataclass
 
 FOLDER = "profiles"
 BOUNDARY_CHARS = 12

@@ -6,8 +6,9 @@ Kinds and fields of nodes have the names that the engine (jinja2) gives them. Th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

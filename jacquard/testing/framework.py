@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Protocol
 
 import anyio
@@ -38,6 +38,7 @@ from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.session import Role
 from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.sqlite.memory import MemoryStore
+from mnemosyne.values import dataclass
 
 OURS = "MARK-OF-OUR-CONTEXT"
 """Text that the engine's settings put into every prompt of ours. It occurs nowhere else."""

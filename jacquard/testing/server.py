@@ -35,10 +35,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
+
+from mnemosyne.values import dataclass
 
 CHARS_PER_TOKEN = 4
 """Characters that count as one token in the usage of an answer."""

@@ -8,7 +8,7 @@ the previous prompt. This module must not import a concrete store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from jacquard.core.blocks import Block, SkeinTemplate
@@ -48,6 +48,7 @@ from mnemosyne.core.off_loop import on_loop, run_off_loop
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.values import dataclass
 
 _Decided = tuple[PromptInputs, PromptLayout, PreparedTurn | None]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -95,6 +95,7 @@ from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.stores.host import reachable_store
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import cast
 
@@ -50,6 +50,7 @@ from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import EMPTY, Trust
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.stores.overlay import OverlayStore
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ All other values of a turn are frozen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 
 from jacquard.adapters.observe.bus import EventEmitter
@@ -15,6 +15,7 @@ from jacquard.core.model_calls import CallBook
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.session import Message
+from mnemosyne.values import dataclass
 
 FinishTurn = Callable[[PreparedTurn], PreparedTurn]
 """Completes the receipt of a turn before it is written, because the model call may contain more than our prompt.

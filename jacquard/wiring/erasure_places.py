@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from mnemosyne.files import write_file
 from mnemosyne.privacy.places import CONTENTS, OF_NO_SESSION, WORD_KEYS, Treatment, treatments, types_in
 from mnemosyne.stores.sql.schema import OF_A_WORLD, PART, TEXT_TABLES
+from mnemosyne.values import dataclass
 
 PAGE = "erasure_places.md"
 _BESIDE = (

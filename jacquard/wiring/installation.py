@@ -20,7 +20,7 @@ PACKAGES = {
     "mnemosyne": (
         "Mnemosyne ",
         "chains core damage documents evidence files formats host_parts plugins privacy protocols retrieval "
-        "schema shapes stores testing world",
+        "schema shapes stores testing values world",
     ),
     "jacquard": (
         "Jacquard ",

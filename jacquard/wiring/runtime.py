@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -52,6 +52,7 @@ from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
+from mnemosyne.values import dataclass
 
 SETTLE_SECONDS = 60.0
 """Maximum time that an erasure waits for the engine's background work, in seconds."""

@@ -7,13 +7,13 @@ edit. All functions here read files, so call them off the event loop.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.files import make_private_folder, write_file
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world import load_world
 
 _log = open_log(__name__)

@@ -8,7 +8,6 @@ them, so that a `source_uri` always leads back to its source. The Store is known
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from mnemosyne.chains.event import closed_quests
@@ -18,6 +17,7 @@ from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 SCHEME = "mnemosyne://"
 _TURN = "turn"

@@ -6,13 +6,14 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import islice
 from math import inf
 from typing import Any
 
 from mnemosyne.core.plain_values import Path as KeyPath
+from mnemosyne.values import dataclass
 
 NO_LINES: Mapping[KeyPath, int] = {(): 0}
 _MOST_COMPARED = 2_000

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from time import perf_counter
@@ -25,6 +24,7 @@ from jsonpath.selectors import Filter
 
 from mnemosyne.core.errors import PatternError
 from mnemosyne.core.regexes import SECONDS, Span, matches
+from mnemosyne.values import dataclass
 
 MAX_PATH_CHARS = 2_000
 MAX_NODES = 10_000

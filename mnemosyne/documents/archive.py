@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +38,7 @@ from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import HiddenRecords, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import BARE_DIGEST
+from mnemosyne.values import dataclass
 
 TREE = "turn_tree"
 """Field of a document that contains the turn tree."""

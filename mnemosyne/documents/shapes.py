@@ -12,7 +12,7 @@ spelling.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from dataclasses import Field as ClassField
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -42,6 +42,7 @@ from mnemosyne.shapes import (
     Trouble,
     TypeTables,
 )
+from mnemosyne.values import dataclass
 
 ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
 """Roles of other frameworks, with the role that each is read as. The schema allows further roles if they can be mapped."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mnemosyne.core.errors import ContextEngineError, DamagedRecordError, StoreError
 from mnemosyne.damage import DamageNote, LostTree, note_of
 from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.schema.world import BARE_DIGEST
+from mnemosyne.values import dataclass
 
 _ALL = 1_000_000
 _PAGE = 1_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import Message, Ref, WindowMessage
+from mnemosyne.values import dataclass
 
 T = TypeVar("T")
 TURN_ID = "turn_id"

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -27,6 +27,7 @@ from mnemosyne.core.json_text import read_json
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.evidence import Evidence, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
+from mnemosyne.values import dataclass
 
 _TIMES = ("effective_at", "as_of", "updated_at", "at", "timestamp", "date", "time", "更新时间", "时间")
 _COLON = re.compile(r"[:：][ \t]*")

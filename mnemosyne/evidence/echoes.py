@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
 from mnemosyne.core.json_text import read_json
 from mnemosyne.privacy.runs import is_distinctive, weight
 from mnemosyne.schema.ingest import ShownText
+from mnemosyne.values import dataclass
 
 WINDOW = 48
 WINDOW_CJK = 16

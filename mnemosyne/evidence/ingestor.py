@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -46,6 +46,7 @@ from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import EMPTY, VIEWERS, Trust, read_audience
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.redaction import RedactionRecord, RedactionRules
+from mnemosyne.values import dataclass
 
 WITHHELD = "withheld"
 HAS_SENSITIVE = "has_sensitive"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
@@ -17,6 +16,7 @@ from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.query import Signals
+from mnemosyne.values import dataclass
 
 READ_CHARS = 8_000
 """Number of characters of a text whose words count."""

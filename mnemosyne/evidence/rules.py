@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +27,7 @@ from mnemosyne.schema.evidence import (
     trust_of_call,
 )
 from mnemosyne.schema.memory import Trust
+from mnemosyne.values import dataclass
 
 __all__ = [
     "OWN_SCHEME",

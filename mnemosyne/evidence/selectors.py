@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -33,6 +32,7 @@ from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256, is_diges
 from mnemosyne.protocols import TextSelector
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.session import Ref
+from mnemosyne.values import dataclass
 
 MAX_SELECTORS = 16
 _RANGE = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")

@@ -9,7 +9,7 @@ erasure.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from anyio import to_thread
@@ -32,6 +32,7 @@ from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.memory import session_scope
+from mnemosyne.values import dataclass
 
 TEXT_CACHES: list[Callable[[], None]] = []
 """Functions that empty the text caches of the packages above this one. Every erasure calls them."""

@@ -9,7 +9,7 @@ of texts, because the stores look each kind up by its name. So a new field is sc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
 from functools import lru_cache
@@ -31,6 +31,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceLinks
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import PathSummary, Prefetch
 from mnemosyne.schema.session import Message, Ref
+from mnemosyne.values import dataclass
 
 
 class Treatment(StrEnum):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from anyio import to_thread
@@ -27,6 +27,7 @@ from mnemosyne.privacy.runs import TextMatcher, is_distinctive, plain_form, stri
 from mnemosyne.protocols import OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, StoredRow
+from mnemosyne.values import dataclass
 
 MOST_CHARS = 400_000
 """Maximum number of characters of erased texts to search for in files. If there are more, an even sample is searched for."""

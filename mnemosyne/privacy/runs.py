@@ -22,12 +22,13 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, chain
 from struct import iter_unpack
 from typing import Any
 
 from mnemosyne.core.lazy_patterns import lazy_pattern
+from mnemosyne.values import dataclass
 
 RUN = 24
 SHORT_RUN = 10

@@ -7,7 +7,7 @@ of a session, from which another session may have copies. The module imports the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from mnemosyne.chains.messages.message_parts import read_user
@@ -26,6 +26,7 @@ from mnemosyne.schema.memory import (
 )
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import Message
+from mnemosyne.values import dataclass
 
 PARTS: Mapping[str, tuple[type[Any], str]] = {
     each.name: (each.kind, each.counted)
@@ -46,6 +47,9 @@ class CopiedParts:
     number: int = 0
     evidence_ids: frozenset[str] = frozenset()
     texts: tuple[str, ...] = ()
+
+
+NO_COPIES = CopiedParts()
 
 
 def find_copies(parts: Iterable[Evidence | MemoryEntry], sources: Collection[Source]) -> CopiedParts:
@@ -147,7 +151,7 @@ def scrubber_of_user(
     user_id: str,
     texts: Iterable[str],
     turns: Iterable[str] = (),
-    copies: CopiedParts = CopiedParts(),
+    copies: CopiedParts = NO_COPIES,
     sources: Iterable[Source] = (),
 ) -> SessionScrubber:
     """Return the scrubber of a session for the erasure of a user.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Hits, IndexFilter, Recall, RetrievalQuery, TextSearch
 from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.values import dataclass
 
 Vectors = npt.NDArray[np.float32]
 """Array of float32: one vector of shape (dimensions,), or several as the rows of shape (vectors, dimensions)."""

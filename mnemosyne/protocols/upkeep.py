@@ -8,13 +8,14 @@ protocols is maintained by its owner. Of the other protocols this module imports
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from mnemosyne.protocols.recall import SegmentStore, VectorStore
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

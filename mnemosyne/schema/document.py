@@ -8,7 +8,7 @@ its field. Times are datetimes with a time zone, or None if the document leaves 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message
+from mnemosyne.values import dataclass
 
 SCHEMA_VERSION = "1.0"
 

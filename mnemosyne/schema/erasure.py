@@ -6,10 +6,11 @@ An erasure removes the data of one user or session, or single evidence items, fr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 ERASED = "[erased]"
 """Text that replaces an erased text in records that stay (receipts, prompts, later summaries)."""

@@ -6,12 +6,13 @@ The payload of an event has names, counts, codes and times. It has texts only if
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 
 class EventType(StrEnum):

@@ -6,13 +6,14 @@ The values belong to the session document 1.0. The functions at the end derive t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY, Trust, read_audience
 from mnemosyne.schema.session import Ref
+from mnemosyne.values import dataclass
 
 
 class EvidenceType(StrEnum):

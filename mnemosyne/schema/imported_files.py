@@ -7,13 +7,14 @@ and export need them. All other data of a file are kept unchanged. `FieldFate` r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.values import dataclass
 
 FORMAT_NAMES = (
     "world-info",

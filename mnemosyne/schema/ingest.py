@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY, Trust
 from mnemosyne.schema.redaction import RedactionRecord, RedactionRules
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
+
+from mnemosyne.values import dataclass
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 

@@ -7,11 +7,12 @@ prompt from the other texts must escape them, as `jacquard.pipeline.record.packa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 PACKAGE_VERSION = "0.1"
 SOURCES = ("memory", "resource")

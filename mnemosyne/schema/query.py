@@ -6,7 +6,7 @@ Recall finds memory entries that are relevant to a text. A scope is the session 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from mnemosyne.schema.evidence import (
 )
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

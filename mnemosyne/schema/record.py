@@ -7,7 +7,7 @@ interpret them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from mnemosyne.schema.document import Actor, Meta, ModelUsage, Summary, Task
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
+from mnemosyne.values import dataclass
 
 WINDOW_USAGES = 24
 """Maximum number of model calls in a SessionWindow."""

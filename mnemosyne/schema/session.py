@@ -6,12 +6,13 @@ A session is a tree of turns with branches. `at` is always a datetime with a tim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 
 class Role(StrEnum):

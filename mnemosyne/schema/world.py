@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY, Condition, MemoryEntry
+from mnemosyne.values import dataclass
 
 BARE_DIGEST = "bare"
 """Digest of a world without a pack. A session that was started without a pack continues without a pack."""

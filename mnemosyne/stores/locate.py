@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, unquote_plus
@@ -18,6 +18,7 @@ from urllib.parse import unquote, unquote_plus
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.core.masking.credentials import mask_credentials, remember_secrets
 from mnemosyne.plugins import GUIDE, STORES, plugin_names
+from mnemosyne.values import dataclass
 
 StoreKind = Literal["sqlite", "postgresql", "file", "memory", "plugin"]
 

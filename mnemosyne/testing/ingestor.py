@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -27,6 +26,7 @@ from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.redaction import RedactionRules, RedactResult
 from mnemosyne.stores.sqlite.memory import MemoryStore
+from mnemosyne.values import dataclass
 
 SESSION = "s1"
 SECRETS = ("13800138000", "li@example.cn", "11010519491231002X")

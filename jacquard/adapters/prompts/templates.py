@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -25,6 +24,7 @@ from anyio import to_thread
 
 from jacquard.core.errors import TemplateError
 from jacquard.core.protocols import MessagePart
+from mnemosyne.values import dataclass
 
 FALLBACK_LANGUAGE = "en"
 _LANGUAGE_FILE = "language.toml"

@@ -7,7 +7,7 @@ adds only its new parts. An import that was stopped continues when it is called 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead
 from mnemosyne.schema.world import RECALL, WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world import load_world, load_world_files
 from mnemosyne.world.reading.files import WORLD_FILE
 

@@ -7,7 +7,7 @@ before with `is defined`, `default` or `in`; the absence of a guarded field is n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from jacquard.authoring.findings import suggest_names
 from jacquard.authoring.linting.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, VariableShape, list_field_names
@@ -21,6 +21,7 @@ from jacquard.templating.language import (
     TEXT_METHODS,
 )
 from jacquard.templating.syntax import Node
+from mnemosyne.values import dataclass
 
 Report = Callable[[str, Node, str, tuple[str, ...]], None]
 """Takes a finding: (code, node, message, words). The words mark the place in the node's line."""

@@ -7,7 +7,7 @@ and by the blocks that are printed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from jacquard.authoring.linting.names import collect_given_names
 from jacquard.core.errors import TemplateError
@@ -16,6 +16,7 @@ from jacquard.templating.files import TemplateFile
 from jacquard.templating.manifest import BlockSpec
 from jacquard.templating.sets import TemplateSet
 from jacquard.templating.syntax import Node, Syntax
+from mnemosyne.values import dataclass
 
 _LINKS = ("Extends", "Include", "Import", "FromImport")
 

@@ -6,7 +6,6 @@ This module joins the rules of the other modules of this folder. Files are read;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from jacquard.templating.manifest import MANIFEST, BlockSpec
 from jacquard.templating.profiles import load_profile
 from jacquard.templating.syntax import Node, Syntax, Token
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 CACHE_LAYOUT = "cache_first"
 """Layout whose beginning should stay the same over many turns, so that a provider can cache it."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jacquard.templating.syntax import Node, Syntax, Token
+from mnemosyne.values import dataclass
 
 ReportAt = Callable[[str, int, int, str], None]
 """Takes a finding: (code, line, column, message)."""

@@ -8,7 +8,7 @@ may be missing in a session.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scop
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 NO_FIELDS: Mapping[str, VariableShape] = MappingProxyType({})
 GROWING = ("state", "status", "quests")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mnemosyne.core.masking.controls import show_controls
+from mnemosyne.values import dataclass
 
 FOLDER = Path(__file__).parent
 """Folder of the templates and texts that all pages of turns share."""

@@ -7,7 +7,6 @@ messages followed each other directly. The sent messages include those of a chat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, HISTORY_SOURCE, HOST_SOURCE, TEMPLATE_SOURCE, USER_SOURCE
@@ -21,6 +20,7 @@ from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.session import Ref
+from mnemosyne.values import dataclass
 
 _SHOWN = 50
 

@@ -10,7 +10,7 @@ The memories themselves and the plan stay the same. This module must not import 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jacquard.authoring.replay.line_diff import diff_lines
@@ -29,6 +29,7 @@ from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tok
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 Count = Callable[[str], int]
 """Returns the tokens of a text."""

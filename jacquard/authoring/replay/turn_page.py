@@ -8,13 +8,14 @@ The page has no script and loads nothing, and its content policy forbids both. T
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from jacquard.authoring.replay.model_calls import describe_call
 from jacquard.authoring.replay.pages import FOLDER, open_templates, read_texts
 from jacquard.authoring.replay.turn_view import GROUPS, TurnView
 from mnemosyne.schema.document import ModelUsage
+from mnemosyne.values import dataclass
 
 TEXTS = FOLDER / "turn_texts.toml"
 """File of the texts about turns."""

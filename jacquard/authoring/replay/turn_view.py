@@ -6,7 +6,7 @@ Pages and scores are made from this view, so both see the same blocks under the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from filament import unescape_content
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, SAID, Subject, subject_of
@@ -15,6 +15,7 @@ from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.sent_prompt import as_sent
 from mnemosyne.schema.memory import Chain
+from mnemosyne.values import dataclass
 
 FRAME_GROUP = "frame"
 EVIDENCE_GROUP = "evidence"

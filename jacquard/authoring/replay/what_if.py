@@ -8,7 +8,7 @@ its own prompt may share the beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from anyio import to_thread
@@ -41,6 +41,7 @@ from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 TALK_TURNS = 200
 """Number of earlier turns that are read if the history limits differ."""

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -44,6 +44,7 @@ from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCal
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.session import Message, Role, TurnStatus
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 T = TypeVar("T")

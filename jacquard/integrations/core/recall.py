@@ -4,7 +4,6 @@ turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from jacquard.integrations.core.values import FrameworkError
 from mnemosyne.core.optional_packages import install_command
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from jacquard import JacquardError
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message
+from mnemosyne.values import dataclass
 
 
 class FailurePolicy(StrEnum):

@@ -10,7 +10,7 @@ not over. The host then runs the tools and calls again with their results, and t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +30,7 @@ from jacquard.integrations.langchain.agent import (
     read_answer,
 )
 from jacquard.sync import SyncEngine
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

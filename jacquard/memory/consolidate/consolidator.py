@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -64,6 +64,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, E
 from mnemosyne.schema.memory import COPIED_FROM, EMPTY, MACRO, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead
+from mnemosyne.values import dataclass
 
 
 def make_entries(

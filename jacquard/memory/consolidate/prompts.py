@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from filament import escape_attribute, escape_text, unescape
@@ -20,6 +19,7 @@ from jacquard.core.model_answers import strip_thoughts
 from jacquard.core.protocols import ConversationTurn, LlmRequest
 from jacquard.memory.threads import KINDS
 from jacquard.pipeline.truncation import keep_last_sentences
+from mnemosyne.values import dataclass
 
 SUMMARY_CHARS = 400
 EVENT_CHARS = 240

@@ -6,7 +6,6 @@ The depth of a turn is its number on the branch. A macro narrative covers many t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from jacquard.config.sections import ConsolidationConfig
@@ -20,6 +19,7 @@ from mnemosyne.chains.audience import (
 )
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, MemoryEntry
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 TURN_SUMMARY = "turn_summary"
 """Kind of an entry that summarizes one turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any
@@ -35,6 +35,7 @@ from mnemosyne.schema.memory import LoreCategory, Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, TurnKind
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 BATCH_TOKENS = 6000
 """Maximum number of tokens of the turns in one model call."""

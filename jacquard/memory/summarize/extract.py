@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from anyio import to_thread
@@ -21,6 +21,7 @@ from jacquard.core.protocols import ConversationTurn, SummaryRequest, SummaryTex
 from jacquard.memory.summarize.sentences import is_question, join_sentences, split_sentences
 from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, names_in, worth
 from jacquard.pipeline.truncation import keep_last_sentences
+from mnemosyne.values import dataclass
 
 SENTENCE_CHARS = 240
 """Longer sentences are left out."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from filament import escape_attribute, escape_text, unescape
 from jacquard.adapters.prompts.templates import render_prompt, warm_prompts, words_per_token
@@ -26,6 +25,7 @@ from jacquard.core.protocols import (
     SummaryText,
 )
 from jacquard.pipeline.truncation import keep_last_sentences
+from mnemosyne.values import dataclass
 
 LINE_CHARS = 4000
 """Longer messages are cut for the model call."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -49,6 +49,7 @@ from mnemosyne.schema.document import Summary
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
+from mnemosyne.values import dataclass
 
 _ALL = 1_000_000_000
 _log = open_log(__name__)

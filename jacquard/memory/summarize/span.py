@@ -9,7 +9,6 @@ stays the same for many turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from jacquard.config.sections import RuntimeConfig, SummaryConfig
 from jacquard.core.receipt import LeftOut
@@ -17,6 +16,7 @@ from jacquard.pipeline.skeleton.history import WindowLimits, find_history_start,
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import WindowMessage
+from mnemosyne.values import dataclass
 
 UPTO = "upto"
 """Field of `Summary.extra` in which a summary made by this package names its last covered turn: `{turn_id, depth, to}`."""

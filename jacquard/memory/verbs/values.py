@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import Trust, copied_from
+from mnemosyne.values import dataclass
 
 
 class MemoryAction(StrEnum):

@@ -8,7 +8,7 @@ module must not import a store, a model or a concrete selector.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import anyio
@@ -22,6 +22,7 @@ from jacquard.pipeline.curation.prefetch import is_keepable
 from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.query import Recall
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 Keep = Callable[[Curation], Awaitable[None]]

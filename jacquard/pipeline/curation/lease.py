@@ -7,10 +7,9 @@ recall of the present turn found, so that secrets are checked again. Pure; it mu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jacquard.core.protocols import Selection
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from filament import escape_text, open_tag, show_text
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
@@ -38,6 +38,7 @@ from mnemosyne.schema.memory import (
 )
 from mnemosyne.schema.session import Ref
 from mnemosyne.schema.world import BARE_DIGEST
+from mnemosyne.values import dataclass
 
 _RATIONALE = BlockPlace(
     slot=slot_of(BlockKind.RATIONALE),

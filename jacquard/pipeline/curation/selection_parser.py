@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from filament import escape_attribute, unescape
 from jacquard.core.errors import SelectorError
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import Selection
+from mnemosyne.values import dataclass
 
 ANSWER_CHARS = 8000
 RATIONALE_CHARS = 500

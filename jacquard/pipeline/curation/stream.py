@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, count
 from time import perf_counter
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from mnemosyne.protocols import EntrySource, Retriever, overlay_of
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 _NOTHING_RECALLED = Recall(candidates=())

@@ -7,7 +7,7 @@ a concrete store.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from jacquard.config.sections import EvidenceConfig
@@ -25,6 +25,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceType
 from mnemosyne.schema.ingest import ConflictPolicy
 from mnemosyne.schema.query import EvidenceFilter, Signals
 from mnemosyne.schema.session import Role
+from mnemosyne.values import dataclass
 
 CHAIN = "evidence"
 _FOUND = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.USER_INPUT, EvidenceType.OTHER})

@@ -8,7 +8,7 @@ concrete store.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from filament import open_tag, show_text
@@ -27,6 +27,7 @@ from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.redaction import RedactionRecord
+from mnemosyne.values import dataclass
 
 MADE_BY = "made_by"
 ENGINE = "jacquard"

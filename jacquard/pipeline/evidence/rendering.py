@@ -8,7 +8,7 @@ module must not import a concrete store.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyio import create_task_group
 
@@ -29,6 +29,7 @@ from mnemosyne.schema.evidence import (
 )
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Ref
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 EVERYTHING = DeriveOptions()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from time import thread_time
 from typing import Any
@@ -26,6 +26,7 @@ from mnemosyne.core.errors import PatternError, StateOpError
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.core.regexes import SECONDS, compile_re, group_names, match_whole
 from mnemosyne.schema.world import ActionNumber, Entity, NumericalAction, WorldPack
+from mnemosyne.values import dataclass
 
 MAX_INPUT_CHARS = 200
 INPUT_SECONDS = 0.5

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, WorldInfoConfig
@@ -24,6 +24,7 @@ from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role
 from mnemosyne.schema.world import SILLYTAVERN, WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.activation.entries import read_entry
 from mnemosyne.world.activation.macros import fill_names
 from mnemosyne.world.activation.scan import scan

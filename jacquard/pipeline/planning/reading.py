@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jacquard.core.names import count_mentions, find_mentions, mentions, normalise
 from jacquard.core.plan import Temporal
 from jacquard.pipeline.planning.lexicons.chinese import LEXICON as CHINESE
 from jacquard.pipeline.planning.lexicons.english import LEXICON as ENGLISH
 from jacquard.pipeline.planning.lexicons.lexicon import Lexicon
+from mnemosyne.values import dataclass
 
 FIGHT, RECALL, OVERVIEW = "fight", "recall", "overview"
 LEXICONS: Sequence[Lexicon] = (ENGLISH, CHINESE)

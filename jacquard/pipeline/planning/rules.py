@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import accumulate, chain
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from jacquard.pipeline.planning.template_choice import choose_template, template
 from mnemosyne.chains.asides import is_aside, remove_asides
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import PlannerRules, WorldPack
+from mnemosyne.values import dataclass
 
 FILLER_CHARS = 40
 COMMAND_CHARS = 80

@@ -8,7 +8,7 @@ model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jacquard.adapters.observe.spans import Tracing
@@ -29,6 +29,7 @@ from mnemosyne.core.off_loop import on_loop, run_off_loop
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 UNSTEADY_SWITCHES = 3

@@ -7,7 +7,7 @@ chooses the memories.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -49,6 +49,7 @@ from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.redaction import RedactionRecord
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

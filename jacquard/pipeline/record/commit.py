@@ -6,7 +6,6 @@ An op is one change of the state that the reply asks for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +24,7 @@ from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from itertools import count as count_from
 from typing import Any
@@ -38,6 +38,7 @@ from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 _READ_AHEAD = 2
 """Number of names of each entry that are read at once: its id and its address."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ from mnemosyne.schema.memory import DOCUMENT, DOCUMENT_ID, EMPTY, SECTION_ID, Ch
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
 from mnemosyne.schema.query import SIGNAL_NAMES, Signals
 from mnemosyne.schema.session import Role
+from mnemosyne.values import dataclass
 
 _SCORE_NAMES = {name: "rrf_score" if name == "fused" else f"{name}_score" for name in SIGNAL_NAMES}
 """Names of a candidate's score parts in a package."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from jacquard.config.sections import (
@@ -40,6 +40,7 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
+from mnemosyne.values import dataclass
 
 RECORD_VERSION = 2
 _FINGERPRINT_VERSION = 1

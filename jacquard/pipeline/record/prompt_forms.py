@@ -7,7 +7,6 @@ used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from filament import unescape
@@ -23,6 +22,7 @@ from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.weave import truncate, weave
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.package import ContextPackage, PackageMessage
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

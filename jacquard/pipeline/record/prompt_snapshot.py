@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -25,6 +25,7 @@ from jacquard.pipeline.weaving.pieces import BLOCK_FIELDS, fill_block, point_at_
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 SNAPSHOT_VERSION = 3
 _STATUS = "status"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from filament import choose_boundary
@@ -19,6 +18,7 @@ from jacquard.core.receipt import BlockSpan
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_call_id, read_tool_calls
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 CACHED = {"type": "ephemeral"}
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)

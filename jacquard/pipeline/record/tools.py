@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCal
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Ref, Role
+from mnemosyne.values import dataclass
 
 WITHHELD = "[withheld: redaction failed]"
 

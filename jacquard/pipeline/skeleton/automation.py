@@ -7,7 +7,7 @@ are read from the disk. This module must not import a store, an index, a model o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +48,7 @@ from mnemosyne.schema.evidence import BlockType
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 COUNTS_KEPT = 2048
 _AUTHORED = ("instruction", "persona", "summary")

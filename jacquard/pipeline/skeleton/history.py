@@ -8,7 +8,6 @@ the share `low_water` of both limits. A turn is never split.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from jacquard.config.sections import RuntimeConfig
@@ -16,6 +15,7 @@ from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.skeleton.messages import count_attached
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Role, WindowMessage
+from mnemosyne.values import dataclass
 
 Turn = tuple[WindowMessage, ...]
 _SPARE_MESSAGES = 16

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from filament import escape_text, show_as_written
@@ -28,6 +27,7 @@ from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope
 from mnemosyne.schema.session import Author, Message, Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 NEWEST_MESSAGES = 6
 PART_TOKENS = 1100

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from filament import dump_yaml, escape_text, with_own_lists
 from jacquard.core.quests import META, is_scalar, read_plain_value
 from jacquard.core.receipt import CutPart
 from mnemosyne.core.lazy_patterns import lazy_pattern
+from mnemosyne.values import dataclass
 
 SHOWN_LEVELS = 100
 """Maximum nesting of values that YAML can show (`filament.dump_yaml`)."""

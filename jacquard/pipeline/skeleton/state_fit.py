@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jacquard.core.errors import BudgetExceededError
@@ -26,6 +26,7 @@ from jacquard.pipeline.skeleton.state_cut import (
     restore_paths,
 )
 from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.values import dataclass
 
 MOST_CHARS = 150_000
 """Maximum characters of the state that templates get, so that no shipped template exceeds `jacquard.templating.limits`."""

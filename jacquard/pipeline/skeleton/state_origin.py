@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.receipt import CutPart, StateCut
 from mnemosyne.protocols import Store
 from mnemosyne.schema.session import SessionHead
+from mnemosyne.values import dataclass
 
 TURNS_READ = 200
 """Number of the newest turns in which the op is searched."""

@@ -7,7 +7,6 @@ the XML text it is enclosed in lines with a boundary that the message does not c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -17,6 +16,7 @@ from jacquard.core.errors import AssemblerError
 from jacquard.core.receipt import BlockSpan, PrefixReport
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
+from mnemosyne.values import dataclass
 
 if TYPE_CHECKING:
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import anyio
 
@@ -23,6 +22,7 @@ from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.pipeline.weaving.authored_cuts import mark_shortened
 from jacquard.pipeline.weaving.packing import MASKED
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.values import dataclass
 
 WITHHELD = "[withheld]"
 _ATTRIBUTE = re.compile(r'\s(?!id=|type=|shortened=)[\w.-]+="[^"]*"')

@@ -8,7 +8,7 @@ belongs to one of the same layers (`layers_of`). Only the layer `compression` is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
@@ -23,6 +23,7 @@ from jacquard.pipeline.weaving.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Role
+from mnemosyne.values import dataclass
 
 SUFFIX = "__context"
 

@@ -11,7 +11,7 @@ never returned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, Block, PlacedBlock, Skein, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
@@ -23,6 +23,7 @@ from jacquard.pipeline.weaving.packing import CUT
 from jacquard.pipeline.weaving.weave import WovenSkein, truncate, weave
 from mnemosyne.core.codec import replace_struct
 from mnemosyne.schema.evidence import Priority
+from mnemosyne.values import dataclass
 
 EMERGENCY = "emergency_cut"
 

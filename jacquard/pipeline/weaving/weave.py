@@ -7,7 +7,7 @@ that a pruner dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from jacquard.core.blocks import (
@@ -27,6 +27,7 @@ from jacquard.core.receipt import Action, BlockDecision, decide_block
 from mnemosyne.core.codec import replace_struct
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory
+from mnemosyne.values import dataclass
 
 _LAST_SLOT = 10_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from starlette.requests import HTTPConnection
@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 from jacquard.service.answers import Refusal
 from jacquard.service.ids import check_ids
 from jacquard.service.values import LOCAL, Principal, Scope
+from mnemosyne.values import dataclass
 
 
 @dataclass(kw_only=True, slots=True)

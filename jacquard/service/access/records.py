@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from jacquard.service.access.audit import AuditTrail
 from jacquard.service.access.tokens import TokenRegistry
@@ -14,6 +13,7 @@ from jacquard.service.values import SERVICE_TENANT
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.protocols import Store
 from mnemosyne.stores.open import open_store
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from jacquard.remote.operations import BY_NAME
@@ -12,6 +12,7 @@ from jacquard.service.access.records import ServiceRecords
 from jacquard.service.values import Principal
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ A call's arguments are checked, the operation of the tool runs for the caller, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 from anyio import to_thread
@@ -19,6 +19,7 @@ from jacquard.service.mcp.tools import OperationTool, input_schema, queries
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError
+from mnemosyne.values import dataclass
 
 MOST_CHARS = 1_000_000
 """Maximum characters of the arguments of one call, as JSON."""

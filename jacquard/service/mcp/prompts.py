@@ -6,11 +6,11 @@ A prompt tells the model which tools to call for a task. It contains no text of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import mcp_types as types
 
 from jacquard.core.errors import ConfigError
+from mnemosyne.values import dataclass
 
 MOST_CHARS = 2_000
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +21,7 @@ from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.tools import SCHEME
 from jacquard.service.values import Principal
 from mnemosyne.core import codec
+from mnemosyne.values import dataclass
 
 JSON = "application/json"
 MOST_LISTED = 100

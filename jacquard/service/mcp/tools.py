@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from jacquard.remote.wire import SentMessage, shorten_report
 from jacquard.service.http.call import Call, Run
 from jacquard.service.http.handlers.turns import prepare
 from mnemosyne.core import codec
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,13 +16,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import islice, pairwise
 from types import MappingProxyType
 
 from jacquard.service.proxy.message_forms import MessageForm
 from mnemosyne.schema.session import Role
+from mnemosyne.values import dataclass
 
 OVERLAP = 60
 """Number of messages at the end of a common run that are aligned together with the messages after the run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 PREFIX, OWNED = "chat-", "chat-of-"
 """Prefixes of the ids of sessions that no client named. The second is for sessions that a viewer or a named person began."""

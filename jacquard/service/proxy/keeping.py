@@ -7,7 +7,7 @@ If this fails, the client still gets its answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from urllib.parse import quote
 from weakref import WeakValueDictionary
@@ -51,6 +51,7 @@ from mnemosyne.formats.worlds.pack import authors_note_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 FRAMEWORK = "proxy"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from mnemosyne.chains.messages.message_parts import PARTS, is_text_part
 from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 _COMMON_TEXT = """hello hi hey there good morning evening afternoon night day bye goodbye welcome thank thanks please sorry yes yeah
     yep okay ok sure fine right great nice cool well help assist assistance today need want like know think tell say said ask talk

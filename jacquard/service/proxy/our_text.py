@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -56,6 +56,7 @@ from jacquard.templating.profiles import AUTO
 from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.schema.imported_files import AuthorsNote
 from mnemosyne.schema.memory import Chain
+from mnemosyne.values import dataclass
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
 MOST_SHOWN, MOST_OF_CUT = 50, 400

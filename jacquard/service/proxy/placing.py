@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +35,7 @@ from mnemosyne.core.errors import SessionExistsError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead
+from mnemosyne.values import dataclass
 
 LEAST_LIKE_REPLY = 0.6
 """Minimum likeness (from 0 to 1) of two messages that count as versions of one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -28,6 +28,7 @@ from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.protocols import Store
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
+from mnemosyne.values import dataclass
 
 SPARE, DEEP = 40, 4_000
 """Number of stored messages that are read in addition to as many as the client shows. The second number is used if none of the

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.upkeep.housekeeper import Housekeeper
 from jacquard.service.values import Scope
 from jacquard.wiring.process_tuning import ProcessTuning
+from mnemosyne.values import dataclass
 
 try:
     from jacquard.service.mcp.calls import Service

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from mnemosyne.schema.memory import world_scope
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
 from mnemosyne.stores.sql.schema import REVISION
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 
 class Severity(StrEnum):

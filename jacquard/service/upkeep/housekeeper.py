@@ -15,7 +15,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -45,6 +45,7 @@ from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
+from mnemosyne.values import dataclass
 
 LEASE = "housekeeping"
 REASON = "idle longer than delete_days"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import anyio
 
 from mnemosyne.core.off_loop import in_worker, is_built_in
 from mnemosyne.protocols import SessionLocks
+from mnemosyne.values import dataclass
 
 T = TypeVar("T")
 

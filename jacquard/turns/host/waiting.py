@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 MOST_HELD = 256
 

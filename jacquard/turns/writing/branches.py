@@ -7,7 +7,7 @@ holds the lock of the session.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from filament import parse_reply
@@ -22,6 +22,7 @@ from mnemosyne.evidence.redactions import REDACTION
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import ImportedTurn, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead, TurnKind, TurnStatus
+from mnemosyne.values import dataclass
 
 MESSAGE_CHARS = 100
 """Cost of reading an adopted message, in characters for `calculate`."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyio import to_thread
 
@@ -20,6 +20,7 @@ from mnemosyne.core.errors import BranchExistsError, CorpusError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import ImportedBranch, ImportedTurn, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, SessionHead, count_inputs
+from mnemosyne.values import dataclass
 
 PAGE_TURNS = 200
 """Maximum number of turns that are read and written together."""

@@ -8,7 +8,7 @@ session is written in one transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
@@ -65,6 +65,7 @@ from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import SessionStart, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Role, SessionHead
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 
 TOLD_TURN = "turn"
 """Kind of a narrative entry that consists of the messages of one turn of another session."""

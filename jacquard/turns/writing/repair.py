@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
+from mnemosyne.values import dataclass
 
 REPAIR = "repair"
 """Key of the reason in the report of a turn that repairs the state."""

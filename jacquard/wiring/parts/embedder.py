@@ -6,7 +6,6 @@ An embedder turns texts into vectors for the search. The module of an embedder i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,6 +28,7 @@ from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM, PACKAGED_M
 from mnemosyne.retrieval.embedding.universal import USE_PACKAGE, UniversalSentenceEmbedder, is_use_installed
 from mnemosyne.retrieval.text.words import has_cjk
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.pack_json import pack_from_json
 
 _PATHS = ("./", "../", "/", "~")

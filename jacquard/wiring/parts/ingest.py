@@ -7,7 +7,6 @@ only when a setting names them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +33,7 @@ from mnemosyne.retrieval.text.words import word_tokens_of_line
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.values import dataclass
 
 VAULT_NAME = "originals"
 

@@ -6,7 +6,6 @@ only when a setting names them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.file.session_locks import FileSessionLocks
 from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.values import dataclass
 
 LOCKS_NAME = "locks"
 

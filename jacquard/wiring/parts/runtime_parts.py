@@ -6,7 +6,6 @@ It reads files and imports the packages that settings name, so it runs off the e
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +41,7 @@ from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.values import dataclass
 
 SHARED_OPEN_SCOPES = 4_096
 """Maximum number of scopes (sessions or worlds) in memory if hosts share an index in the store.

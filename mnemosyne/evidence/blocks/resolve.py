@@ -11,7 +11,7 @@ stored hash before anyone sees it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio import to_thread
@@ -25,6 +25,7 @@ from mnemosyne.protocols import Clock, Fetch, Redactor, Store, TextSelector
 from mnemosyne.schema.evidence import ContextBlock, Evidence, RefFault, ResolvedRef
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import Ref
+from mnemosyne.values import dataclass
 
 __all__ = ["FETCH_CHARS", "FETCH_SECONDS", "Fetch", "RefFault", "RefResolver", "ResolvedBlock", "ResolvedRef"]
 

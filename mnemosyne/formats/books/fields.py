@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mnemosyne.formats.books.conversions import (
@@ -29,6 +29,7 @@ from mnemosyne.formats.books.conversions import (
 )
 from mnemosyne.formats.books.keys import is_regex_key
 from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
+from mnemosyne.values import dataclass
 
 BY_ACTIVATION = "heeded with activation: sillytavern"
 """Import note on a value that differs from SillyTavern's default and has an effect only with SillyTavern's activation rules."""

@@ -7,7 +7,6 @@ Only `card.json` is unpacked, in memory and up to a limit.
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mnemosyne.core.errors import CorpusError
@@ -16,6 +15,7 @@ from mnemosyne.formats.cards.card_json import MOST_JSON_BYTES, imported_card, pa
 from mnemosyne.formats.cards.png_chunks import growth_limit
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.schema.imported_files import ImportedFile
+from mnemosyne.values import dataclass
 
 CARD_CHARX = "charx"
 """Name of the format of a CHARX archive."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter, count_macros
 from mnemosyne.schema.imported_files import DepthPrompt
+from mnemosyne.values import dataclass
 
 ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
 """Placeholder in a card's instructions. It stands for the instructions that the program would use without the card."""

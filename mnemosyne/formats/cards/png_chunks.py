@@ -11,9 +11,9 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mnemosyne.core.errors import CorpusError
+from mnemosyne.values import dataclass
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 END_CHUNK = b"\x00\x00\x00\x00IEND\xaeB`\x82"

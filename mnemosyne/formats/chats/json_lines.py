@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import make_plain, plain_faults
 from mnemosyne.formats.archives import ZIP_MARK, open_archive, read_member
 from mnemosyne.formats.safe_files import MOST_BYTES, MOST_LINE_BYTES, decode_text, read_file_bytes, unread_json
+from mnemosyne.values import dataclass
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -6,7 +6,7 @@ The file is read as a stream, first to count and check it, and then again for ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from mnemosyne.schema.imported_files import AuthorsNote, Chat, ImportedFile
 from mnemosyne.schema.memory import EMPTY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn, ImportRequest
 from mnemosyne.schema.session import AuthorKind
+from mnemosyne.values import dataclass
 
 FORMAT = "sillytavern-chat"
 _HEADER_FIELDS = frozenset(("user_name", "character_name", "chat_metadata", "create_date", "name"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from io import StringIO
@@ -26,6 +25,7 @@ from mnemosyne.formats.safe_files import decode_text, read_file_bytes
 from mnemosyne.schema.imported_files import Chat, ImportedFile
 from mnemosyne.schema.record import ImportedTurn, ImportRequest
 from mnemosyne.schema.session import Role
+from mnemosyne.values import dataclass
 
 FORMAT = "transcript"
 _MOST_NAMES = 200

@@ -7,11 +7,11 @@ and messages that are not connected to the path are not imported, but counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from mnemosyne.formats.chats.turns import MOST_REPLIES, SaidMessage
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Message, Role, count_inputs
+from mnemosyne.values import dataclass
 
 MOST_REPLIES = 50
 """Maximum number of non-user messages per turn."""

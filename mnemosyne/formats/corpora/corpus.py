@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.values import dataclass
 
 CORPUS_FILE = "corpus.jsonl"
 MAX_LINE_BYTES = 4_000_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -21,6 +20,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import DocumentFileError
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.formats.files.parse import PDF
+from mnemosyne.values import dataclass
 
 MOST_BYTES = 20_000_000
 MOST_CHARS = 2_000_000

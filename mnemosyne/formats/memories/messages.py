@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from mnemosyne.schema.imported_files import Chat
 from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.values import dataclass
 
 MOST_NAME_CHARS = 200
 FOR_EXPORT = "kept with the message"

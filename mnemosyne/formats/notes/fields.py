@@ -7,7 +7,7 @@ fields are kept with the entry.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mnemosyne.formats.books.conversions import has_keys, to_keys, to_number, to_text
@@ -15,6 +15,7 @@ from mnemosyne.formats.books.entries import count_unknown
 from mnemosyne.formats.books.fields import ENABLED, FIELDS_BY_NAME, NativeField, take_fields, to_position
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.notes.text import link_text
+from mnemosyne.values import dataclass
 
 PATH = "notes.*."
 _AT_DEPTH, _OUTLET = 4, 7

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import text_fault
+from mnemosyne.values import dataclass
 
 MOST_FILES = 200_000
 """Maximum number of files and folders below a folder."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
 from mnemosyne.core.plain_values import complete_characters, plain_faults
 from mnemosyne.formats.safe_files import decode_text, read_file_bytes
+from mnemosyne.values import dataclass
 
 MOST_NOTE_BYTES = 8_000_000
 MOST_FRONT_CHARS = 200_000

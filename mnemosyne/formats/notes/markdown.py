@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
@@ -14,6 +13,7 @@ from mnemosyne.formats.notes.folder import MOST_NAMED, FolderFile, PassedBy, lis
 from mnemosyne.formats.notes.front_matter import Note, read_note
 from mnemosyne.formats.notes.text import clean_text, iter_headings
 from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
+from mnemosyne.values import dataclass
 
 FORMAT = "markdown"
 ENDINGS = (".md", ".markdown", ".txt")

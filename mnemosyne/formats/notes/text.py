@@ -9,7 +9,9 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from mnemosyne.values import dataclass
 
 LINK, EMBED, PICTURE, COMMENT, BOX = "[[links]]", "![[notes]]", "pictures", "%%comments%%", "<div>"
 """Kinds of replacements and omissions in a text."""

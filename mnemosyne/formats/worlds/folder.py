@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from mnemosyne.formats.worlds.pack import (
 )
 from mnemosyne.schema.imported_files import CharacterCard, WorldBook
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.reading.files import IMPORTED_FILE, WORLD_FILE
 
 WRITTEN = "written"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from mnemosyne.schema.imported_files import BookEntry, WorldBook
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.activation.macros import fill_names
 
 WORLD_INFO = "world_info"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +21,7 @@ from mnemosyne.formats.worlds.lore import CARD_IDS, Names, books_of, joined_text
 from mnemosyne.schema.imported_files import AuthorsNote, CharacterCard, WorldBook
 from mnemosyne.schema.memory import LoreCategory
 from mnemosyne.schema.world import RECALL, WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.reading.files import IMPORTED_FILE
 
 LORE_FOLDER = "lore/imported"

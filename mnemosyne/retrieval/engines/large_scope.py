@@ -10,7 +10,7 @@ also in memory, until there are enough of them for a new graph. This module must
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 import anyio
@@ -31,6 +31,7 @@ from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.values import dataclass
 
 _DELTA_SHARE = 8
 _LEAST_DELTA = 10_000

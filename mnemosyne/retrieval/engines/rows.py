@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

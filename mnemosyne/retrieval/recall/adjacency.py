@@ -7,7 +7,6 @@ around it in its document. Calculation only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from mnemosyne.protocols import Vectors
 from mnemosyne.schema.memory import TAKES_FROM_RECALL, Chain, MemoryEntry, document_of
 from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.values import dataclass
 
 REACH = 2
 """Number of neighbours on each side."""

@@ -8,13 +8,13 @@ results.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from mnemosyne.retrieval.recall.fusion import WEIGHTS, Arm, FusionWeights, vector_weight
 from mnemosyne.retrieval.recall.query_features import QueryFeatures
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hits
+from mnemosyne.values import dataclass
 
 BM25 = "bm25"
 VECTOR = "vector"

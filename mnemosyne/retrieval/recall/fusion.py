@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -23,6 +22,7 @@ from mnemosyne.retrieval.recall.query_features import QueryFeatures
 from mnemosyne.retrieval.text.lexical import Scores
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hits
+from mnemosyne.values import dataclass
 
 Numbers = npt.NDArray[np.int64]
 

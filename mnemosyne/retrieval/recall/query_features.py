@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import RetrievalQuery
+from mnemosyne.values import dataclass
 
 KEYWORD_WEIGHT = 1.0
 RECENT_WEIGHT = 0.6

@@ -7,7 +7,7 @@ results to this state. Calculation only. This module must not import an engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isnan
 from operator import itemgetter
 from time import perf_counter
@@ -37,6 +37,7 @@ from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import NO_HITS, EntryPlace, Hits, IndexFilter, RetrievalQuery, Signals
 from mnemosyne.schema.session import BranchSpan
+from mnemosyne.values import dataclass
 
 _NEAR = "near"
 """Name of the search for entries near on the graph, among the arms."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, SnapshotDamagedError
 from mnemosyne.retrieval.engines.lance.files import table_name
+from mnemosyne.values import dataclass
 
 MANIFEST = "manifest.json"
 ENTRIES = "entries.parquet"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -38,6 +37,7 @@ from mnemosyne.retrieval.snapshots.manifest import (
     scope_folder,
 )
 from mnemosyne.retrieval.snapshots.storage import SnapshotStorage
+from mnemosyne.values import dataclass
 
 Progress = Callable[[int, int], None]
 """Called with (files uploaded, files in all)."""

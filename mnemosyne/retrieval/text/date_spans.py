@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+
+from mnemosyne.values import dataclass
 
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)

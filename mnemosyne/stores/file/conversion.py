@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -37,6 +37,7 @@ from mnemosyne.stores.sql.sessions import load_session
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.turns import put_summary
 from mnemosyne.stores.sqlite.file import SqliteConnection, open_memory
+from mnemosyne.values import dataclass
 
 _SUM = re.compile(rb',"sum":([0-9]{1,10})\}\n\Z')
 _ESCAPED = b'{"$escaped":'

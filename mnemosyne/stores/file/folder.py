@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -32,6 +31,7 @@ from mnemosyne.files import (
 )
 from mnemosyne.stores.file.lines import FORMAT
 from mnemosyne.stores.file.rows import AUDITS, Owner
+from mnemosyne.values import dataclass
 
 SUFFIX = ".jsonl"
 SIGN = "store.json"

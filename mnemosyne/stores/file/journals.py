@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, fields, replace
 from itertools import islice
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from mnemosyne.stores.file.lines import (
 )
 from mnemosyne.stores.file.rows import AUDITS, Owner, RowTables, find_owner
 from mnemosyne.stores.sqlite.file import SqliteConnection
+from mnemosyne.values import dataclass
 
 _ROWS_A_LINE = 50
 _LOST_HEADER = "lost"

@@ -11,12 +11,13 @@ import base64
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mnemosyne.core.codec import JsonText, decode, encode
 from mnemosyne.core.errors import CodecError
 from mnemosyne.stores.sql.blobs import join_body, split_body
+from mnemosyne.values import dataclass
 
 FORMAT = 3
 """Current format of a journal. Journals of formats 1 and 2 contain other rows; `jacquard operate migrate` converts them."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.stores.file.lines import RowChange
 from mnemosyne.stores.sql.schema import COLUMNS, OF_A_SESSION, OF_THE_DATABASE, TABLES
+from mnemosyne.values import dataclass
 
 AUDITS = "audits"
 _BREAK = "\x1f"

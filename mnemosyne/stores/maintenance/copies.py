@@ -16,7 +16,6 @@ import sqlite3
 import zipfile
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from mnemosyne.stores.maintenance.originals import (
     unpack_originals,
 )
 from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

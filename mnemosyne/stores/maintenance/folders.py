@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mnemosyne.core.codec import decode, encode
@@ -15,6 +14,7 @@ from mnemosyne.stores.file.folder import SIGN, SUFFIX, Folder, file_name
 from mnemosyne.stores.locate import DEFAULT_TENANT
 from mnemosyne.stores.maintenance.digest import DIGESTS
 from mnemosyne.stores.maintenance.originals import place_original
+from mnemosyne.values import dataclass
 
 LOCK_SECONDS = 60.0
 _BESIDE = ".beside/"

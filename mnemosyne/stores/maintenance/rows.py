@@ -10,7 +10,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -20,6 +19,7 @@ from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import COLUMNS, OF_THE_DATABASE, TABLES, Dialect
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database, read_revision
+from mnemosyne.values import dataclass
 
 PAGE_ROWS = 1_000
 """Number of rows that are in memory at once. A single row may be as large as a world pack."""

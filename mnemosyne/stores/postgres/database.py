@@ -9,7 +9,6 @@ and refused if it contains anything else. An advisory lock lets only one process
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -21,6 +20,7 @@ from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableEr
 from mnemosyne.stores.locate import PostgresAddress
 from mnemosyne.stores.postgres.connection import Driver, TextLoader
 from mnemosyne.stores.sql.schema import MARK, check_revision, statements
+from mnemosyne.values import dataclass
 
 OLDEST_SERVER = 140000
 _TEXT = 25

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from time import monotonic
@@ -25,6 +24,7 @@ from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.core.off_loop import on_loop
 from mnemosyne.stores.locate import PostgresAddress
 from mnemosyne.stores.threads import run_shielded
+from mnemosyne.values import dataclass
 
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mnemosyne.chains.messages.message_ids import session_of
@@ -26,6 +25,7 @@ from mnemosyne.stores.sql.reading.entries import RECALLED as RECALLED_MESSAGE
 from mnemosyne.stores.sql.reading.entries import read_entries
 from mnemosyne.stores.sql.upkeep import leases
 from mnemosyne.stores.sql.writing.shared_index import drop_segments
+from mnemosyne.values import dataclass
 
 _PAGE = 1_000
 _ROWS_AT_ONCE = 300

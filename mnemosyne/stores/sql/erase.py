@@ -11,7 +11,7 @@ number, so that every index that follows the order of writing notices the change
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -21,6 +21,7 @@ from mnemosyne.privacy.places import CONTENTS
 from mnemosyne.privacy.runs import WORTH_SEEKING, is_distinctive, weight
 from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.privacy.session_scrubber import (
+    NO_COPIES,
     PARTS,
     CopiedParts,
     PreviewTally,
@@ -56,6 +57,7 @@ from mnemosyne.stores.sql.sessions import SessionArchivedError, StoredSession, f
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
 from mnemosyne.stores.sql.writing.shared_index import drop_segments, drop_vectors
+from mnemosyne.values import dataclass
 
 
 @dataclass(kw_only=True, slots=True)
@@ -305,7 +307,7 @@ def _find_heirs(connection: Connection, session_ids: Sequence[str]) -> list[str]
 def _read_copies(connection: Connection, session: StoredSession, sources: frozenset[Source]) -> CopiedParts:
     """Return the copies of a session from sources."""
     if not sources:
-        return CopiedParts()
+        return NO_COPIES
     items = [decode(body, Evidence) for (body,) in _rows(connection, "body FROM evidences", session.key)]
     rows = connection.execute(
         "SELECT body FROM entries WHERE tenant = ? AND scope = ?",

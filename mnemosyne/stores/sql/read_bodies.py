@@ -11,12 +11,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.values import dataclass
 
 MOST_BYTES = 8_000_000
 """Maximum size of the cached values of a store, as JSON: the records of some fifty turns."""

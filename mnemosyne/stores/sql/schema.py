@@ -44,10 +44,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.values import dataclass
 
 Dialect = Literal["sqlite", "postgresql"]
 

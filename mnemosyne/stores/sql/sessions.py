@@ -8,12 +8,12 @@ Each function runs inside a transaction that its caller has opened; none of them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
 from mnemosyne.protocols.upkeep import SessionLimit
 from mnemosyne.schema.session import BranchSpan, SessionHead
 from mnemosyne.stores.sql.connection import Connection, expand_in
+from mnemosyne.values import dataclass
 
 _AT_ONCE = 512
 

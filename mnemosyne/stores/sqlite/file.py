@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from mnemosyne.damage import DamageLog
 from mnemosyne.files import make_private_file, make_private_folder
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.schema import check_revision, statements
+from mnemosyne.values import dataclass
 
 APPLICATION_ID = 0x4A435144
 

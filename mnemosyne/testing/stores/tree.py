@@ -6,8 +6,10 @@ store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from mnemosyne.values import dataclass
 
 
 @dataclass

@@ -8,9 +8,10 @@ activated only in recursion passes, one level after another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
+from mnemosyne.values import dataclass
 from mnemosyne.world.activation.entries import ACTIVATE, DONT_ACTIVATE, name_of
 from mnemosyne.world.activation.groups import filter_groups
 from mnemosyne.world.activation.keys import find_key

@@ -6,11 +6,12 @@ Names are SillyTavern's in snake case. Units are messages, passes over the entri
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.values import dataclass
 
 
 class SelectiveLogic(IntEnum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from filament import apply_patch
@@ -22,6 +21,7 @@ from filament.state.quests import QUESTS as QUESTS
 from filament.state.rules import ANY, TYPED, TYPES, Rules, rules_at_root
 from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean, kind_name
 from mnemosyne.core.plain_values import Path as KeyPath
+from mnemosyne.values import dataclass
 from mnemosyne.world.checking.meta import check_follows, check_meta
 from mnemosyne.world.format.shapes import IDENTIFIER
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.faults import Fault, FaultList, Severity, SourceLocation
 from mnemosyne.shapes import BROKEN, Reading, Shape
+from mnemosyne.values import dataclass
 
 MAX_FAULTS = 200
 

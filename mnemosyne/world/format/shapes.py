@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from mnemosyne.chains.quantities import is_expression
@@ -10,6 +9,7 @@ from mnemosyne.core.faults import Wording, did_you_mean, kind_name
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.shapes import BROKEN, Definitions, Reading, Record, Shape, Text, Trouble
+from mnemosyne.values import dataclass
 from mnemosyne.world.format.conditions import parse_condition
 
 IDENTIFIER = r"[^\s\x00-\x1f\x7f./~]{1,128}"

@@ -6,7 +6,7 @@ Links between files are not checked here (see `checking`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from filament.errors import PayloadError
@@ -16,6 +16,7 @@ from mnemosyne.core.faults import FaultList, SourceLocation
 from mnemosyne.core.json_text import parse_json
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.shapes import BROKEN, Shape
+from mnemosyne.values import dataclass
 from mnemosyne.world.format.check import check, iterate_sound
 from mnemosyne.world.format.fields import (
     ACTIONS_FILE,

@@ -6,11 +6,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 
 from mnemosyne.core.faults import NO_LINES, FaultList, SourceLocation, did_you_mean
+from mnemosyne.values import dataclass
 
 WORLD_FILE = "world.yaml"
 IMPORTED_FILE = "imported.json"

@@ -7,7 +7,7 @@ file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 from filament.state.conventions import META
@@ -27,6 +27,7 @@ from mnemosyne.schema.world import (
     WorldPack,
 )
 from mnemosyne.shapes import BROKEN, Many, Record
+from mnemosyne.values import dataclass
 from mnemosyne.world.format import fields as tables
 from mnemosyne.world.format.check import check, iterate_sound
 from mnemosyne.world.reading.draft import Item, PackDraft, Part, all_have_ids

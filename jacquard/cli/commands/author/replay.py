@@ -5,7 +5,6 @@ replay`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +54,7 @@ from mnemosyne.damage import note_of
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.values import dataclass
 
 _EVERY = 1_000_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +25,7 @@ from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope
+from mnemosyne.values import dataclass
 
 _PLACES_SHOWN = 20
 

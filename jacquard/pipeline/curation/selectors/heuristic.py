@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import pairwise
 
@@ -35,6 +35,7 @@ from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import Candidate
+from mnemosyne.values import dataclass
 
 FOLD_OVERLAP = 0.7
 FOCUS_BONUS = 0.05

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median, pstdev
 
@@ -19,6 +18,7 @@ from jacquard.core.protocols import SelectionRequest
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens
 from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import Candidate
+from mnemosyne.values import dataclass
 
 _FUNCTION_CHARACTERS = frozenset(
     "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里外去来说看问想要会能可一个们什么怎么吗呢吧啊"

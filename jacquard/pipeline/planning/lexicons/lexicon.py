@@ -7,9 +7,9 @@ character are bounded, so that the time of a search is linear in the length of t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from mnemosyne.core.lazy_patterns import lazy_pattern
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jacquard.core.plan import OverviewScope
 from jacquard.pipeline.planning.lexicons.lexicon import any_of, words_of
 from mnemosyne.core.lazy_patterns import lazy_pattern
+from mnemosyne.values import dataclass
 
 NAME = "※"
 

@@ -7,7 +7,7 @@ fields) passes unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import StringIO
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from filament.reply.values import EventKind, ParseEvent
 from jacquard.service.proxy.replies.events import DONE, AnswerTooLargeError, data_of, value_of, write_event
 from jacquard.service.proxy.requests.chat_request import Api
 from mnemosyne.chains.messages.message_parts import is_text_part
+from mnemosyne.values import dataclass
 
 MOST_CHARS, MOST_TEXTS = 2_000_000, 128
 """Maximum characters of a model's answer, and maximum number of texts in it."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from jacquard.service.ids import shorten_id
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError
+from mnemosyne.values import dataclass
 
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
 """Places for our changing text. DEPTH is followed by a number of messages before the end; MERGED is inside the client's system

@@ -7,7 +7,6 @@ A rule is plain data in a YAML file. Its texts are searched literally, without r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from filament.payload import load_yaml
 from jacquard.core.errors import ConfigError
 from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
 from jacquard.service.proxy.requests.headers import read_header
+from mnemosyne.values import dataclass
 
 PASS, TURN, SAME_TURN = "pass", "turn", "same_turn"
 """Treatments of a call: it passes unchanged, it is a turn, or it continues a reply and gets the text of the newest turn again.

@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
+from mnemosyne.values import dataclass
 
 MOST_MODELS = 1_000
 """Maximum number of models that are remembered."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from jacquard.service.proxy.requests.headers import Headers
+from mnemosyne.values import dataclass
 
 
 class UpstreamError(Exception):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding.bert.weights import BertLayer, BertWeights, Dense, FloatArray, LayerNorm
 from mnemosyne.retrieval.embedding.export_note import PARTS_FILE, TOKENIZER_FILE
+from mnemosyne.values import dataclass
 
 _WEIGHTS_FILE = "model.safetensors"
 _CONFIG_FILE = "config.json"

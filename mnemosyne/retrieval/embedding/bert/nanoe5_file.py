@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding.bert.weights import BertLayer, BertWeights, Dense, FloatArray, LayerNorm
+from mnemosyne.values import dataclass
 
 _MAGIC = b"E5S1"
 _BLOCK = 32

@@ -5,11 +5,12 @@ Arrays only. This module must not import code that reads files or runs models.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mnemosyne.values import dataclass
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 

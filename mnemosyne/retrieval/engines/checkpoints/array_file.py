@@ -10,7 +10,6 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.files import place_draft, write_draft
+from mnemosyne.values import dataclass
 
 _MAGIC = b"JQARR001"
 _ALIGNED = 64

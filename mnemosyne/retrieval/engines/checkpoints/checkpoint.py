@@ -8,7 +8,6 @@ made again from the store. This module must not import an engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, write
 from mnemosyne.retrieval.engines.lance.files import checkpoint_file, read_mark
 from mnemosyne.retrieval.engines.tables.table import FrozenTable, ScopeTable
 from mnemosyne.schema.memory import Chain
+from mnemosyne.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

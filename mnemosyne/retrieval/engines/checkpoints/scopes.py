@@ -6,7 +6,6 @@ This module must not import an engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from anyio import to_thread
@@ -19,6 +18,7 @@ from mnemosyne.retrieval.engines.large_scope import table_names
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
+from mnemosyne.values import dataclass
 
 _SAVED_SHARE = 16
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches
 from mnemosyne.schema.memory import Chain
+from mnemosyne.values import dataclass
 
 
 @dataclass(kw_only=True, slots=True)

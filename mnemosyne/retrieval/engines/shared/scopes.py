@@ -8,7 +8,7 @@ because their words are made again in some ms. This module must not import an en
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio import to_thread
@@ -26,6 +26,7 @@ from mnemosyne.retrieval.engines.rows import (
 from mnemosyne.retrieval.engines.shared.segments import decode_segments, encode_scope, encode_segment
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
+from mnemosyne.values import dataclass
 
 LEAST_ROWS = 256
 SEGMENT_ROWS = 64

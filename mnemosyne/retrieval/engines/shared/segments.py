@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -22,6 +21,7 @@ from mnemosyne.core.errors import UnreadableError
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope
 from mnemosyne.schema.memory import Chain
+from mnemosyne.values import dataclass
 
 _MAGIC = b"JSG1"
 _HEAD_BYTES = 12

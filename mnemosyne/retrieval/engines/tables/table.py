@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from mnemosyne.retrieval.text.lexical import INT_BYTES, FoundWords, Mask, Owners
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 from mnemosyne.schema.session import BranchSpan
+from mnemosyne.values import dataclass
 
 _COMPACT_ROWS = 1_024
 _FEW_SPANS = 8

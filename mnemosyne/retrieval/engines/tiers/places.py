@@ -8,7 +8,6 @@ or its files fail, `ScopePlaces` also knows what to forget.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
@@ -25,6 +24,7 @@ from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import DurableFolder
 from mnemosyne.schema.memory import is_overlay
 from mnemosyne.schema.query import NO_HITS, Hits, TextSearch
+from mnemosyne.values import dataclass
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 import anyio
 from anyio import to_thread
@@ -21,6 +20,7 @@ from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
 from mnemosyne.schema.memory import staged_scope
+from mnemosyne.values import dataclass
 
 _log = open_log(__name__)
 

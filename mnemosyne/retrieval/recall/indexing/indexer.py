@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -23,6 +23,7 @@ from mnemosyne.retrieval.recall.indexing.text_vectors import PAGE_TEXTS, TextVec
 from mnemosyne.retrieval.recall.query_features import RECALLED
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.values import dataclass
 
 FIT = 0.5
 """Least share of a text that the embedder must know (`Embedder.fitness`) for the text to be embedded."""

@@ -7,10 +7,10 @@ source. Indexes and sources are known by protocol; this module must not import a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mnemosyne.protocols import EntrySource, Index
 from mnemosyne.schema.memory import Chain
+from mnemosyne.values import dataclass
 
 _PAGE = 1_000
 _ALL = 2**31 - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import lzma
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mnemosyne.core.codec import decode, encode
@@ -21,6 +21,7 @@ from mnemosyne.stores.sql import sessions
 from mnemosyne.stores.sql.blobs import pack_blob, unpack_blob
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.schema import COLUMNS, OF_A_SESSION, OF_A_TURN
+from mnemosyne.values import dataclass
 
 PART_BYTES = 8_000_000
 """Size of the rows in one part, in bytes, which are in memory at once. A single row may be larger."""
