@@ -46,29 +46,21 @@ def find_refused_parts(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]
 
     Refused are ways around the escaping, loops that cannot be counted, and the names of the counting filters.
     """
-    for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
-        yield node, "`autoescape` is not offered: everything is escaped"
-    for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
-        if getattr(block, "filter", None) is not None:
-            yield block, "a filter over a whole block is not offered; put the filter on the values in it"
-    for loop in tree.find_all(nodes.For):
-        if loop.recursive:
-            yield loop, "a recursive loop is not offered; write a macro"
-    for loop in _find_deep_loops(tree):
-        yield loop, f"loops stand more than {LOOP_DEPTH} deep in one another; write the inner ones as macros"
-    for used in tree.find_all(nodes.Filter):
-        if used.name in COUNTING_FILTERS:
-            yield used, f"No filter named {used.name!r}."
-
-
-def _find_deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
     waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
-        if isinstance(node, nodes.For):
+        if isinstance(node, nodes.ScopedEvalContextModifier | nodes.EvalContextModifier):
+            yield node, "`autoescape` is not offered: everything is escaped"
+        elif isinstance(node, nodes.FilterBlock | nodes.AssignBlock) and node.filter is not None:
+            yield node, "a filter over a whole block is not offered; put the filter on the values in it"
+        elif isinstance(node, nodes.Filter) and node.name in COUNTING_FILTERS:
+            yield node, f"No filter named {node.name!r}."
+        elif isinstance(node, nodes.For):
             depth += 1
+            if node.recursive:
+                yield node, "a recursive loop is not offered; write a macro"
             if depth > LOOP_DEPTH:
-                yield node
+                yield node, f"loops stand more than {LOOP_DEPTH} deep in one another; write the inner ones as macros"
                 return
         waiting += [(child, depth) for child in node.iter_child_nodes()]
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, cast
@@ -34,8 +35,9 @@ from jinja2.exceptions import (
     UndefinedError,
 )
 from jinja2.filters import FILTERS
+from jinja2.idtracking import VAR_LOAD_RESOLVE
 from jinja2.loaders import BaseLoader
-from jinja2.meta import find_referenced_templates, find_undeclared_variables
+from jinja2.meta import find_referenced_templates
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, StrictUndefined, TemplateReference
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS
@@ -177,7 +179,17 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class _PromptGenerator(CodeGenerator):
-    """Generates code that passes everything except template text through `finalize`, and joins by `~` through the environment."""
+    """Generates code that passes everything except template text through `finalize`, and joins by `~` through the environment.
+
+    The environment is told which variables the code reads.
+    """
+
+    def enter_frame(self, frame: Frame) -> None:
+        """Write the code that reads the variables of a frame, and note those that are not globals."""
+        super().enter_frame(frame)
+        loads = frame.symbols.loads.values()
+        found = (name for kind, name in loads if kind == VAR_LOAD_RESOLVE and name not in self.environment.globals)
+        cast("_Sandbox", self.environment).read_variables[self.name].update(name for name in found if name is not None)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if not isinstance(node, nodes.TemplateData):
@@ -241,6 +253,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             # Constants of a template are computed when it is rendered, because limits apply then.
             optimized=False,
         )
+        self.read_variables = defaultdict[str | None, set[str]](set)
+        """Variables that each compiled template reads itself, by the template's name."""
+        self.used_templates: dict[str | None, tuple[str | None, ...]] = {}
+        """Names that each parsed template extends, includes or imports; None for a name that is known only at run time."""
         self.filters = {**build_filters(FILTERS), **COUNTING_FILTERS}
         self.tests = cast("Any", build_tests(cast("Any", TESTS)))
         if safe_output:
@@ -260,6 +276,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
+        self.used_templates[name] = tuple(find_referenced_templates(tree))
         for node, why in find_refused_parts(tree):
             raise TemplateSyntaxError(why, node.lineno, name, filename)
         count_work(tree)
@@ -374,15 +391,12 @@ class SandboxRenderer:
             if each in seen:
                 continue
             seen.add(each)
-            file = self._files.get(each)
-            if file is None:
-                return None
             try:
-                tree = self._environment.parse(file.text, each, file.shown)
-                found |= find_undeclared_variables(tree)
+                self._environment.get_template(each)
             except Exception:
                 return None  # Rendering reports the fault.
-            for used in find_referenced_templates(tree):
+            found |= self._environment.read_variables[each]
+            for used in self._environment.used_templates[each]:
                 if used is None:
                     return None
                 waiting.append(self._environment.join_path(used, each))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from jacquard.core.names import NameDictionary, NameMatch, mentions
 from jacquard.core.plan import OverviewScope
+from jacquard.pipeline.planning.lexicons.lexicon import by_script
 from jacquard.pipeline.planning.lexicons.overviews import CHINESE, ENGLISH, NAME, OverviewLexicon
 from jacquard.pipeline.planning.reading import SENTENCE, asks, is_negated_at
 
@@ -44,7 +45,7 @@ def find_overview(
         sentence = found.group().strip(" ()[]【】")
         if len(sentence) > _CHARS:
             continue
-        for lexicon in (ENGLISH,) if sentence.isascii() else (ENGLISH, CHINESE):
+        for lexicon in by_script(sentence, ENGLISH, CHINESE):
             if not _has_words(sentence, lexicon):
                 continue
             kinds, titles = read_subjects()

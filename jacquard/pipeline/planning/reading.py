@@ -13,11 +13,10 @@ from jacquard.core.names import count_mentions, find_mentions, mentions, normali
 from jacquard.core.plan import Temporal
 from jacquard.pipeline.planning.lexicons.chinese import LEXICON as CHINESE
 from jacquard.pipeline.planning.lexicons.english import LEXICON as ENGLISH
-from jacquard.pipeline.planning.lexicons.lexicon import Lexicon
+from jacquard.pipeline.planning.lexicons.lexicon import Lexicon, by_script
 from mnemosyne.values import dataclass
 
 FIGHT, RECALL, OVERVIEW = "fight", "recall", "overview"
-LEXICONS: Sequence[Lexicon] = (ENGLISH, CHINESE)
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTES = re.compile(
@@ -86,7 +85,7 @@ def read_input_words(
         intents=frozenset(intents),
         temporal=temporal,
         is_timed=bool(past or future),
-        is_again=any(lexicon.again.fullmatch(bare) for lexicon in LEXICONS),
+        is_again=any(lexicon.again.fullmatch(bare) for lexicon in _lexicons(bare)),
         has_player=_finds(spoken, "player"),
         outside=outside,
     )
@@ -99,9 +98,9 @@ def has_keyword(reading: InputReading, keyword: str) -> bool:
     ("I don't remember").
     """
     word = normalise(keyword)
-    if any(lexicon.fight.search(word) for lexicon in LEXICONS):
+    if any(lexicon.fight.search(word) for lexicon in _lexicons(word)):
         return FIGHT in reading.intents and mentions(reading.outside, word)
-    if any(lexicon.memory.search(word) for lexicon in LEXICONS):
+    if any(lexicon.memory.search(word) for lexicon in _lexicons(word)):
         return mentions(reading.outside, word)
     return any(not is_negated_at(reading.outside, place) for place in find_mentions(reading.outside, word))
 
@@ -113,21 +112,26 @@ def is_negated_at(text: str, place: int) -> bool:
 
 def is_fight_word(word: str) -> bool:
     """Return whether the whole of a normalised `word` is a word of fighting."""
-    return any(lexicon.fight.fullmatch(word) for lexicon in LEXICONS)
+    return any(lexicon.fight.fullmatch(word) for lexicon in _lexicons(word))
+
+
+def _lexicons(text: str) -> Sequence[Lexicon]:
+    return by_script(text, ENGLISH, CHINESE)
 
 
 def _own_words(text: str, outside: str) -> str:
     """Return the player's words: those outside of quotations, and quoted ones that the player speaks."""
     quoted = len(text) - len(outside)
     if not quoted or not (
-        any(lexicon.own_speech.search(outside) for lexicon in LEXICONS) or len(_LETTERS.findall(outside)) < quoted // 2
+        any(lexicon.own_speech.search(outside) for lexicon in _lexicons(outside))
+        or len(_LETTERS.findall(outside)) < quoted // 2
     ):
         return outside
     return _QUOTES.sub(lambda found: next((each for each in found.groups() if each), " "), text)
 
 
 def _remove_idioms(text: str) -> str:
-    for lexicon in LEXICONS:
+    for lexicon in _lexicons(text):
         text = lexicon.idioms.sub(" ", text)
     return text
 
@@ -136,18 +140,18 @@ def _count(text: str, *tables: str) -> int:
     """Return the number of different expressions of the tables in a text."""
     return sum(
         len({found.group() for found in getattr(lexicon, table).finditer(text)})
-        for lexicon in LEXICONS
+        for lexicon in _lexicons(text)
         for table in tables
     )
 
 
 def _finds(text: str, *tables: str) -> bool:
-    return any(getattr(lexicon, table).search(text) for lexicon in LEXICONS for table in tables)
+    return any(getattr(lexicon, table).search(text) for lexicon in _lexicons(text) for table in tables)
 
 
 def _asks_of_play(text: str, past_words: Sequence[str]) -> bool:
     """Return whether a text asks about the past of the play, not only about somebody else's life."""
-    for lexicon in LEXICONS:
+    for lexicon in _lexicons(text):
         text = lexicon.others.sub(" ", text)
     if _finds(text, "past_question"):
         return True
@@ -158,7 +162,7 @@ def _asks_for_many(sentence: str) -> bool:
     """Return whether a sentence asks for many facts at once; False if the player only sums up or lists something."""
     return any(
         _ACTS.search(sentence[: found.start()]) is None
-        for lexicon in LEXICONS
+        for lexicon in _lexicons(sentence)
         for found in lexicon.overview.finditer(sentence)
     )
 
@@ -179,7 +183,7 @@ def _fights(sentence: str) -> bool:
         return False
     for clause in _CLAUSE.findall(sentence):
         clause = clause.strip()
-        for lexicon in LEXICONS:
+        for lexicon in _lexicons(clause):
             for found in lexicon.fight.finditer(clause):
                 before = _clause_before(clause, found.start())
                 if not lexicon.not_verbs.search(before) and not _is_negated(before):
@@ -193,7 +197,7 @@ def _clause_before(text: str, start: int) -> str:
 
 
 def _is_negated(before: str) -> bool:
-    for lexicon in LEXICONS:
+    for lexicon in _lexicons(before):
         text = lexicon.no_negators.sub(" ", before)
         if lexicon is CHINESE:
             text = text[-_NEGATION_CHARS:]

@@ -8,6 +8,7 @@ are shortened. Equal states and sizes give equal results. This module must not i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 from filament import dump_yaml, escape_text, with_own_lists
 from jacquard.core.quests import META, is_scalar, read_plain_value
 from jacquard.core.receipt import CutPart
-from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.values import dataclass
 
 SHOWN_LEVELS = 100
@@ -32,8 +32,8 @@ _NUMBERS = frozenset({int, float, bool, type(None)})
 _NOTE_CHARS = 60
 _IDENTITY = ("id", "_anchor")
 _LISTS = "lists"
-_COSTLY = lazy_pattern(
-    "[^ !#-%'-;=?-\\[\\]-~\u00a1-\u1fff\u2010-\u2027\u202a-\ud7ff\ue000-\ufdcf\ufdf0-\ufefe\uff00-\ufffd]"
+_COSTLY = re.compile(
+    r"[\x00-\x1f\"&<>\\\x7f-\xa0\u2000-\u200f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff\U00010000-\U0010ffff]"
 )
 """Characters that may take more than one when written as YAML inside XML."""
 

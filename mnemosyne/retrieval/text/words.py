@@ -19,7 +19,6 @@ _CJK = (
 )
 _TOKEN = lazy_pattern(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:'[a-z]+)?")
 CJK_RUN = lazy_pattern(rf"[{_CJK}]+")
-_ANY_CJK = lazy_pattern(rf"[{_CJK}]")
 _FIRST_CJK = "\u3005"
 
 _STOP_TEXT = """a about above after again against all am an and any are as at be because been before being below between both
@@ -78,9 +77,9 @@ def word_tokens(text: str) -> list[str]:
 
 def has_cjk(text: str) -> bool:
     """Return whether `text` contains a Chinese, Japanese or Korean character."""
-    return _ANY_CJK.search(text) is not None
+    return CJK_RUN.search(text) is not None
 
 
 @lru_cache(maxsize=1 << 14)
 def _is_cjk(character: str) -> bool:
-    return _ANY_CJK.match(character) is not None
+    return CJK_RUN.match(character) is not None

@@ -7,6 +7,8 @@ character are bounded, so that the time of a search is linear in the length of t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TypeVar
 
 from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.values import dataclass
@@ -52,6 +54,21 @@ class Lexicon:
     """Whole inputs that ask for the same again."""
     filler: re.Pattern[str]
     """Whole inputs without anything to search for."""
+
+
+T = TypeVar("T")
+
+_LATIN = re.compile("[a-z]")
+
+
+def by_script(text: str, english: T, chinese: T) -> Sequence[T]:
+    """Return the tables that can find something in a normalised text.
+
+    Each English expression contains a Latin letter, and each Chinese one a character that is not ASCII.
+    """
+    if text.isascii():
+        return (english,)
+    return (english, chinese) if _LATIN.search(text) else (chinese,)
 
 
 def any_of(*texts: str) -> re.Pattern[str]:
