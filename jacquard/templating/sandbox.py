@@ -181,7 +181,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 class _PromptGenerator(CodeGenerator):
     """Generates code that passes everything except template text through `finalize`, and joins by `~` through the environment.
 
-    The environment is told which variables the code reads.
+    It notes in the environment which variables the code reads.
     """
 
     def enter_frame(self, frame: Frame) -> None:

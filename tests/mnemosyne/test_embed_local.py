@@ -21,6 +21,17 @@ def test_every_text_is_in_one_pass_and_none_is_too_big(lengths: list[int], most:
     assert all(0 < stretch.stop - stretch.start <= most for stretch in found)
 
 
+@given(lengths=st.lists(st.integers(0, 3_000), max_size=80), most_bytes=st.integers(1, 4_000))
+def test_a_pass_of_several_texts_is_never_larger_than_its_limit_with_padding(
+    lengths: list[int], most_bytes: int
+) -> None:
+    longest_first = sorted(lengths, reverse=True)
+    found = list(plan_batches(longest_first, 32, most_bytes))
+    assert [place for stretch in found for place in range(len(lengths))[stretch]] == list(range(len(lengths)))
+    sizes = [(each.stop - each.start, longest_first[each.start]) for each in found]
+    assert all(texts == 1 or texts * longest <= most_bytes for texts, longest in sizes)
+
+
 @pytest.mark.parametrize(
     ("lengths", "cuts"),
     [

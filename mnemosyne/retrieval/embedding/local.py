@@ -37,8 +37,12 @@ _FITNESS_COST = 6
 _TORCH = ("mnemosyne.retrieval.embedding.sentence_transformer", "TorchModel", "sentence-transformers", "embed")
 _ONNX = ("mnemosyne.retrieval.embedding.onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
-_PASS_CHARS = 200
-"""The fixed cost of a forward pass, in characters of text that cost as much (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""
+_PASS_BYTES = 200
+"""The fixed cost of a forward pass, in bytes of text that cost as much (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""
+_MOST_PASS_BYTES = 2_000
+"""Maximum size of a forward pass of onnxruntime with its padding: some 500 tokens. A larger pass takes more time a text,
+because its values do not fit into the processor's cache, and up to half a gigabyte of memory.
+"""
 _COMMON_HAN = (
     "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然"
     "作方成者多日都三小军二无同么经法当起与好看学进种将还分此心前面又定见只主没公从"
@@ -117,8 +121,10 @@ class LocalEmbedder:
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield the places of the texts of each forward pass."""
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
-        for stretch in plan_batches([len(texts[place]) for place in order], self._batch_size) if texts else ():
+        lengths = [len(text.encode(errors="replace")) for text in texts]
+        order = sorted(range(len(texts)), key=lengths.__getitem__, reverse=True)
+        most_bytes = _MOST_PASS_BYTES if self.uses_export else None
+        for stretch in plan_batches([lengths[place] for place in order], self._batch_size, most_bytes) if texts else ():
             yield order[stretch]
 
     def _fitness(self, text: str) -> float:
@@ -174,18 +180,20 @@ def _in_order(batches: Sequence[Sequence[int]], parts: Sequence[Vectors]) -> Vec
     return found
 
 
-def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
-    """Yield slices of the texts: the texts of a slice share a forward pass, at most `most` of them. `lengths` are the
-    lengths of the texts in characters, the longest first.
+def plan_batches(lengths: Sequence[int], most: int, most_bytes: int | None = None) -> Iterator[slice]:
+    """Yield slices of the texts: the texts of a slice share a forward pass, at most `most` of them, and at most `most_bytes`
+    with padding. `lengths` are the lengths of the texts in UTF-8, the longest first.
 
-    All texts of a pass are padded to the length of the longest one, so texts of similar length share a pass. Texts of less
-    than half this length get a pass of their own if the pass costs less than their padding.
+    A text of more than `most_bytes` gets a pass of its own. All texts of a pass are padded to the length of the longest one,
+    so texts of similar length share a pass. Texts of less than half this length get a pass of their own if the pass costs
+    less than their padding.
     """
     start = 0
     for place in range(1, len(lengths) + 1):
-        end = min(start + most, len(lengths))
+        fitting = most if most_bytes is None else min(most, max(most_bytes // max(lengths[start], 1), 1))
+        end = min(start + fitting, len(lengths))
         if place < end and 2 * lengths[place] < lengths[start]:
-            end = place if (end - place) * (lengths[start] - lengths[place]) > _PASS_CHARS else end
+            end = place if (end - place) * (lengths[start] - lengths[place]) > _PASS_BYTES else end
         if place == end:
             yield slice(start, place)
             start = place
