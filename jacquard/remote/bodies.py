@@ -57,6 +57,40 @@ class SessionPage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Conversation:
+    """A session as people know it. Texts are shortened to one line."""
+
+    session_id: str
+    world_id: str
+    title: str
+    """The first message of the user on the active branch; '' if there is none."""
+    last: str
+    """The newest message of the active branch; '' if there is none."""
+    last_role: str
+    at: datetime | None
+    """Time of the newest message; None if it is unknown."""
+    turns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversationPage:
+    """Conversations in order of their ids; `next` continues the list (null at its end)."""
+
+    items: tuple[Conversation, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpstreamState:
+    """The model server of the proxy. `address` has no credentials and is '' if the settings name no server; `fault` is a
+    sentence about why it cannot be reached, '' if it can.
+    """
+
+    address: str
+    fault: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PastTurn:
     """A committed turn of the history. Its prompt and its receipt (why each block is in the prompt) are not included."""
 

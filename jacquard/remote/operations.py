@@ -36,6 +36,7 @@ from jacquard.remote.bodies import (
     ChunkRequest,
     ConsolidateRequest,
     ContinueRequest,
+    ConversationPage,
     DocumentRequest,
     EditRequest,
     ErasureAnswer,
@@ -71,6 +72,7 @@ from jacquard.remote.bodies import (
     ToolCallRequest,
     TurnPage,
     TurnRequest,
+    UpstreamState,
     UsageRequest,
     WorldDocument,
     WorldName,
@@ -141,6 +143,15 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(Query("query", "Only ids that contain these words.", default=""), _AFTER, _limit(50, 200)),
         doc="List session ids, in order.",
         tool=Tool("List session ids."),
+    ),
+    Operation(
+        "list_conversations", "GET", "/conversations", "", answer=ConversationPage,
+        query=(Query("query", "Only sessions whose ids contain these words.", default=""), _AFTER, _limit(20, 100)),
+        doc="List sessions with their first and newest messages, in order of their ids.",
+    ),
+    Operation(
+        "get_upstream", "GET", "/upstream", "", answer=UpstreamState, scope=Scope.ADMIN,
+        doc="Ask the model server of the proxy for its models, and return whether it answers.",
     ),
     Operation(
         "start_session", "POST", "/sessions", "ContextEngine.start_session", body=SessionRequest, answer=SessionHead, status=201,

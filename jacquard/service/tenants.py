@@ -50,6 +50,11 @@ class TenantRuntimes:
         self._tasks: TaskGroup
 
     @property
+    def settings(self) -> ServiceSettings:
+        """Settings of the service."""
+        return self._settings
+
+    @property
     def reviews(self) -> bool:
         """True if a memory that a model proposes waits for a person's decision."""
         return self._engine.memory.review

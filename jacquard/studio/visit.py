@@ -22,6 +22,7 @@ from jacquard.service.answers import Refusal
 from jacquard.service.http.call import Run
 from jacquard.service.http.endpoints import check_access, decode_id, read_parameter, run_operation
 from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.values import Principal
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.values import dataclass
@@ -63,6 +64,11 @@ class Visit:
     def is_partial(self) -> bool:
         """True if htmx asks for a part of the page."""
         return "hx-request" in self.request.headers and "hx-boosted" not in self.request.headers
+
+    @property
+    def principal(self) -> Principal:
+        """The caller."""
+        return note_of(self.request).principal
 
     def here(self, **query: object) -> str:
         """Return the address of this page with other parameters; None leaves a parameter out."""

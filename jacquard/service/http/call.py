@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
+from jacquard.config.service import ServiceSettings
 from jacquard.remote.operations import BY_NAME
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.access.records import ServiceRecords
@@ -31,6 +32,8 @@ class Call:
     """Decoded ids from the path of the request, in the order of the path."""
     query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     body: Any = None
+    settings: ServiceSettings
+    """Settings of the service."""
     key: str = ""
     """Idempotency key of the request; '' if it has none."""
 

@@ -56,4 +56,13 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// Times are those of the reader's clock.
+function showTimes(root) {
+  for (const each of root.querySelectorAll("time[datetime]")) {
+    each.textContent = new Date(each.dateTime).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
+  }
+}
+
+showTimes(document);
+document.addEventListener("htmx:load", (event) => showTimes(event.detail.elt));
 document.addEventListener("htmx:sendError", () => say(notice().dataset.failed));

@@ -13,6 +13,8 @@ from jacquard.memory.verbs.find import has_words
 from jacquard.remote.bodies import (
     AdoptRequest,
     ConsolidateRequest,
+    Conversation,
+    ConversationPage,
     DocumentRequest,
     ForkRequest,
     PastTurn,
@@ -21,13 +23,15 @@ from jacquard.remote.bodies import (
     SessionRequest,
     SwitchRequest,
     TurnPage,
+    UpstreamState,
 )
-from jacquard.remote.wire import message_from_wire
+from jacquard.remote.wire import MOST_LINE_CHARS, message_from_wire
 from jacquard.service.host_paths import texts_for
 from jacquard.service.http.call import Call, handles
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.viewer_guard import check_left_turns
 from jacquard.service.ids import check_ids
+from jacquard.service.proxy.upstreams.opening import ask_upstream, show_upstream
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core import codec
 from mnemosyne.core.errors import (
@@ -39,7 +43,7 @@ from mnemosyne.evidence.documents import index_documents
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import PutResult, TurnRecord
-from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.session import Role, SessionHead
 
 
 @handles
@@ -49,6 +53,41 @@ async def list_sessions(call: Call) -> SessionPage:
     names = [each for each in await call.runtime.store.sessions() if each > after and not is_profile_session(each)]
     found = [each for each in names if has_words(each, wanted)]
     return SessionPage(items=tuple(found[:limit]), next=found[limit - 1] if len(found) > limit else None)
+
+
+@handles
+async def list_conversations(call: Call) -> ConversationPage:
+    """List a page of sessions with their first and newest messages."""
+    page = await list_sessions(call)
+    return ConversationPage(items=tuple([await _describe(call, each) for each in page.items]), next=page.next)
+
+
+async def _describe(call: Call, session_id: str) -> Conversation:
+    store = call.runtime.store
+    window = await store.window(session_id, message_limit=1)
+    first = await store.turns(session_id, limit=1, before_depth=2)
+    begins = [each for turn in first for each in turn.messages if each.role is Role.USER]
+    newest = window.messages[-1].message if window.messages else None
+    return Conversation(
+        session_id=session_id,
+        world_id=window.head.world_id,
+        title=_shorten(begins[0].content) if begins else "",
+        last="" if newest is None else _shorten(newest.content),
+        last_role="" if newest is None else newest.role.value,
+        at=None if newest is None else newest.at,
+        turns=window.head.depth,
+    )
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text[: 4 * MOST_LINE_CHARS].split())
+    return line if len(line) <= MOST_LINE_CHARS else f"{line[: MOST_LINE_CHARS - 1]}…"
+
+
+@handles
+async def get_upstream(call: Call) -> UpstreamState:
+    """Ask the model server of the proxy for its models."""
+    return UpstreamState(address=show_upstream(call.settings), fault=await ask_upstream(call.settings))
 
 
 @handles
