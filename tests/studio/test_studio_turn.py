@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+import json
+import time
+
+import httpx
+from walks import Walker
+
+from jacquard.authoring.replay.pages import read_texts
+from jacquard.authoring.replay.turn_page import TEXTS
+from jacquard.core.degradations import DegradationCode
+
 WORDS = {
-    "en": {"room": "Turn", "left_out": "Left out", "memories": "memories", "from": "In recall", "free": "free"},
-    "zh": {"room": "回合", "left_out": "未入选", "memories": "记忆", "from": "检索中", "free": "空余"},
+    "en": {
+        "room": "Turn",
+        "left_out": "Left out",
+        "memories": "memories",
+        "from": "In recall",
+        "free": "free",
+        "remedy": "What would let it in",
+        "diff": "Turn before",
+        "cache": "bytes are the same",
+        "times": "Times",
+    },
+    "zh": {
+        "room": "回合",
+        "left_out": "未入选",
+        "memories": "记忆",
+        "from": "检索中",
+        "free": "空余",
+        "remedy": "怎样才能入选",
+        "diff": "与前一回合比较",
+        "cache": "字节相同",
+        "times": "用时",
+    },
 }
 
 
 def test_a_reader_walks_from_the_conversations_to_the_origin_of_a_sentence(walker):
     page, words = walker.page, WORDS[walker.language]
     walker.open("/")
-    page.click(f"text={walker.session}")
+    page.click(f".cards a[href='/s/{walker.session}']")
     page.wait_for_url("**/t/*")
     assert page.locator("nav.rooms [aria-current]").inner_text() == words["room"]
     assert words["free"] in page.inner_text(".budget")
@@ -33,12 +63,58 @@ def test_the_head_of_a_block_leads_to_its_origin_by_keyboard_and_has_an_address(
     assert "at=" in page.url
 
 
-def test_what_was_left_out_has_its_reasons(walker):
-    page = walker.page
+def test_a_candidate_that_lost_says_what_would_have_let_it_in(walker):
+    page, words = walker.page, WORDS[walker.language]
     walker.open(f"/s/{walker.session}")
-    page.click(f"text={WORDS[walker.language]['left_out']}")
+    page.click(f"text={words['left_out']}")
     page.wait_for_url("**view=left_out")
-    assert page.locator("tbody tr").count() >= 1
+    page.locator("tbody a").first.click()
+    page.wait_for_selector("#detail .remedy")
+    assert words["remedy"] in page.inner_text("#detail")
+    assert "entry=" in page.url
+    page.reload()
+    assert words["remedy"] in page.inner_text("#detail")
+
+
+def test_the_prompt_is_compared_with_the_one_before_and_the_break_of_the_cache_is_named(walker):
+    page, words = walker.page, WORDS[walker.language]
+    walker.open(f"/s/{walker.session}")
+    page.click(f"text={words['diff']}")
+    page.wait_for_url("**view=diff")
+    assert words["cache"] in page.inner_text("main")
+    assert page.locator(".change").count() >= 1
+    page.locator(".sides mark").first.wait_for()
+
+
+def test_the_plan_the_times_and_the_messages_are_shown_and_copied(walker):
+    page = walker.page
+    walker.open(f"/s/{walker.session}?view=receipt")
+    assert WORDS[walker.language]["times"] in page.inner_text("main")
+    assert page.locator(".steps tr").count() >= 5
+    page.goto(page.url.replace("receipt", "messages"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("button[data-copy=form-openai]")
+    page.wait_for_selector("#notice p")
+    copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert copied["messages"][-1]["role"] == "user"
+    assert page.inner_text("#form-curl").startswith("curl ")
+    assert json.loads(page.inner_text("#form-anthropic"))["system"]
+
+
+def test_every_degradation_is_worded_in_chinese():
+    texts = read_texts(TEXTS)["zh"]
+    assert {f"degradation.{code.value}" for code in DegradationCode} <= texts.texts.keys()
+    recorded = "Recall rank 3: relevant at 24% by the rules, below the floor of 50%."
+    assert texts.word("reason.below_floor", recorded) == "检索第 3 名：相关度 24%，低于下限 50%。"
+    assert texts.word("reason.below_floor", "It is not relevant enough.") == "It is not relevant enough."
+    assert read_texts(TEXTS)["en"].word("reason.below_floor", recorded) == recorded
+
+
+def test_a_page_of_a_long_prompt_is_made_fast(studio):
+    address = httpx.get(f"{studio}/s/demo-en", headers={"accept": "text/html"}).headers["location"]
+    began = time.process_time()
+    assert httpx.get(f"{studio}{address}", headers={"accept": "text/html"}).status_code == 200
+    assert time.process_time() - began < 1.0
 
 
 def test_the_language_changes_and_the_view_stays(walker):
@@ -51,8 +127,6 @@ def test_the_language_changes_and_the_view_stays(walker):
 
 
 def test_a_phone_shows_a_turn_without_scrolling_sideways(browser, studio):
-    from walks import Walker
-
     with Walker.enter(browser, studio, viewport={"width": 420, "height": 900}) as walker:
         walker.open("/s/demo-en")
         assert walker.page.evaluate("document.documentElement.scrollWidth") <= 420

@@ -6,6 +6,7 @@ are in TOML files: `key = { en = "…", zh = "…" }` in a table; `{name}` stand
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from mnemosyne.values import dataclass
 
 FOLDER = Path(__file__).parent
 """Folder of the templates and texts that all pages of turns share."""
+
+_FIGURES = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?%?(?!\w)")
 
 LANGUAGES = ("en", "zh")
 
@@ -36,6 +39,19 @@ class PageTexts:
     def find(self, key: str, default: str, **values: Any) -> str:
         """Return a text with its values, or `default` if there is no such text."""
         return self.texts[key].format(**values) if key in self.texts else default
+
+    def word(self, key: str, recorded: str) -> str:
+        """Return a text for a sentence that was recorded in English: the sentence itself, or its wording in another language.
+
+        `{0}`, `{1}`, … in the wording stand for the figures of the sentence. If it has fewer figures, the sentence itself is
+        returned.
+        """
+        if self.language == "en" or key not in self.texts:
+            return recorded
+        try:
+            return self.texts[key].format(*_FIGURES.findall(recorded))
+        except IndexError:
+            return recorded
 
 
 def read_texts(*files: Path) -> dict[str, PageTexts]:
