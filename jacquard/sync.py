@@ -1,4 +1,4 @@
-"""Engine for hosts without an event loop: the same methods, which block until their work is done.
+"""Provides engine and runtime for hosts without an event loop: their methods block until the work is done.
 
     from jacquard.sync import create_context_engine, open_runtime
 
@@ -9,8 +9,9 @@
         runtime.ensure_session("s1")
         turn = runtime.engine.prepare_turn("s1", "Hello.")
 
-The functions have the same arguments as those in `jacquard`. The engine runs on an event loop in its own thread, so several
-threads may call it at once. Do not use it on the thread of an event loop, because it would block that loop.
+The functions have the same arguments as the functions of the same names in `jacquard`. The engine runs on its own event
+loop in a thread, so several threads may call the engine at the same time. Do not call it on the thread of another event
+loop, because the call would block this loop.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _blocking(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[C
 class SyncEngine:
     """A `ContextEngine` whose methods block. Use it in `with`, or call `close` at the end.
 
-    `engine` is the async engine; `run` calls any coroutine function on its event loop, such as those of the store.
+    `engine` is the asynchronous engine. `run` calls any coroutine function, such as a method of the store, on the event
+    loop of the engine.
     """
 
     def __init__(self, engine: ContextEngine, portal: BlockingPortal | None = None) -> None:
@@ -56,11 +58,13 @@ class SyncEngine:
             self._stack.enter_context(self._portal.wrap_async_context_manager(engine))
 
     def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call a coroutine function on the engine's event loop and return its result; its errors are raised unchanged."""
+        """Run `work(*args, **kwargs)` on the engine's event loop and return its result. Errors of `work` are raised
+        unchanged.
+        """
         return self._portal.call(partial(work, *args, **kwargs))
 
     def close(self) -> None:
-        """Cancel late work and end the event loop; a second call does nothing."""
+        """Cancel the engine's background work and end its event loop. A second call does nothing."""
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -102,14 +106,19 @@ class SyncEngine:
 
 
 class SyncRuntime:
-    """A `Runtime` whose methods block; `engine` is its blocking engine, and `runtime` the async runtime."""
+    """A `Runtime` whose methods block.
+
+    `engine` is the blocking engine of the runtime, and `runtime` is the asynchronous runtime.
+    """
 
     def __init__(self, runtime: Runtime, portal: BlockingPortal) -> None:
         self.runtime = runtime
         self.engine = SyncEngine(runtime.engine, portal)
 
     def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call a coroutine function on the event loop, like `SyncEngine.run`."""
+        """Run `work(*args, **kwargs)` on the event loop of the runtime and return its result. Errors of `work` are
+        raised unchanged.
+        """
         return self.engine.run(work, *args, **kwargs)
 
     action = _blocking(Runtime.action)
@@ -165,5 +174,6 @@ def _wrap_open_engine(
 create_context_engine = _wrap_create(factory.create_context_engine)
 open_runtime = _wrap_open_runtime(runtime.open_runtime)
 open_engine = _wrap_open_engine(open_runtime)
-"""Opens the same as `open_runtime`, but returns the engine, and the runtime whose coroutine functions `SyncEngine.run` calls.
+"""Opens a runtime like `open_runtime`, and yields (engine, runtime): the blocking engine, and the asynchronous runtime.
+Call coroutine functions of the runtime with `engine.run`.
 """

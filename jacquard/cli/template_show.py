@@ -23,7 +23,9 @@ _VERDICTS = {
 
 
 def show_rendering(rendering: Rendering, *, text: bool) -> None:
-    """Print the tokens of a rendered prompt by block. If `text` is true, first print the prompt, coloured by source."""
+    """Print a table with the tokens of each block of a rendered prompt. If `text` is true, first print the text of the
+    prompt, coloured by the source of each block.
+    """
     sources = {row.block_id: row.source for row in rendering.rows}
     if text:
         assembled = rendering.prompt.assembled
@@ -54,7 +56,7 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
 
 
 def show_change(change: TurnChange) -> None:
-    """Print the differences between two renderings of one turn, by block."""
+    """Print the differences between two renderings of one turn, block by block, with the change in tokens."""
     templates = (
         change.new_template
         if change.old_template == change.new_template
@@ -72,7 +74,9 @@ def show_change(change: TurnChange) -> None:
 
 
 def show_totals(changes: Sequence[TurnChange]) -> None:
-    """Print how many turns changed, and by how many tokens: first for each block, then for all turns together."""
+    """Print the totals of `changes`: for each block, the number of turns in which it changed and its change in tokens;
+    then the same for all blocks together.
+    """
     sums = sum_changes(changes)
     by_block: dict[str, list[int]] = {}
     for change in changes:
@@ -85,7 +89,9 @@ def show_totals(changes: Sequence[TurnChange]) -> None:
 
 
 def show_golden(result: GoldenResult) -> None:
-    """Print the result of one golden case."""
+    """Print the result of one golden case (a prompt compared with its expected text): verdict, name, tokens, and
+    changed lines.
+    """
     show(f"{result.verdict.value:8} {result.name} · {result.tokens} tokens", _VERDICTS[result.verdict])
     for line in result.lines:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")

@@ -1,7 +1,7 @@
 """Reads the memory of one branch: the entries of its turns, and the turns that have no summary yet.
 
-The path of a head (newest committed turn of a branch) is this turn and all turns before it. This module must not import
-a concrete store.
+The head of a branch is its newest committed turn. The path of a head is the head and all turns before it. This module
+must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ PAGE = 500
 
 
 async def load_path_entries(store: Store, head: SessionHead, chain: Chain) -> list[MemoryEntry]:
-    """Return the entries of a chain (kind of memory) that belong to turns on the path of `head`, in the order of
-    writing.
+    """Return the entries of `chain` (a kind of memory) whose turn is on the path of `head`, in the order in which they
+    were written. Deleted entries are left out.
     """
     upto = {span.branch_id: span.upto_depth for span in head.lineage}
     found: list[MemoryEntry] = []
@@ -40,8 +40,9 @@ async def load_path_entries(store: Store, head: SessionHead, chain: Chain) -> li
 async def find_unsummarized_turns(
     store: Store, head: SessionHead, known: Collection[str | None], upto: int
 ) -> list[TurnRecord]:
-    """Return the narrative turns up to the depth `upto` whose ids are not in `known`, oldest first. Turns without text
-    are left out.
+    """Return the narrative turns (answered by a model) on the branch of `head` that have no summary yet, oldest first.
+
+    `known` contains the ids of turns that have a summary. Turns deeper than `upto` and turns without text are left out.
     """
     bare: list[TurnRecord] = []
     before: int | None = upto + 1

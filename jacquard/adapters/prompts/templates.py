@@ -1,9 +1,11 @@
 """Loads and renders the prompts for small models from the files `<language>/<name>.txt` in this folder.
 
-A template is plain text: comments, then the headings `[system]` and `[user]`, each followed by that message. `$name` is
-replaced by a value, and `$$` by a dollar sign. Values are data: nothing in them is read as a placeholder or a heading.
-A template has no loops and no conditions. The caller makes repeated or optional parts, and escapes them. Jinja is not
-used, because its limits on untrusted templates would refuse long conversations.
+A template is a plain text. It begins with comments. Then come the headings `[system]` and `[user]`, each followed by
+the text of the message with this role. `$name` is replaced by the value `name`, and `$$` by a dollar sign. Values are
+data: nothing in a value is read as a placeholder or a heading.
+
+A template has no loops and no conditions. The caller makes repeated or optional parts as values, and escapes them. The
+templates are not Jinja templates, because the limits of Jinja's sandbox would refuse long conversations.
 
 To add a language, add a folder with a `language.toml` and translated templates. English is used for prompts that are
 not translated.
@@ -33,19 +35,19 @@ _HEADING = re.compile(r"^\[(system|user)\]\n", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptTemplate:
-    """One prompt of one language."""
+    """Template of one prompt in one language."""
 
     shown: str
-    """Name of the file in messages for people."""
+    """Name of the template's file, for error messages."""
     messages: tuple[tuple[str, Template], ...]
-    """The messages as (role, text with placeholders), in order."""
+    """(role, text with placeholders) of each message, in order."""
     placeholders: frozenset[str]
-    """Names of the values that the texts need."""
+    """Names after `$` in the texts; `render` needs a value for each of them."""
 
     def render(self, values: Mapping[str, str | int]) -> tuple[MessagePart, ...]:
-        """Return the messages as (role, text).
+        """Return the messages, with each placeholder replaced by its value in `values`.
 
-        Raises TemplateError unless `values` has exactly the names in `placeholders`.
+        Raises TemplateError if a placeholder has no value, or a value has no placeholder.
         """
         _check_names(self.shown, self.placeholders, values.keys())
         return tuple(MessagePart(role, text.substitute(values)) for role, text in self.messages)
@@ -53,20 +55,23 @@ class PromptTemplate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptLanguage:
-    """The prompts of one language, by name."""
+    """Prompts and letters of one language."""
 
     words_per_token: float
     """Average number of words (in Chinese: characters) per token."""
     letters: re.Pattern[str] | None
-    """Pattern of the letters that only this language has, or None if it has none."""
+    """Pattern of the letters that occur only in this language (None: the language has no letters of its own)."""
     prompts: Mapping[str, PromptTemplate]
 
 
 def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessagePart, ...]:
-    """Return the messages of the prompt `name` as (role, text), in the language of a locale or else in English.
+    """Return the messages of the prompt `name` in the language of `locale`. If it is not translated, return them in
+    English.
 
-    Raises TemplateError if there is no English prompt of this name, a file has a fault, or `values` do not match the
-    placeholders.
+    `values` are the values of the placeholders.
+
+    Raises TemplateError if there is no English prompt `name`, if a file has a fault, or if `values` has not exactly the
+    names of the placeholders.
     """
     for language in (find_language(locale), FALLBACK_LANGUAGE):
         if (template := load_prompts()[language].prompts.get(name)) is not None:
@@ -75,23 +80,27 @@ def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessageP
 
 
 def words_per_token(locale: str) -> float:
-    """Return the number of words per token in the language of a locale. Raises TemplateError if a file has a fault."""
+    """Return the average number of words (in Chinese: characters) per token in the language of `locale`.
+
+    Raises TemplateError if a file has a fault.
+    """
     return load_prompts()[find_language(locale)].words_per_token
 
 
 def find_language(locale: str) -> str:
-    """Return the language of a locale (`zh` for `zh-CN`).
+    """Return the name of the language folder for `locale` (`zh` for `zh-CN`).
 
-    It is the longest name of a language folder with which the locale begins, or else English.
+    If `locale` begins with several folder names, return the longest one; if with none, return `en`. Raises
+    TemplateError if a file has a fault.
     """
     found = [name for name in load_prompts() if locale.lower().startswith(name)]
     return max(found, key=len, default=FALLBACK_LANGUAGE)
 
 
 def find_text_language(text: str) -> str:
-    """Return the language whose own letters are most frequent in `text`.
+    """Return the name of the language whose own letters (`PromptLanguage.letters`) are most frequent in `text`.
 
-    If these letters are not more than a quarter of the text, return English.
+    Return `en` if these letters are at most a quarter of the characters. Raises TemplateError if a file has a fault.
     """
     counts = {
         name: len(language.letters.findall(text))
@@ -103,17 +112,22 @@ def find_text_language(text: str) -> str:
 
 
 async def warm_prompts() -> None:
-    """Load all prompts on a worker thread, unless they are loaded already. Raises TemplateError like `load_prompts`."""
+    """Load all prompts on a worker thread, unless they are loaded already.
+
+    Raises TemplateError under the same conditions as `load_prompts`.
+    """
     if not load_prompts.cache_info().currsize:
         await to_thread.run_sync(load_prompts)
 
 
 @lru_cache(maxsize=1)
 def load_prompts() -> Mapping[str, PromptLanguage]:
-    """Return all prompts by language. The first call reads files, so await `warm_prompts` before it on an event loop.
+    """Return language name -> prompts for all languages.
 
-    Raises TemplateError if a file has a fault, a translation has no English prompt, or its placeholders differ from the
-    English ones.
+    The first call reads files. On an event loop, await `warm_prompts` before this call.
+
+    Raises TemplateError if a file has a fault, if a translated prompt does not exist in English, or if the placeholders
+    of a translation differ from those of the English prompt.
     """
     root = resources.files(__package__)
     folders = [entry for entry in root.iterdir() if entry.joinpath(_LANGUAGE_FILE).is_file()]
@@ -127,9 +141,9 @@ def load_prompts() -> Mapping[str, PromptLanguage]:
 
 
 def parse_template(text: str, shown: str) -> PromptTemplate:
-    """Return the template that `text` contains. `shown` is the name of its file for messages.
+    """Return the template that is written in `text`. `shown` is the name of its file, for error messages.
 
-    Raises TemplateError if the text has a fault.
+    Raises TemplateError if `text` is not a valid template.
     """
     head, *parts = _HEADING.split(text)
     for number, line in enumerate(head.splitlines(), start=1):

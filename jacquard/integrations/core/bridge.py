@@ -1,7 +1,7 @@
 """Runs async functions of an engine for callers on any thread, with or without an event loop.
 
-An engine belongs to one event loop. An engine of `jacquard.sync` has its own loop in a thread. A `ContextEngine`
-belongs to the first loop that uses it here.
+An engine works on one event loop only. A `SyncEngine` of `jacquard.sync` has its own loop in a thread. A
+`ContextEngine` works on the loop on which the bridge is made, or else on the loop of the first `run`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class EngineBridge:
         self._loop = engine.run(_running_loop) if isinstance(engine, SyncEngine) else _find_running_loop()
 
     async def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Await `work` on the engine's event loop, without blocking the current loop.
+        """Await `work(*args, **kwargs)` on the engine's event loop, without blocking the caller's loop. Return its
+        result.
 
-        Raises ConfigError if the engine is one of `jacquard.sync` and was closed.
+        Raises ConfigError if the engine is a closed `SyncEngine`.
         """
         running = asyncio.get_running_loop()
         if self._loop is None or not self._loop.is_running():
@@ -43,9 +44,10 @@ class EngineBridge:
         return await (call() if self._loop is running else asyncio.wrap_future(_submit(call, self._loop)))
 
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call `work` on the engine's event loop and wait for the result. Not for the thread of this loop.
+        """Run `work(*args, **kwargs)` on the engine's event loop, block this thread until it ends, and return its
+        result.
 
-        Raises ConfigError if the engine's loop is not running, or if it runs in this thread.
+        Raises ConfigError if the engine's loop is not running, or if this thread runs the loop.
         """
         if self._loop is None or not self._loop.is_running():
             raise ConfigError(
@@ -60,7 +62,10 @@ class EngineBridge:
         return _submit(partial(work, *args, **kwargs), self._loop).result()
 
     def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
-        """Start `work` on the engine's event loop and return at once. Raises ConfigError if this loop is not running."""
+        """Start `work(*args, **kwargs)` on the engine's event loop and return its future at once.
+
+        Raises ConfigError if the engine's loop is not running.
+        """
         if self._loop is None or not self._loop.is_running():
             raise ConfigError("The engine's event loop is not running, so no work can be started on it.")
         return _submit(partial(work, *args, **kwargs), self._loop)

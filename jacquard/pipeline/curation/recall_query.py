@@ -1,7 +1,8 @@
 """Builds the query by which Stream B recalls memories for a turn, and decides which memories may be recalled.
 
-A gate of an entry states who may know it, or under which conditions. Gates are checked during recall, so that neither a selector
-nor the prompt ever sees a secret. Memories that the prompt shows in any case are not recalled.
+Stream B is the part of a turn that recalls memories and selects a few of them. A gate of a memory entry states who may
+know the entry, or under which conditions. Gates are checked during recall, so that neither a selector nor the prompt
+ever sees a secret. Memories that the prompt shows in any case are not recalled.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ RECENT_MESSAGES = 4
 _COMPARED_MESSAGES = 24
 """Number of newest messages that are searched for repetitions."""
 VECTOR_SHARE = 2 / 3
-"""Share of the deadline that recall may wait for the query's vector. The rest is for ranking and selecting."""
+"""Share of the turn's deadline that recall may wait for the vector of the query. The rest is for ranking and selecting.
+"""
 _SAME_SHARE, _NEARBY_TURNS = 0.6, 3
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
@@ -50,15 +52,22 @@ def find_hidden_entries(
 ) -> frozenset[str]:
     """Return the ids of the entries that `viewer` may not see in this `state`.
 
-    `restricted` contains the entries with gates as the store has them. Axioms, directives and the entries `activated` by world
-    info are rendered from the pack; for them the gates in the pack apply, even if the store has newer rows.
+    `restricted` contains the entries with gates as the store has them. Axioms (lore that every prompt shows),
+    directives (instructions of the author) and the entries `activated` by world info are rendered from the pack
+    `world`. For these entries the gates in the pack apply, even if the store has newer rows. An entry that belongs to a
+    turn can hide another entry (an edit hides the original), but only if this turn is on the path to `head` (None: on
+    any path).
     """
     placed = gated_entries((*(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A), *activated))
     return hidden_entries((*restricted, *placed), viewer, view_state(state), head)
 
 
 def build_recall_query(turn: Turn) -> RetrievalQuery:
-    """Return the query for the memories of a turn. Its `extra` contains closed quests, which are entries made from the state."""
+    """Return the query for the memories of `turn`.
+
+    The field `extra` of the query contains the closed quests as entries; these are made from the state and are not
+    stored.
+    """
     plan, window, world, config = turn.plan, turn.window, turn.world, turn.config
     shown = turn.shown
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A} | turn.lore.withheld
@@ -115,7 +124,7 @@ def may_recall(
     - The memory is not more sensitive than `most`.
     - It is not a passage of a document that has expired at `now`.
     - It is not a message outside of the story.
-    - `shown`, the text of the prompt without blanks, does not contain all of its text.
+    - `shown`, the text of the prompt without blanks, does not contain the whole text of the memory.
     """
     if has_expired(entry, now) or (shown and squeeze(entry.text) in shown):
         return False
@@ -163,12 +172,16 @@ def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
 
 
 def known_keywords(plan: PlanContext) -> tuple[str, ...]:
-    """Return the plan's keywords if they are names of the world; guessed keywords are left out, because the input has them."""
+    """Return the plan's keywords if the input names an entity of the world; else an empty tuple.
+
+    Guessed keywords are left out, because they are words of the input, which is searched anyway.
+    """
     return plan.search_intent.focus_keywords if plan.entities else ()
 
 
 def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
-    """Return the texts of the newest messages that recall uses in addition to the input, oldest first.
+    """Return the texts of the newest messages in `shown`, oldest first. Recall searches by them in addition to the
+    input.
 
     A message that only repeats an older one ("I wait." for the third time) is left out, because its words would find only
     similar messages.
@@ -185,12 +198,18 @@ def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
 
 
 def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPTY) -> tuple[str, ...]:
-    """Return the newest messages as lines for a model, oldest first; see `line_of`."""
+    """Return the newest RECENT_MESSAGES messages of `shown` as lines for a model (`line_of`), oldest first.
+
+    `names` contains the names of the two parties by role (`party_names`).
+    """
     return tuple(line_of(item, names) for item in shown[-RECENT_MESSAGES:])
 
 
 def line_of(item: WindowMessage, names: Mapping[str, str] = EMPTY) -> str:
-    """Return a message as a line for a model: `name: text`. `names` contains the names of the two parties (`party_names`)."""
+    """Return a message as a line for a model: `name: text`.
+
+    `names` contains the names of the two parties by role (`party_names`).
+    """
     return f"{name_of_speaker(item.message, names)}: {item.message.content}"
 
 
@@ -205,14 +224,14 @@ _REMINDER = re.compile(
     r"|\b(?:do |did |don't )?(?:you|i|we) (?:still |even )?(?:remember|recall)(?: that| when| how)?\b",
     re.IGNORECASE,
 )
-"""Words that only ask to remember something; they occur in every memory of a memory."""
+"""Words that only ask to remember something. They occur in many messages and say nothing about the subject."""
 _MARKS = " \t\n,.;:!，。；：！"
 
 
 def remove_speaker_labels(user_message: str, window: SessionWindow, world: WorldPack) -> str:
-    """Return the input without speaker labels at the beginning of its lines: `Wren:` or `Joss (Wren):`.
+    """Return the input without the speaker labels (`Wren:`, `Joss (Wren):`) at the beginning of its lines.
 
-    One of the names must be the player, an entity of the world, or a speaker of the session.
+    A label is removed only if one of its names is the player, an entity of the world, or a speaker of the session.
     """
     if not _LABEL.search(user_message):
         return user_message
@@ -228,7 +247,7 @@ def remove_speaker_labels(user_message: str, window: SessionWindow, world: World
 
 
 def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
-    """Return the part of an input by which recall searches.
+    """Return the part of the input `user_message` by which recall searches.
 
     Speaker labels, talk outside of the story and words such as "do you remember" are removed. If nothing is left after that,
     return the whole input.
@@ -240,8 +259,8 @@ def find_searched_text(user_message: str, window: SessionWindow, world: WorldPac
 
 
 SEVERAL = 3
-"""Minimum number of messages that differ only in numbers and count as one habit. Two of them may be two facts ("paid 5 coins",
-"paid 7 coins").
+"""Minimum number of messages that must differ only in numbers to count as one habit. Two such messages may be two facts
+("paid 5 coins", "paid 7 coins").
 """
 _NUMBERS = re.compile(
     r"第?\s?(?:\d+(?:[.,]\d+)*|[一二三四五六七八九十百千万两]+)"
@@ -257,5 +276,7 @@ def squeeze(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def repeat_key(text: str) -> tuple[str, ...]:
-    """Return a message's words without numbers; messages with the same key repeat one another."""
+    """Return the words of a message without numbers, or the whole text if it has no words. Messages with the same key
+    repeat one another.
+    """
     return tuple(word_tokens(_NUMBERS.sub(" ", text))) or (text.strip(),)

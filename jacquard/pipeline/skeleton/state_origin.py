@@ -1,8 +1,8 @@
 """Explains in the receipt why a state is too large for a prompt, and how to make it smaller.
 
-The state is a tree of values; an op is one change of it by a turn. The explanation names the newest op that enlarged the largest
-part of the state, and the command that takes the op's turn back. This module only reads the session and must not import a
-concrete store.
+The state is a tree of values, and an op is one change of the state by a turn. The explanation names the newest op that
+enlarged the largest shortened part of the state. It also names the command that takes the turn of this op back. This
+module only reads the session and must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mnemosyne.schema.session import SessionHead
 from mnemosyne.values import dataclass
 
 TURNS_READ = 200
-"""Number of the newest turns in which the op is searched."""
+"""Number of the newest turns whose ops are searched."""
 _NAMED_PARTS = 5
 _PATH_CHARS = 100
 _LEAST_CHARS = 100
@@ -29,8 +29,9 @@ _LEAST_CHARS = 100
 class Growth:
     """Op that made a part of the state large.
 
-    `op` and `path` are those of a JSON Patch. `chars` is the size of its value as JSON text. `turn_id` is the turn of the op, and
-    `parent_id` the turn before it (None: the op is in the first turn).
+    `op` and `path` are the fields of a JSON Patch operation. `chars` is the length of the operation's value as JSON
+    text. `turn_id` is the turn that contains the op, and `parent_id` is the turn before `turn_id` (None: `turn_id` is
+    the first turn).
     """
 
     op: str
@@ -41,9 +42,11 @@ class Growth:
 
 
 async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPart) -> Growth | None:
-    """Return the newest op that enlarged `part` of the state; None if the newest TURNS_READ turns of the branch have none.
+    """Return the newest op that enlarged `part` of the state. Return None if no op of the newest TURNS_READ turns on
+    the branch did.
 
-    An op enlarges the part if it adds an entry to it, or if it sets the part, something in it or its parent to a large value.
+    An op enlarges `part` if it adds an entry to `part`. It also does so if it writes a large value to `part`, to a
+    place inside of `part`, or to a place that contains `part`.
     """
     turns = await store.turns(session_id, limit=TURNS_READ, branch_id=branch_id)
     for turn in reversed(turns):
@@ -55,9 +58,11 @@ async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPa
 
 
 async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
-    """Return the receipt's line on a state that is not shown completely, as a tuple; empty if `cut` is None.
+    """Return the degradation that the receipt shows for a shortened state, as a tuple of one item. Return an empty
+    tuple if `cut` is None.
 
-    `cut` contains the parts that are not shown completely (None: the whole state is shown).
+    `cut` lists the parts of the state that the prompt does not show completely (None: the whole state is shown). `head`
+    is the newest turn of the branch.
     """
     if cut is None:
         return ()
@@ -66,7 +71,11 @@ async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) 
 
 
 def describe_state_cut(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:
-    """Return the receipt's line on a shortened state. `growth` is the op that made its largest part large (None: unknown)."""
+    """Return the degradation that the receipt shows for a shortened state.
+
+    `cut` lists the shortened parts. `growth` is the op that made the largest of these parts large (None: no op was
+    found).
+    """
     about = "about " if cut.is_estimated else ""
     return Degradation(
         code=DegradationCode.STATE_SHORTENED.value,

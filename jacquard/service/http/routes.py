@@ -1,4 +1,6 @@
-"""Makes the routes of the service's own HTTP interface."""
+"""Makes the routes of the service's own HTTP interface, one for each path of an operation (a function that clients can
+call).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ API_VERSION = "1"
 
 
 def make_routes(tenants: TenantRuntimes, service_records: ServiceRecords | None = None) -> list[Route]:
-    """Return the routes of all operations, and the route of their description at /openapi.json. `service_records` are
-    the tokens and the audit of the service (None: it has no tenants).
+    """Return one route for each path of `OPERATIONS`, and the route /openapi.json, which describes the operations.
+
+    `tenants` opens the runtime of each tenant (customer). `service_records` contains the tokens and the audit log of
+    the service (None: the service has no tenants).
     """
     described = codec.encode(build_openapi(OPERATIONS, API_VERSION))
 
@@ -54,7 +58,9 @@ def _route(
 
 
 async def answer_http_fault(request: Request, error: Exception) -> Response:
-    """Answer a request to an unknown path, or with a wrong method, in the form that all errors have."""
+    """Return the answer to a request to an unknown path or with a wrong method, in the form that all errors of the
+    service have. Any other `error` is answered with status 500.
+    """
     status = error.status_code if isinstance(error, HTTPException) else 500
     code = {404: "not_found", 405: "method_not_allowed"}.get(status, "http")
     sentence = {

@@ -1,7 +1,8 @@
-"""Finds the branch of a session that explains a client's messages best, and the session of a conversation that the client did
-not name.
+"""Compares a client's messages with stored sessions: finds the branch that explains the messages best, and the session
+of a conversation that the client did not name.
 
-A path is the sequence of messages on one branch.
+A path is the sequence of messages on one branch. A form is a message prepared for comparison (`MessageForm`). An
+alignment states which message of the client is which stored message.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 from mnemosyne.values import dataclass
 
 SPARE, DEEP = 40, 4_000
-"""Number of stored messages that are read in addition to as many as the client shows. The second number is used if none of the
-first is known.
+"""Number of stored messages that are read in addition to the number of messages that the client shows. DEEP is used in
+a second attempt, if SPARE finds no message of the client.
 """
 MOST_REMEMBERED = 100_000
 """Maximum number of messages that are cached for one store."""
 MOST_BRANCHES = 30
 CLEARLY_BETTER = 0.5
-"""Minimum cost difference from which on another branch counts as better than the active one."""
+"""Minimum difference in alignment cost by which another branch must be cheaper than the active branch to be preferred
+to it.
+"""
 
 MOST_ALIKE = 8
 """Maximum number of sessions that are compared with a conversation in each of three ways: by exchanges, by replies, by
@@ -58,7 +61,12 @@ MOST_EVIDENCE = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPath:
-    """Branch of a session, aligned with the client's messages. `is_whole`: the path of the branch begins with `stored`."""
+    """Path of a branch, aligned with the client's messages.
+
+    `stored` are the newest messages of the path without other roles than user and assistant, and `forms` are the forms
+    of these messages. `is_whole` is true if the path has no message before `stored`. `is_active` is true if the branch
+    is the active one.
+    """
 
     branch_id: str
     stored: tuple[WindowMessage, ...]
@@ -78,7 +86,7 @@ async def session_exists(runtime: Runtime, session_id: str) -> bool:
 
 
 async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
-    """Return the ids of the turns with which the session's world begins, before the client's conversation."""
+    """Return the ids of the committed turns of the world's prologue, which come before the client's conversation."""
     prologue = (await runtime.world_of(session_id)).prologue
     turns = [prologue_turn_id(number) for number in range(1, len(prologue) + 1)]
     return await runtime.store.committed_turns(session_id, turns) if turns else frozenset()
@@ -87,10 +95,12 @@ async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
 async def find_paths(
     runtime: Runtime, session_id: str, shown: Sequence[MessageForm], opening: frozenset[str]
 ) -> list[StoredPath]:
-    """Return the path that explains the client's messages best, then the other paths that were compared.
+    """Return the compared paths of a session; the first one explains the client's messages best.
 
-    The path of the active branch is the best one with three exceptions. Another path wins if only that path has all
-    messages, if it is clearly cheaper, or if it has more of the messages, no edit, and no higher cost.
+    `shown` are the forms of the client's messages, and `opening` is the result of `opening_turns`. The path of the
+    active branch is preferred. Another path is better only in three cases: only this other path has all messages; its
+    cost is lower by CLEARLY_BETTER; or it has more of the messages, none of them edited, at no higher cost. If the
+    active path has all messages, only this path is returned.
     """
     active = await look(runtime, session_id, shown, opening)
     if active.alignment.is_exact:
@@ -124,7 +134,10 @@ async def look(
     opening: frozenset[str],
     branch_id: str | None = None,
 ) -> StoredPath:
-    """Return the path of the branch `branch_id` (None: the active one), aligned with the client's messages."""
+    """Return the path of the branch `branch_id` (None: the active branch), aligned with the client's messages.
+
+    `shown` are the forms of the client's messages. Messages in the turns of `opening` are left out of the path.
+    """
     for limit in (len(shown) + SPARE, len(shown) + DEEP):
         read = await _read_path(runtime, session_id, branch_id, limit, opening)
         work = (len(shown) + len(read.stored)) * MESSAGE_CHARS
@@ -213,7 +226,7 @@ async def _read_path(
 
 
 def forms_of(stored: Sequence[WindowMessage]) -> tuple[MessageForm, ...]:
-    """Return stored messages in the form for comparison."""
+    """Return the forms (for comparison) of stored messages."""
     return tuple(form_of(each.message) for each in stored)
 
 
@@ -224,7 +237,11 @@ def spoken(messages: Sequence[WindowMessage], opening: frozenset[str]) -> tuple[
 
 
 async def split_said(runtime: Runtime, session_id: str, said: CallMessages, opening: frozenset[str]) -> CallMessages:
-    """Return the call with separate messages, if a client merged several messages into one user message; otherwise unchanged."""
+    """Return the call `said` with separate messages, if the client merged several messages into one user message.
+
+    If nothing was merged, or no stored message of the session is found in the user message, `said` is returned
+    unchanged. `opening` is the result of `opening_turns`.
+    """
     count = len(said.user_form.lines)
     if said.before or count < 2:
         return said

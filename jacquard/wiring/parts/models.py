@@ -1,6 +1,8 @@
-"""Opens the small models of an engine, and the parts that call them: selector, summarizer and planner.
+"""Opens the small models of an engine, and the parts that call them.
 
-litellm, the packages of the reranker, and plugins are imported only when a setting names them.
+These parts are the selector (chooses among recalled memories), the summarizer, and the planner tiers above the rules
+(refiners, which improve the plan of a turn). litellm, the packages of the reranker, and plugins are imported only if a
+setting names them.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ def _keep_model(model: LlmAdapter) -> LlmAdapter:
 def open_selector(
     settings: SelectorConfig, wrap: ModelWrapper = _keep_model
 ) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
-    """Return (selector, models): the selector that the settings name, and the models that it calls.
+    """Return (selector, models): the selector that `settings` name, and the models that this selector calls.
 
-    The selector is None if the settings choose the heuristic, which needs no model. Raises ConfigError if a folder, a
-    package or a plugin is missing.
+    `selector` is None if `settings` choose the heuristic, because it needs no model. `wrap` is applied to each language
+    model that is opened. Raises ConfigError if a folder, a package or a plugin is missing.
     """
     if settings.name == "heuristic":
         return None, ()
@@ -51,7 +53,10 @@ def open_selector(
 
 
 def build_selector(settings: SelectorConfig, model: LlmAdapter | None) -> Selector | None:
-    """Return the selector that calls `model`, or the selector of a plugin. Return None if the heuristic selects.
+    """Return the selector of the plugin that `settings` name, or else the selector that calls `model`.
+
+    Return None if `settings` name the heuristic, or if there is neither a plugin nor a model; the heuristic selects
+    then.
 
     Raises ConfigError if a plugin cannot be used, or if `flash` is named without a model.
     """
@@ -69,7 +74,7 @@ def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
 
 
 def open_reranker(folder: str) -> PairScorer:
-    """Return the cross-encoder in `folder`, which loads its model later.
+    """Return the cross-encoder (reranker) in `folder`. It loads its model when it is first used.
 
     Raises ConfigError if the folder contains no cross-encoder, or a package is missing.
     """
@@ -86,10 +91,12 @@ def open_reranker(folder: str) -> PairScorer:
 def open_writers(
     settings: RuntimeConfig, estimator: TokenEstimator, wrap: ModelWrapper = _keep_model
 ) -> tuple[Summarizer | None, LlmAdapter | None, tuple[LlmAdapter, ...]]:
-    """Return (summarizer, model of consolidation, models): the last item lists each model behind the other two once.
+    """Return (summarizer, consolidation, models): the summarizer, the model that consolidates memories, and a tuple of
+    the models that these two call, each once.
 
-    If `consolidation.model` is not set, the summarizer's model consolidates. An item is None if no model is set for it.
-    Raises ConfigError if litellm is not installed.
+    If `consolidation.model` is not set, the summarizer's model consolidates. `summarizer` is None if `summary.model` is
+    not set, and `consolidation` is None if neither setting is set. `estimator` counts tokens for the summarizer. `wrap`
+    is applied to each model. Raises ConfigError if litellm is not installed.
     """
     summing = None if settings.summary.model is None else open_model(settings.summary, wrap)
     own = settings.consolidation.model is not None
@@ -103,8 +110,9 @@ def open_writers(
 def open_model(
     settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, wrap: ModelWrapper = _keep_model
 ) -> LlmAdapter:
-    """Return the model that a section of the settings names, wrapped by `wrap`. Raises ConfigError if litellm is not
-    installed.
+    """Return the model that `settings` (one section of the configuration) name, wrapped by `wrap`.
+
+    Raises ConfigError if litellm is not installed.
     """
     if find_spec("litellm") is None:
         raise ConfigError(explain_missing_package(f"The model {settings.model!r}", "litellm", "models"))
@@ -120,14 +128,18 @@ def _open_model_tier(settings: PlannerConfig, model: LlmAdapter | None, count: C
 
 
 PLANNER_TIERS: Mapping[int, OpenTier] = MappingProxyType({1: _open_model_tier})
-"""Functions that open the planner tiers above the rules, by number.
+"""Number of a planner tier -> function that opens the tier. Tier 0, the rules, is not included.
 
-The tiers are called in this order if the rules are not confident. Each writes its number into its plans.
+The tiers are called in this order if the rules are not confident. Each tier writes its number into the plans that it
+makes.
 """
 
 
 def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Count) -> PlanRefiner | None:
-    """Return the planner tiers above the rules as one refiner. Return None if the settings leave only the rules."""
+    """Return all planner tiers above the rules as one refiner (it improves a plan). Return None if only the rules plan.
+
+    `model` is the small model that the tiers call (None: no model is set), and `count` returns the tokens of a text.
+    """
     opened = [open_tier(settings, model, count) for open_tier in PLANNER_TIERS.values()]
     refiners = [refiner for refiner in opened if refiner is not None]
     if len(refiners) > 1:

@@ -1,15 +1,15 @@
-"""Selects memories by rules, without a model, so that a selection is always available. Pure.
+"""Selects memories by rules, without a model, so that a selection is always available. The rules are pure functions.
 
 Candidates are chosen one by one, by their score in recall with these corrections:
 
 - Near-duplicates are merged into the better one, unless they differ in a number, a name or a "not".
-- A candidate that names an entity of the plan gets a bonus. Lore whose subject the input names gets a larger bonus. A candidate
-  about an entity of the input that no chosen candidate covers yet gets the largest bonus.
+- A candidate that is about an entity in the plan gets a bonus. A lore entry whose title is named in the input gets a
+  larger bonus. The largest bonus goes to a candidate about an entity in the plan that no chosen candidate is about yet.
 - If scores are nearly equal, the chains (kinds of memory) get shares by the weights of the plan.
-- A candidate loses score if another candidate of its turn is chosen, because messages and summary of a turn repeat each other.
-  At most two candidates of a turn are chosen.
-- If the input asks for an overview, the choice is spread over time. A candidate loses score if one from the same stretch of
-  turns is chosen, and gets a bonus if it is about a new entity.
+- A candidate loses score if another candidate from the same turn is chosen, because messages and summary of a turn
+  repeat each other. At most two candidates from one turn are chosen.
+- If the input asks for an overview, the choice is spread over time. A candidate loses score if another one from the
+  same stretch of turns is chosen. It gets a bonus if it is about an entity that no chosen candidate is about.
 
 The corrections are small: none of them lifts a candidate from the bottom of recall to its top. Candidates below the request's
 minimum probability of relevance are not chosen (module `relevance`). Measurements: `docs/decisions/0023-selection.md` and
@@ -81,10 +81,10 @@ class _Columns(Struct, frozen=True, kw_only=True):
 class HeuristicSelector:
     """Selects by score. The same request gives the same selection, and a selection never fails.
 
-    Two previews are near-duplicates if the Jaccard overlap of their words and word pairs is at least `fold_overlap` (0..1].
-    Previews with different figures, names, negations or entities are not near-duplicates: "paid 5 coins" and "paid 7 coins" are
-    two facts. If several messages differ only in their numbers ("I look around, time 3."), they count as a habit, and one of
-    them represents the others.
+    Two previews are near-duplicates if the Jaccard overlap of their words and word pairs is at least `fold_overlap`
+    (0..1]. Previews with different figures, names, negations or entities are not near-duplicates: "paid 5 coins" and
+    "paid 7 coins" are two facts. An exception is a habit: three or more messages that differ only in their numbers ("I
+    look around, time 3."). Only one message of a habit is chosen.
     """
 
     name = "heuristic"
@@ -93,7 +93,10 @@ class HeuristicSelector:
         self._fold_overlap = fold_overlap
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates. `why` states the score of each candidate, and the relevance of the chosen ones."""
+        """Return a selection of the best candidates of `request`, at most `request.limit`. `context` is not used.
+
+        `why` of the selection states the score of each candidate, and the relevance of the chosen ones.
+        """
         return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
 
     def _select(self, request: SelectionRequest) -> Selection:

@@ -1,7 +1,8 @@
-"""Rules that recognise calls of clients that are not turns: titles, summaries, quiet prompts, probes. Such calls pass
-unchanged.
+"""Recognises calls of clients that are not turns, such as titles, summaries, quiet prompts and probes. Such calls pass
+the proxy unchanged.
 
-A rule is plain data in a YAML file. Its texts are searched literally, without regard to case; there are no patterns.
+A rule (`CallRule`) is plain data in a YAML file. Its texts are searched literally, without regard to case; they are not
+patterns.
 """
 
 from __future__ import annotations
@@ -19,38 +20,43 @@ from jacquard.service.proxy.requests.headers import read_header
 from mnemosyne.values import dataclass
 
 PASS, TURN, SAME_TURN = "pass", "turn", "same_turn"
-"""Treatments of a call: it passes unchanged, it is a turn, or it continues a reply and gets the text of the newest turn again.
+"""Treatments of a call. PASS: the call passes unchanged. TURN: the call is a turn. SAME_TURN: the call continues a
+reply, and gets the text that was added to the newest turn once more.
 """
 MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
 LOOKED_AT_CHARS = 20_000
-"""Characters at the beginning and at the end of a message that are searched for the texts of rules."""
+"""Number of characters that are searched for the texts of rules, at the beginning of a message and again at its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallRule:
-    """One rule. It applies if all of its conditions are true. If a condition has several texts, one of them is enough."""
+    """One rule: a name, conditions, and the treatment (`treat`) of the calls to which it applies.
+
+    A rule applies if all of its conditions are true. An empty condition (None, empty or false) is always true. If a
+    condition has several texts, one of them is enough.
+    """
 
     name: str
     treat: str = PASS
     max_tokens: int | None = None
-    """The call limits its answer to at most this many tokens."""
+    """Condition: the call limits its answer to `max_tokens` or less (None: no condition)."""
     last_message: tuple[str, ...] = ()
-    """The newest message contains one of these texts."""
+    """Condition: the newest message contains one of these texts."""
     alone: tuple[str, ...] = ()
-    """The call has only one message, which equals one of these texts."""
+    """Condition: the call has only one message, and this message equals one of these texts, with the same case."""
     system: tuple[str, ...] = ()
-    """A system message contains one of these texts."""
+    """Condition: a system message contains one of these texts."""
     first_user: tuple[str, ...] = ()
-    """The first user message contains one of these texts."""
+    """Condition: the first user message contains one of these texts."""
     last_role: tuple[str, ...] = ()
-    """The newest message has one of these roles."""
+    """Condition: the newest message has one of these roles."""
     no_user_message: bool = False
-    """The call has no user message."""
+    """Condition, if true: the call has no user message."""
     header: tuple[tuple[str, str], ...] = ()
-    """Each of these headers has the given value, without regard to case."""
+    """Condition: each of these (name, value) pairs is a header of the call, without regard to case."""
 
     def holds(self, request: ChatRequest, headers: Mapping[str, str]) -> bool:
-        """Return whether the rule applies to a call."""
+        """Return whether the rule applies to a call with this `request` and these HTTP `headers`."""
         messages = request.messages
         last = messages[-1] if messages else {}
         asked = request.max_tokens
@@ -79,13 +85,14 @@ def _holds_one(messages: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> b
 
 
 def find_rule(rules: Sequence[CallRule], request: ChatRequest, headers: Mapping[str, str]) -> CallRule | None:
-    """Return the first rule that applies to a call. None means that no rule applies, so the call is a turn."""
+    """Return the first of `rules` that applies to a call. Return None if no rule applies; the call is a turn then."""
     return next((rule for rule in rules if rule.holds(request, headers)), None)
 
 
 def load_rules(file: str | None) -> tuple[CallRule, ...]:
-    """Return the rules in a file (None: the rules that are shipped). Raises ConfigError that names the file and the invalid
-    rule.
+    """Return the rules in the YAML file `file` (None: the rules that are shipped).
+
+    Raises ConfigError if the file cannot be read or a rule is invalid; the error names the file and the rule.
     """
     try:
         if file is None:
@@ -104,10 +111,10 @@ def load_rules(file: str | None) -> tuple[CallRule, ...]:
 
 
 def read_rules(value: Any, file: str) -> tuple[CallRule, ...]:
-    """Return the rules in a YAML value, which is a mapping with a list of mappings, `rules`. `file` is the name for error
-    messages.
+    """Return the rules in `value`, the parsed content of a YAML file: a mapping whose key `rules` has a list of
+    mappings. `file` is the name of the file, for error messages.
 
-    Raises ConfigError that names the invalid rule.
+    Raises ConfigError if a rule is invalid; the error names the rule.
     """
     listed = value.get("rules") if isinstance(value, Mapping) else None
     if not isinstance(listed, list) or len(listed) > MOST_RULES:
