@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 
 from raw_search import bytes_of_object
 
-from mnemosyne import Erasure, EvidenceFilter, EvidenceType, PostgresStore, SqliteStore
+from mnemosyne import Erasure, EvidenceFilter, EvidenceType, Message, PostgresStore, Role, SqliteStore, WindowMessage
 from mnemosyne.stores.sql.read_bodies import (
     MOST_SCOPES,
     MOST_SESSIONS,
     MOST_STATES,
     BodyCache,
     ReadBodies,
+    ReadMessages,
     ScopeMark,
     ScopeReads,
     SessionReads,
@@ -336,3 +338,58 @@ async def test_erased_entries_are_not_kept_even_by_a_turn_that_has_begun(kind, t
         held = b"".join(bytes_of_object((store, begun.kept_entries)))
         assert b"secret of the mill" not in held
         assert b"miller's own word" not in held
+
+
+def messages_of(branch_id, depth, limit, *texts):
+    said = [
+        WindowMessage(message=Message(role=Role.USER, content=each), turn_id="t", branch_id=branch_id, depth=1)
+        for each in texts
+    ]
+    return ReadMessages(branch_id=branch_id, depth=depth, limit=limit, messages=tuple(said))
+
+
+def test_messages_of_one_branch_are_kept_as_many_as_were_asked_for():
+    kept = SessionReads(most_bytes=4_000)
+    two = messages_of("main", 3, 2, "b", "c")
+    kept.keep_messages(7, 4, two)
+    kept.keep_messages(7, 4, messages_of("main", 3, 1, "c"))
+    assert [kept.find_messages(7, 4, "main", limit) for limit in (1, 2, 3)] == [two, two, None]
+    assert kept.find_messages(7, 4, "other", 1) is None
+    kept.follow(7, 4, 5, [])
+    assert kept.find_messages(7, 5, "main", 2) == two
+    whole = messages_of("other", 3, 5, "a")
+    kept.keep_messages(7, 5, whole)
+    assert (kept.find_messages(7, 5, "other", 99), kept.find_messages(7, 5, "main", 1)) == (whole, None)
+    kept.keep_messages(7, 5, messages_of("other", 3, 5, "x" * 2_000))
+    assert kept.find_messages(7, 5, "other", 1) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_window_reads_only_new_messages_and_keeps_no_others(kind, tmp_path, request):
+    async with two_stores(kind, tmp_path, request) as (mine, other):
+        await mine.create_session(start(*(imported_turn(f"old{number}", f"long ago {number}") for number in range(50))))
+        for turn_id in ("t1", "t2", "t3"):
+            await play(mine, turn_id, text=f"new {turn_id}")
+            for limit in (1, 4, 3):
+                expected = [each.message.content for each in (await other.window(SESSION, message_limit=200)).messages]
+                window = await mine.window(SESSION, message_limit=limit)
+                assert [each.message.content for each in window.messages] == expected[-limit:]
+        held = b"".join(bytes_of_object(mine._cache.current.sessions))
+        assert b"new t2" in held
+        assert b"long ago" not in held
+        assert b"new t1" not in held
+
+
+@pytest.mark.anyio
+async def test_a_damaged_message_is_noted_each_time_that_the_window_is_read(tmp_path):
+    async with two_stores("sqlite", tmp_path, None) as (store, _):
+        await store.create_session(start(imported_turn("t1"), imported_turn("t2")))
+        with closing(sqlite3.connect(tmp_path / "s.sqlite")) as database, database:
+            database.execute("UPDATE messages SET body = CAST('{' AS BLOB) WHERE message_id = 't1.u'")
+        for turn_id in ("t3", "t4"):
+            mark = store.damage_log.mark()
+            window = await store.window(SESSION, message_limit=9)
+            assert len(store.damage_log.since(mark)) == 1
+            assert "ask t1" not in [each.message.content for each in window.messages]
+            await play(store, turn_id)

@@ -46,7 +46,7 @@ class TwoStoresMachine(StoreMachine):
         fresh = self._open(self._folder)
         names = [*self.tree.branches, None]
         given = {
-            "message_limit": 5,
+            "message_limit": self.step % 7,
             "branch_id": names[self.step % len(names)],
             "evidences": (EvidenceFilter(limit=3, newest=True),),
         }

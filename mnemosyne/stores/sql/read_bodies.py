@@ -17,6 +17,7 @@ from typing import Any
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.session import WindowMessage
 from mnemosyne.values import dataclass
 
 MOST_BYTES = 8_000_000
@@ -27,9 +28,9 @@ _LARGEST_SHARE = 4
 MOST_BYTES_OF_SESSIONS = 24_000_000
 """Maximum memory for the cached evidence and states of a store, in bytes, as `_bytes_of` estimates it."""
 
-_EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
-"""Bytes of a piece of evidence without its content, of a character of its content, and of a character of a state as
-JSON.
+_EVIDENCE_BYTES, _MESSAGE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 1_000, 2, 6
+"""Bytes of a piece of evidence and of a message without their content, of a character of content, and of a character of
+a state as JSON.
 """
 
 MOST_BYTES_OF_ENTRIES = 16_000_000
@@ -93,16 +94,34 @@ class ReadBodies:
         self.scopes.close()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadMessages:
+    """Newest messages of the path to a head, oldest first."""
+
+    branch_id: str
+    depth: int
+    """Depth of the head when they were read."""
+    limit: int
+    """Maximum number of messages that were asked for."""
+    messages: tuple[WindowMessage, ...]
+
+    def serves(self, branch_id: str, limit: int) -> bool:
+        """Return whether the `limit` newest messages of a branch up to `depth` are among these."""
+        return branch_id == self.branch_id and (limit <= self.limit or len(self.messages) < self.limit)
+
+
 @dataclass(kw_only=True, slots=True)
 class _ReadOfSession:
     version: int
     bytes: int = 0
+    messages: ReadMessages | None = None
     lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
     states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
 
 
 class SessionReads:
-    """Cache of the newest evidence (by filter) and of states after former turns, for the sessions that were read last.
+    """Cache of the newest messages of a branch, the newest evidence (by filter) and states after former turns, for the
+    sessions that were read last.
 
     Each session is cached at one version. When this store writes a turn, `follow` moves the cache of the session to the
     new version. After any other write the session is read again. Sessions are identified by their number, which is
@@ -125,6 +144,28 @@ class SessionReads:
         with self._lock:
             held = self._find(key, version)
             return None if held is None or turn_id not in held.states else held.states[turn_id][1]
+
+    def find_messages(self, key: int, version: int, branch_id: str, limit: int) -> ReadMessages | None:
+        """Return cached messages of a branch, or None. The session may have newer ones, but no others up to their depth."""
+        with self._lock:
+            held = self._find(key, version)
+            found = None if held is None else held.messages
+        return found if found is not None and found.serves(branch_id, limit) else None
+
+    def keep_messages(self, key: int, version: int, read: ReadMessages) -> None:
+        """Cache the newest messages of a branch, in the place of those of another one. A longer list of the same branch
+        stays.
+        """
+        with self._lock:
+            held = self._enter(key, version)
+            if held is None or (
+                held.messages is not None
+                and held.messages.branch_id == read.branch_id
+                and held.messages.limit > read.limit
+            ):
+                return
+            held.messages = read
+            self._bound(key, held)
 
     def keep_evidences(
         self,
@@ -185,7 +226,7 @@ class SessionReads:
         """Move the cache of a session from version `before` to `after`, because this store wrote a turn.
 
         `written` is the turn's evidence. Items whose ids are in `replaced` take the places of the former items. A turn
-        changes no state of a former turn.
+        changes no message and no state of a former turn.
         """
         with self._lock:
             held = self._held.get(key)
@@ -223,8 +264,10 @@ def _bytes_of(held: _ReadOfSession) -> int:
     """Return about how many bytes of memory the evidence and the states of a session take."""
     items = [each for found in held.lists.values() for each in found]
     chars = sum(size for size, _ in held.states.values())
-    contents = sum(len(each.content) for each in items)
-    return len(items) * _EVIDENCE_BYTES + contents * _CONTENT_BYTES + chars * _STATE_BYTES
+    said = () if held.messages is None else held.messages.messages
+    contents = sum(len(each.content) for each in items) + sum(len(each.message.content) for each in said)
+    whole = len(items) * _EVIDENCE_BYTES + len(said) * _MESSAGE_BYTES
+    return whole + contents * _CONTENT_BYTES + chars * _STATE_BYTES
 
 
 def _with_written(

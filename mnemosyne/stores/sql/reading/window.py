@@ -23,6 +23,7 @@ from mnemosyne.stores.sql.blobs import (
     state_place,
 )
 from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.read_bodies import ReadMessages
 from mnemosyne.stores.sql.reading.turns import (
     TURN_COLUMNS,
     path_summary,
@@ -58,7 +59,7 @@ _WINDOW = " UNION ALL ".join(
         ),
         _PLACED.format(
             part="message",
-            source="""messages WHERE session = ? AND branch_id = ? AND depth <= ?
+            source="""messages WHERE session = ? AND branch_id = ? AND depth <= ? AND depth > ?
                 ORDER BY depth DESC, ord DESC LIMIT ?""",
             **_IN_PLACE | {"number": "ord"},
         ),
@@ -103,11 +104,13 @@ def window_of(connection: Connection, session: StoredSession, head: SessionHead,
     """Return the window of a session at `head`, with at most `message_limit` messages."""
     key, here = session.key, (session.key, head.branch_id)
     newest = (*here, head.lineage[0].upto_depth)
+    kept = connection.bodies.sessions.find_messages(key, session.version, head.branch_id, message_limit)
+    after = (-1, max(message_limit, 0)) if kept is None else (kept.depth, max(message_limit, kept.limit))
     parameters = (
         *(key, head.turn_id),
         *here,
         *(key, head.turn_id),
-        *(*newest, max(message_limit, 0)),
+        *(*newest, *after),
         *newest,
         *here,
         *here,
@@ -125,7 +128,7 @@ def window_of(connection: Connection, session: StoredSession, head: SessionHead,
         note_damage(connection, error, place_of("turns", "row", key, head.turn_id))
     return SessionWindow(
         head=head,
-        messages=_messages(connection, key, head, message_limit, parts.get("message", [])),
+        messages=_messages(connection, session, head, message_limit, kept, parts.get("message", [])),
         state=_state(connection, session, head, parts.get("state", [])),
         previous=_turn(connection, session, parts, "previous", "said"),
         pending=_turn(connection, session, parts, "pending", ""),
@@ -187,20 +190,37 @@ def _turn(
 
 
 def _messages(
-    connection: Connection, key: int, head: SessionHead, limit: int, found: list[tuple[Any, ...]]
+    connection: Connection,
+    session: StoredSession,
+    head: SessionHead,
+    limit: int,
+    kept: ReadMessages | None,
+    found: list[tuple[Any, ...]],
 ) -> tuple[WindowMessage, ...]:
+    """Return the newest messages of a path: those of the rows `found`, and older ones, which are `kept` or read."""
     found = sorted(found, key=lambda row: (row[3], row[0]), reverse=True)
-    newest = list(read_messages(connection, key, [(row[_BODY], *row[1:4], row[0]) for row in found]))
-    for span in head.lineage[1:]:
+    newest = list(read_messages(connection, session.key, [(row[_BODY], *row[1:4], row[0]) for row in found]))
+    number = len(found)
+    for span in () if kept is not None else head.lineage[1:]:
         if len(newest) >= limit:
             break
         rows = connection.execute(
             """SELECT body, turn_id, branch_id, depth, ord FROM messages
                 WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth DESC, ord DESC LIMIT ?""",
-            (key, span.branch_id, span.upto_depth, limit - len(newest)),
+            (session.key, span.branch_id, span.upto_depth, limit - len(newest)),
         ).fetchall()
-        newest.extend(read_messages(connection, key, rows))
-    return tuple(reversed(newest))
+        number += len(rows)
+        newest.extend(read_messages(connection, session.key, rows))
+    newest.reverse()
+    messages = tuple(newest) if kept is None else (*kept.messages, *newest)
+    if len(newest) == number and (kept is None or newest):
+        # Damaged messages are read, and noted, again.
+        most = limit if kept is None else max(limit, kept.limit)
+        read = ReadMessages(
+            branch_id=head.branch_id, depth=head.depth, limit=most, messages=messages[max(len(messages) - most, 0) :]
+        )
+        connection.bodies.sessions.keep_messages(session.key, session.version, read)
+    return messages[max(len(messages) - limit, 0) :]
 
 
 def _summary(connection: Connection, key: int, head: SessionHead, found: list[tuple[Any, ...]]) -> PathSummary | None:
