@@ -1,4 +1,4 @@
-"""Finds the audience of a turn: the viewers who may know everything that its prompt shows. Pure."""
+"""Finds the audience of a turn: the viewers who may know everything that the prompt of the turn shows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _PLACED = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
 def find_audience(turn: Turn, chosen: Iterable[MemoryEntry], found: Audience = ()) -> Audience:
-    """Return the viewers who may know a turn; empty if everyone may.
+    """Return the viewers who may know everything in the prompt of `turn`. Return an empty audience if everyone may.
 
-    A viewer must be allowed to know every text that the prompt may have shown: the memories `chosen`, axioms and directives,
-    world info, the history and the summary. `found` is the audience of further texts in the prompt.
+    A viewer must be allowed to know each of these texts: the memories `chosen`, axioms and directives (lore that the
+    prompt shows in any case), world info, the history and the summary. `found` is the audience of further texts in the
+    prompt, such as evidence.
     """
     gone = turn.lore.gone
     placed = [entry for entry in turn.world.lore if entry.kind in _PLACED and entry.entry_id not in gone]

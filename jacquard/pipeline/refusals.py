@@ -1,8 +1,9 @@
-"""Builds the prompt block that reports to the model the refused ops of its last reply, with reasons and present values.
+"""Builds the prompt block that tells the model which ops of its last reply were refused, with reasons and present
+values.
 
-An op is one change of the state that a reply asks for. The block is shown until the model has replied again. Actions, repairs of
-a host and inputs without a reply are not replies of the model; the store is read only to skip them. See docs/decisions/0036.
-This module must not import a concrete store.
+An op is one change of the state that a reply asks for. The block is shown until the model has replied again. Turns that
+were answered by an action, repairs of a host, and inputs without a reply are skipped; only to skip them the store is
+read. See docs/decisions/0036. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -42,10 +43,14 @@ _VALUE_CHARS = 80
 _CHOICES = 8
 _BOUND = "turn_refused"
 _MISPLACED = frozenset(("update_before_content", "update_not_last", "update_unclear", "update_untagged"))
-"""Codes of updates that were not carried out because of their place; a quotation is not the model's own update."""
+"""Codes of updates that were not carried out because of their place in the reply. An update inside of a quotation is
+not included, because it is not the model's own.
+"""
 
 UNTAGGED, CARRIED_OUT, SET_ASIDE = "untagged", "carried_out", "set_aside"
-"""Key of a stored report, and its two values: whether changes that a reply wrote without their tag were carried out."""
+"""UNTAGGED is the key of a stored report for changes that a reply wrote without their tag. CARRIED_OUT and SET_ASIDE
+are its values.
+"""
 _NOTICE = "notice"
 _UNTAGGED = {
     CARRIED_OUT: (
@@ -63,7 +68,7 @@ _NOTHING: Report = {}
 
 
 async def find_last_report(store: Store, window: SessionWindow) -> Report:
-    """Return the report that was stored when the model's last reply was committed.
+    """Return the report that was stored when the model's last reply in `window` was committed.
 
     Return an empty report if there is no reply among the last turns, or if the report cannot be read.
     """
@@ -89,7 +94,8 @@ def _is_reply(record: TurnRecord) -> bool:
 def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return the block about the refused ops of the last reply, as a tuple; an empty tuple if there is nothing to report.
 
-    Changes that the reply wrote without their tag are reported too. `count` returns the tokens of a text.
+    Changes of the state that the reply wrote without the tag for changes are reported too. `count` returns the tokens
+    of a text.
     """
     zh = turn.world.locale.lower().startswith("zh")
     name, lines = BLOCK_ID, _describe_refusals(turn.facts.last_report, turn.window.state, zh=zh)

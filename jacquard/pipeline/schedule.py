@@ -1,8 +1,8 @@
-"""Finds the scheduled texts of a world that a turn must show. Pure.
+"""Finds the scheduled texts of a world that a turn must show.
 
-An author schedules a text at an interval of turns, after an event, or while conditions are true. After each use a text has a
-cooldown. The plan of the previous turn states when each text was last due, so that each branch of a session has its own
-schedule. This module must not import a store.
+An author schedules a text at an interval of turns, after an event, or while conditions are true. A text has a cooldown:
+a number of turns after each use in which it is not shown. The plan of the previous turn states when each text was last
+due, so that each branch of a session has its own schedule. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INJECTION = "injection"
 
 
 def find_due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """Return (due, last_due) for the next turn of a session.
+    """Return (due, last_due) for the turn that follows `window`.
 
     `due` contains the ids of the texts that are due, in the order of the world. `last_due` maps the id of each text to the
     number of the turn in which it was last due, this turn included. Turns are counted from 1 along the branch; numerical turns
@@ -53,9 +53,9 @@ def _is_due(each: Injection, depth: int, last: int | None, events: frozenset[str
 
 
 def list_injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
-    """Return the scheduled texts of a turn as memory entries, which are never stored.
+    """Return the scheduled texts in `plan` as memory entries. These entries are never stored.
 
-    A prompt shows scheduled texts directly before the input, as it does with directives.
+    A prompt shows scheduled texts directly before the input, in the same place as directives.
     """
     known = {each.injection_id: each for each in world.injections}
     return tuple(

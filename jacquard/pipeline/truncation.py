@@ -18,8 +18,8 @@ _CHARS_A_TOKEN = 8
 def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
     """Return the beginning of `text`: as many complete sentences as fit into `limit_tokens`, followed by MARK.
 
-    A text that fits is returned unchanged. If not even the first sentence fits, it is cut, if possible at a blank. `count`
-    returns the tokens of a text. Raises SummarizerError if not even one character fits.
+    A text that fits is returned unchanged. If not even the first sentence fits, this sentence is cut, if possible at a
+    blank. `count` returns the tokens of a text. Raises SummarizerError if not even one character fits.
     """
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -50,9 +50,9 @@ def _find_longest(text: str, ends: Sequence[int], limit_tokens: int, count: Call
 def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
     """Return (end, dropped): the end of `text` that fits into `limit_tokens`, and the number of sentences left out.
 
-    The end consists of MARK and as many of the last sentences as fit. A text that fits is returned unchanged. If not even the
-    last sentence fits, it is cut at a blank and counts as left out. `count` returns the tokens of a text. Raises
-    SummarizerError if not even one character fits.
+    The end consists of MARK and as many of the last sentences as fit. A text that fits is returned unchanged. If not
+    even the last sentence fits, this sentence is cut at a blank and counts as left out. `count` returns the tokens of a
+    text. Raises SummarizerError if not even one character fits.
     """
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -82,7 +82,8 @@ def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int
 
 
 def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return (shown, chars): the complete `text` or its first sentences, and how many of its characters are shown.
+    """Return (shown, chars): the complete `text` or its first sentences with a mark, and how many characters of `text`
+    are shown.
 
     If not even one character fits, `shown` is only the mark of the cut and `chars` is 0. The time depends on `limit_tokens`,
     not on the length of the text.

@@ -1,4 +1,4 @@
-"""Defines the immutable value `Turn`: everything from which both streams of a turn make its prompt.
+"""Defines the immutable value `Turn`, which contains everything from which both streams of a turn make the prompt.
 
 Stream A renders the skeleton (state, quests, history); Stream B recalls and selects memories.
 """
@@ -53,8 +53,8 @@ class TurnLore:
     hidden: frozenset[str] = frozenset()
     """Ids of the entries that the turn's viewer may not see."""
     withheld: frozenset[str] = frozenset()
-    """Ids of the entries that only the rules of world info may place. They are not recalled, and do not count as axioms or
-    directives.
+    """Ids of the entries that only the rules of world info may place. These entries are not recalled, and do not count
+    as axioms (lore that every prompt shows) or directives (instructions of the author).
     """
     activation: Activation = NO_ACTIVATION
     entries: Mapping[tuple[str, str], MemoryEntry] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class ActionOutcome:
     patch: tuple[Mapping[str, Any], ...] = ()
     """The changes of the action as JSON Patch."""
     refused: Condition | None = None
-    """The guard (condition of the action) that failed (None: no guard failed)."""
+    """Guard (condition of the action) that was false, so that the action was refused (None: no guard was false)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +115,7 @@ class SessionFacts:
     written: Mapping[tuple[str, Chain], int] | None = None
     """(scope, chain) -> number of memory entries written there (`TurnInputs`). A scope is one session or one world."""
     kept_entries: Mapping[str, Mapping[str, MemoryEntry]] = field(default_factory=lambda: EMPTY)
-    """Memory entries that recall need not read from the store, by scope and id (`TurnInputs`)."""
+    """Scope -> id -> memory entry, for entries that recall need not read from the store (`TurnInputs`)."""
     tasks: Mapping[str, Any] | None = None
     """To-do list of a recorded prompt, for a replay (None: the tasks of the window are shown)."""
 
@@ -167,5 +167,5 @@ class Turn:
 
     @property
     def boundary(self) -> str:
-        """Boundary: the mark around texts that the markup shows exactly as written. If it is '', texts are escaped instead."""
+        """Mark around texts that the markup shows exactly as written. If it is '', texts are escaped instead."""
         return self.profile.boundary_of(self.session_id)

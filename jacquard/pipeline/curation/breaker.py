@@ -1,6 +1,6 @@
 """Provides a circuit breaker for selectors: a selector that keeps failing is not called for some time.
 
-Its only clock is the function passed as `clock`. This module must not import anything that waits.
+The breaker reads the time only from the function `clock`. This module must not import anything that waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _log = open_log(__name__)
 
 
 class BreakerChange(StrEnum):
-    """Change of a breaker. Its log record has the change as `breaker`, and the time of the clock in seconds as `breaker_at`."""
+    """Change of a breaker. The log record of a change has the fields `breaker` (the change) and `breaker_at` (seconds
+    of the breaker's clock).
+    """
 
     OPENED = "opened"
     TRIAL = "trial"
@@ -37,15 +39,15 @@ _SENTENCES = {
 
 
 class CircuitBreaker:
-    """Decides by the number of consecutive failures whether calls are admitted.
+    """Admits calls or refuses them, by the number of consecutive failures.
 
     - Closed: every call is admitted. After `failure_limit` consecutive failures the breaker opens.
     - Open: no call is admitted for `reset_seconds`. Then the breaker is half open.
     - Half open: one call is admitted as a trial. If the trial succeeds, the breaker closes; if it fails, the breaker opens again.
 
-    A call may have been admitted before the breaker opened. If such a call fails, the breaker does not stay open longer; if it
-    succeeds, the breaker closes. Each change is logged. `clock` returns monotonic seconds. Raises ValueError if `failure_limit`
-    is below 1.
+    A call that was admitted before the breaker opened may end after that. If this call fails, the breaker does not stay
+    open longer; if it succeeds, the breaker closes. Each change is logged. `clock` returns monotonic seconds. Raises
+    ValueError if `failure_limit` is below 1.
     """
 
     def __init__(
@@ -81,13 +83,15 @@ class CircuitBreaker:
         return True
 
     def succeed(self) -> None:
-        """Record a call that succeeded."""
+        """Record that an admitted call succeeded, and close the breaker."""
         if self._opened_at is not None:
             self._log_change(BreakerChange.CLOSED if self._on_trial else BreakerChange.CLOSED_LATE, self._clock())
         self._failures, self._opened_at, self._on_trial = 0, None, False
 
     def fail(self) -> None:
-        """Record a call that failed."""
+        """Record that an admitted call failed. Open the breaker if the limit of failures is reached or if the call was
+        the trial.
+        """
         self._failures += 1
         if self._opened_at is None:
             if self._failures >= self._failure_limit:
@@ -98,11 +102,13 @@ class CircuitBreaker:
             self._log_change(BreakerChange.REOPENED, self._opened_at)
 
     def miss(self) -> None:
-        """Record that the turn stopped waiting for a call. The call counts as failed unless its answer still arrives."""
+        """Record that a turn stopped waiting for an admitted call. The call counts as failed at once; if its answer
+        still arrives, call `succeed`.
+        """
         self.fail()
 
     def abandon(self) -> None:
-        """Record that a call was cancelled before it had a result. The call does not count as failed or succeeded."""
+        """Record that a call was cancelled before it had a result. The call is not counted."""
         self._on_trial = False
 
     def _log_change(self, change: BreakerChange, at: float) -> None:
@@ -114,11 +120,12 @@ class CircuitBreaker:
 
 
 class BreakingSelector:
-    """Calls a selector through a circuit breaker. While the breaker is open, it raises SelectorError `circuit_open` at once.
+    """Calls a selector through a circuit breaker. While the breaker is open, each call raises SelectorError
+    `circuit_open` at once.
 
-    If a turn stops waiting for the selector, this counts as a failure at once, not only when the call ends. Three turns on a
-    server that hangs therefore open the breaker. A late answer closes it again, because a slow model can still serve the next
-    turn. A call that the turn stopped waiting for and that then fails counts as one failure.
+    A turn that stops waiting for the selector counts as a failure at once, before the call ends. Turns that wait for a
+    hanging server therefore open the breaker. A late answer closes the breaker again, because a slow model can still
+    serve the next turn. If a turn stopped waiting for a call and the call then fails, this is one failure and not two.
     """
 
     def __init__(self, selector: Selector, breaker: CircuitBreaker) -> None:
@@ -128,7 +135,8 @@ class BreakingSelector:
         self._last_failure = ""
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the selection of the selector. Errors of the selector are counted and raised again.
+        """Return the selection that the selector makes for `request`. Errors of the selector are counted and raised
+        again.
 
         Raises SelectorError with the code `circuit_open` while the breaker is open.
         """

@@ -1,8 +1,8 @@
 """Limits the time that a turn waits for Stream B (recall and selection of memories).
 
-No other module of Stream B has a time limit. The work runs in the task group of the engine, so that it can continue after its
-turn has gone on; it ends with the engine at the latest. `docs/decisions/0003-deadline.md` lists the result of each limit. This
-module must not import a store, a model or a concrete selector.
+No other module of Stream B has a time limit. The work runs in the task group of the engine, so that the work can
+continue after its turn has gone on. All work ends when the engine closes. `docs/decisions/0003-deadline.md` lists the
+result of each limit. This module must not import a store, a model or a concrete selector.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class _Attempt:
 
 
 NEAR_SECONDS = 0.1
-"""Seconds before the deadline at which the result without the selector is made, but at most a quarter of the deadline."""
+"""Number of seconds before the deadline at which the result without the selector is prepared; at most a quarter of the
+deadline.
+"""
 
 
 class TooLateError(Exception):
@@ -64,7 +66,7 @@ class TooLateError(Exception):
 async def within(limit_ms: int, work: Callable[..., Awaitable[T]], *args: Any) -> T:
     """Return the result of `work(*args)`.
 
-    Raises TooLateError if it takes more than `limit_ms`; it is then cancelled.
+    Raises TooLateError if `work` takes more than `limit_ms` milliseconds; the work is then cancelled.
     """
     with anyio.move_on_after(limit_ms / 1000):
         return await work(*args)
@@ -96,7 +98,8 @@ class CurationDeadline:
         on_near: Near | None = None,
         calls: CallBook | None = None,
     ) -> Curation:
-        """Return the result of Stream B for a turn within `limits.deadline_ms`. It never raises an error.
+        """Return the result of Stream B for a turn within `limits.deadline_ms`. Failures are reported in the result and
+        never raised.
 
         - If the stream ends in time, its own result is returned.
         - If `selector_timeout_ms` has passed and recall is done, the fallback chooses (path fallback, code `selector_timeout`).
@@ -104,8 +107,8 @@ class CurationDeadline:
         - If the deadline has passed and recall is still running, nothing is chosen (path timeout, code `deadline`).
         - After an unexpected error the fallback chooses if recall is done, else nothing is chosen (code `internal`).
 
-        Work that is still running after that continues in the background, for at most `limits.background_seconds` after the
-        deadline. Cancelling this call cancels the work.
+        Work that still runs when the result is returned continues in the background, until at most
+        `limits.background_seconds` after the deadline. Cancelling this call cancels the work.
 
         Args:
             stream: recalls and selects.
@@ -113,9 +116,9 @@ class CurationDeadline:
             limits: the time limits.
             on_late: called with a selection that the selector makes in the background; other late results are dropped.
             on_end: called once when work in the background ends, in any way.
-            on_near: called shortly before the deadline with the result that is returned if nothing more arrives. It is not
-                called if `selector_timeout_ms` ends the wait sooner.
-            calls: book in which the model calls are recorded.
+            on_near: called shortly before the deadline with the result that is returned if nothing more arrives. It is
+                not called if `selector_timeout_ms` ends the wait sooner.
+            calls: book in which the model calls are recorded (None: they are not recorded).
         """
         deadline_seconds = limits.deadline_ms / 1000
         lifetime = deadline_seconds + limits.background_seconds

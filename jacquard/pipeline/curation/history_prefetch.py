@@ -1,7 +1,8 @@
 """Embeds the newest messages of a session in the background after each turn, because recall for the next input may need them.
 
-A commit does not wait for the embedding. If the next turn starts earlier, its recall waits for the running embedding, or embeds
-the messages itself if none is running. This module must not import a concrete store or embedder.
+A commit does not wait for the embedding. If the next turn starts before the embedding has ended, the recall of that
+turn waits for it. If no embedding is running, recall embeds the messages itself. This module must not import a concrete
+store or embedder.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class HistoryPrefetcher:
             await self._behind[0].wait()
 
     def begin(self, session_id: str, turn_id: str) -> None:
-        """Start to embed the newest messages up to the committed turn `turn_id`. Return at once."""
+        """Start to embed the newest messages of a session, up to the committed turn `turn_id`, in the background.
+        Return at once.
+        """
         done = anyio.Event()
         self._behind.append(done)
         self._tasks.start_soon(self._run, session_id, turn_id, done)

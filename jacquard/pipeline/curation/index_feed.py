@@ -1,8 +1,8 @@
 """Updates the index of memories in the background after each committed turn.
 
-The next turn then need not embed the messages of the previous turn. No turn waits for the update: a turn that starts earlier
-finds the new messages by their words. If the engine ends first, the first turns of the next engine index the rest. This module
-must not import a concrete store, index or embedder.
+The next turn then need not embed the messages of the previous turn. No turn waits for the update. A turn that starts
+before the update has ended finds the new messages only by their words, not by vectors. If the engine ends first, the
+first turns of the next engine index the rest. This module must not import a concrete store, index or embedder.
 """
 
 from __future__ import annotations

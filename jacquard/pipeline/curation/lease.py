@@ -1,8 +1,10 @@
-"""Decides after recall whether a lease holds: whether the selection of an earlier turn is used again without a model call.
+"""Decides after recall whether a lease holds, that is, whether a turn uses the selection of an earlier turn without a
+model call.
 
-A lease is the reuse of one selection of memories while the scene stays the same. The module `prefetch` decides before recall
-whether the scene is the same; this module decides whether the selected memories still fit best. It returns only entries that the
-recall of the present turn found, so that secrets are checked again. Pure; it must not import a store, a model or a selector.
+A lease is the reuse of one selection of memories while the scene stays the same. The module `prefetch` decides before
+recall whether the scene is the same; this module decides whether the selected memories still fit best. It returns only
+entries that the recall of the present turn found, so that their secrecy is checked again. This module is pure; it must
+not import a store, a model or a selector.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ class Lease:
     margin: float
     """Factor of 1 or more: the lease ends if another entry scores more than `margin` times the best chosen entry."""
     why: str
-    """Sentence that states why the scene is the same."""
+    """Sentence for people that states why the scene is the same."""
     model: str | None = None
     """Model that made the selection."""
     keywords: tuple[str, ...] = ()
     """Words added to the search if the input says too little by itself."""
     places: tuple[EntryPlace, ...] = ()
-    """Places (scope, chain and id) of the chosen entries, in the order of `entry_ids`; they distinguish entries that have the
-    same id. If empty, entries are compared by id only.
+    """Places (scope, chain and id) of the chosen entries, in the order of `entry_ids`. The places distinguish entries
+    that have the same id. If `places` is empty, entries are compared only by id.
     """
 
     def holds(self, candidate: Candidate) -> bool:
@@ -47,10 +49,12 @@ class Lease:
 
 
 def renew_choice(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
-    """Return (selection, why): the entries of the lease that `recall` found, at most `limit`, or None if the lease ends.
+    """Return (selection, why): the entries of `lease` that are among the candidates of `recall`, at most `limit`.
+    `selection` is None if the lease ends.
 
-    `why` is a sentence that explains either result. The lease ends if none of its entries is recalled any more. It also ends if
-    another entry scores more than `margin` times the best entry of the lease, because then the input asks for something else.
+    `why` is a sentence that explains either result. The lease ends if none of its entries is recalled any more. The
+    lease also ends if an entry outside of it scores more than `margin` times the best entry of the lease, because the
+    input then asks for something else.
     """
     held = sorted(filter(lease.holds, recall.candidates), key=lease.order)[:limit]
     if not held:

@@ -1,7 +1,7 @@
 """Renders the selected memories as prompt blocks (the pieces of a prompt). Pure.
 
-Every text of an entry is escaped here, once. An entry cannot add attributes to its element; only this module decides about them.
-It must not import a retriever, a selector or a model.
+This module escapes every text of an entry, exactly once. Only this module decides which attributes the XML element of
+an entry has. The module must not import a retriever, a selector or a model.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _DATES_SHOWN = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLabels:
-    """Settings that decide about the attributes of the memories' elements."""
+    """Settings that decide which attributes the XML elements of memories have."""
 
     speakers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Names of the two parties by role."""
+    """Role -> name of the party (`party_names`)."""
     clock: bool = True
     """True if the time at which an entry was written is shown."""
     dates: bool = False
     """True if words such as `yesterday` in a message are shown with the date that they meant when the message was written."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Turn id -> time in the story."""
+    """Id of a turn -> time in the story at that turn."""
     boundary: str = ""
     """Mark around texts that are shown exactly as written (`filament.show_text`); '' if texts are escaped."""
 
@@ -81,10 +81,12 @@ def render_memories(
     labels: MemoryLabels = _PLAIN,
     hash_text: HashText = hash_with_sha256,
 ) -> tuple[Block, ...]:
-    """Return one block for each entry of `selection`: lore first, then memories, both in the order of choice.
+    """Return one block for each entry that `selection` names: lore first, then memories, each group in the order of
+    choice.
 
-    The first chosen entry has the priority HIGH, the others MEDIUM; `rank` of a block is its place in the selection, counted
-    from 0. If the selector gave a rationale, its block comes first; it has the priority LOW, so that it is dropped first.
+    The first chosen entry has the priority HIGH, the others MEDIUM. `rank` of a block is the place of its entry in the
+    selection, counted from 0. If the selector gave a rationale, the block of the rationale comes first. It has the
+    priority LOW, so that it is dropped before the other blocks.
 
     Args:
         selection: the choice. Chosen entries that are not in `entries` are left out.
@@ -109,7 +111,9 @@ def render_memories(
 
 
 def describe_cuts(blocks: Sequence[Block], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
-    """Return a degradation as `code: sentence` for every block of `blocks` that does not show its memory completely."""
+    """Return a degradation (`code: sentence`) for every block that does not show its memory completely. `entries` are
+    the complete entries of the memories.
+    """
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
     memories = [(block, block.origin) for block in blocks if block.kind is BlockKind.MEMORY]
     cut = [(block, origin.uri, origin.refs[0].selector) for block, origin in memories if origin.refs]
@@ -237,11 +241,13 @@ def _describe_dates(entry: MemoryEntry) -> str:
 
 
 def labels_of(turn: Turn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
-    """Return the settings for the attributes of the memories in a turn.
+    """Return the settings for the attributes of the memories in `turn`. `story_times` maps the id of a turn to its time
+    in the story.
 
     With a world pack, memories show times of the story. Without a pack they show the time of writing. The setting
-    `curation.dates` decides whether words such as `yesterday` get their date: `auto` means only without a pack, `always` means
-    in every session, with the time of writing, and `never` means not at all.
+    `curation.dates` decides whether words such as `yesterday` get their date: `auto` means in sessions without a pack.
+    `always` means in every session, and the time of writing is then shown in every session too. `never` means in no
+    session.
     """
     wanted, bare = turn.config.curation.dates, turn.world.digest == BARE_DIGEST
     return MemoryLabels(

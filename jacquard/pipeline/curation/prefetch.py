@@ -5,9 +5,9 @@ A selection is used later in one of two ways:
 - Late result: the selection came after its turn had gone on; a later turn uses it instead of recall.
 - Lease: the selection was used, and later turns use it again without a model call.
 
-A kept selection was made for another input. It is therefore used only in the same scene: same branch, viewer and focus (active
-quest). A late result also needs the same subject. A lease is checked against the recall of the later turn (module `lease`). This
-module must not import a store.
+A kept selection was made for another input. Therefore a later turn uses the selection only if the scene is the same:
+the branch, the viewer and the focus (active quest). For a late result the subject of the input must be the same too. A
+lease is compared with the recall of the later turn (module `lease`). This module must not import a store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 
 WORD_OVERLAP = 0.5
-"""Minimum share of common content words by which two inputs without keywords have the same subject."""
+"""Minimum share of content words that two inputs without keywords must have in common to count as having the same
+subject.
+"""
 FEW_WORDS = 2
 """Maximum number of content words of an input that does not change the subject; two pairs of Chinese characters count as one."""
 
@@ -40,7 +42,9 @@ _HAN = re.compile("[\u3400-\u9fff]")
 
 
 def is_keepable(curation: Curation) -> bool:
-    """Return whether a selection may be kept: the selector made it in this run, and it is not empty."""
+    """Return whether the selection of `curation` may be kept: the selector made the selection in this run, and it is
+    not empty.
+    """
     return curation.path is CurationPath.SELECTED and bool(curation.chosen)
 
 
@@ -57,9 +61,10 @@ def build_prefetch(
 ) -> Prefetch:
     """Return the selection of `curation` in the form in which it is kept, with the scene for which it was made.
 
-    `turn_id`, `branch_id` and `depth` (its number on the branch) are those of the turn for which it was made. `late` states that
-    this turn was prepared without it. The model's reasons are not kept, because they refer to another input and may mention
-    what a viewer must not know yet.
+    `turn_id`, `branch_id` and `depth` (number of the turn on its branch) describe the turn for which the selection was
+    made, `plan` is the plan of this turn, and `user_message` its input. `viewer` is the viewer of its prompt. `late` is
+    true if this turn was prepared without the selection. The reasons that the model gave are not kept, because they
+    refer to this input and may mention something that a later viewer must not know.
     """
     return Prefetch(
         turn_id=turn_id,
@@ -82,7 +87,9 @@ def build_prefetch(
 
 
 def is_late(prefetch: Prefetch) -> bool:
-    """Return whether a kept selection is a late result: its own turn was prepared without it."""
+    """Return whether a kept selection is a late result, that is, whether the turn for which it was made was prepared
+    without it.
+    """
     return bool(prefetch.value.get("late", True))
 
 
@@ -95,14 +102,18 @@ def scene_matches(
     shown: frozenset[str],
     viewer: str | None = None,
 ) -> tuple[bool, str]:
-    """Return (fits, sentence): whether the turn after `head` may use a late result, and why or why not.
+    """Return (fits, sentence): whether the turn after `head` may use the late result `prefetch`, and a sentence that
+    states why.
 
     All of these conditions must be true:
 
-    - The late result was made on the same branch, or on an ancestor of it, for this turn or the previous one.
-    - The viewer and the focus quest are the same.
-    - Both turns share a focus keyword. If neither has any, the inputs share half of the content words of the longer input.
-    - At least one chosen entry is not in `shown`: the ids of entries that the prompt has already or must not show.
+    - The late result was made for this turn or the previous one, on the branch of `head` or on an ancestor of this
+      branch.
+    - `viewer` and the focus quest in `plan` are the same as when the late result was made.
+    - Both turns share a focus keyword. If neither turn has a focus keyword, the inputs share at least half of the
+      content words of the longer input.
+    - At least one chosen entry is not in `shown`, which contains the ids of entries that the prompt shows already or
+      must not show.
     """
     if _is_same_line(prefetch, head) and prefetch.depth not in (head.depth, head.depth + 1):
         return False, f"The late result was made for turn {prefetch.depth}; this is turn {head.depth + 1}."
@@ -119,7 +130,7 @@ def scene_matches(
 def build_prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
     """Return a late result as the result of Stream B for this turn; `why` is the sentence of `scene_matches`.
 
-    Entries in `shown` are left out: ids of entries that the prompt has already or must not show.
+    Entries whose id is in `shown` are left out, because the prompt shows them already or must not show them.
     """
     kept = tuple(codec.from_plain(raw, Candidate) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
     candidates = make_entry_ids_unique(Recall(candidates=kept)).candidates
@@ -143,17 +154,19 @@ def find_lease(
     *,
     viewer: str | None,
 ) -> tuple[Lease | None, str]:
-    """Return (lease, why): the lease for the turn after `head` and '', or None and a sentence that states why it ended.
+    """Return (lease, why) for the turn after `head`. If the selection `prefetch` may be used again, `lease` is this
+    lease and `why` is ''. Otherwise `lease` is None, and `why` is a sentence that states why the lease ended.
 
     All of these conditions must be true:
 
-    - The selection was made on the same branch, or on an ancestor of it, at most `lease_turns` turns before.
-    - The viewer is the same, and so are focus quest, template and time in the plan.
+    - The selection was made at most `settings.lease_turns` turns before, on the branch of `head` or on an ancestor of
+      this branch.
+    - `viewer` is the same. Focus quest, template and time in `plan` are the same.
     - The input names no new entity.
 
-    If the lease ended in an earlier turn already, the sentence is ''. After recall, `renew_choice` decides whether the entries
-    are still the best. An input that says little ("go on", "我点点头") is searched together with the keywords of the earlier
-    input; then a better entry does not end the lease.
+    If the lease ended in an earlier turn already, `why` is ''. After recall, `renew_choice` decides whether the entries
+    of the lease are still the best. An input that says little ("go on", "我点点头") is searched together with the keywords
+    of the earlier input. In this case a better entry does not end the lease.
     """
     age, turns = head.depth + 1 - prefetch.depth, settings.lease_turns
     # The end of a lease is reported once, in the turn after its last.

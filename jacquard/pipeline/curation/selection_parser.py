@@ -44,8 +44,8 @@ class _Listing:
 def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selection:
     """Return the selection that the answer `text` contains: ids of `entry_ids`, each once, in the order of the answer.
 
-    At most `limit` ids are returned. Example: `Sure! ["m3", "m1", "zz"]` gives m3 and m1; `counts` states one unknown id, and
-    that there was prose.
+    At most `limit` ids are returned. Example: if zz is not in `entry_ids`, `Sure! ["m3", "m1", "zz"]` gives m3 and m1,
+    and `counts` of the selection contains one unknown id and one case of prose.
 
     The answer may be a JSON list of ids or of objects `{id, why}`, or an object that contains this list
     (`{"selected": […], "rationale": …}`, `{"ids": […]}`). Prose or a code fence around the JSON is ignored, and common faults

@@ -1,7 +1,7 @@
 """Runs Stream B of a turn: recalls memories, selects among them, and reports every decision for the receipt.
 
-The module `deadline` sets time limits; there are none here. This module must not import a store, or a concrete retriever or
-selector.
+This module has no time limits; the module `deadline` sets them. This module must not import a store, or a concrete
+retriever or selector.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CurationRequest:
     lease: Lease | None = None
     """Earlier selection that may be used again (None: there is none)."""
     names: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Names of the two parties by role, for the speakers of messages."""
+    """Role -> name of the party, for the speakers of messages."""
 
     @property
     def is_overview(self) -> bool:
@@ -93,9 +93,9 @@ class Curation:
 
     path: CurationPath
     code: str
-    """Reason for machines."""
+    """Short code of the reason for `path`, for machines."""
     reason: str
-    """Reason for people."""
+    """Sentence that states the reason for `path`, for people."""
     recall: Recall = _NOTHING_RECALLED
     selection: Selection = _NOTHING_CHOSEN
     timings_ms: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -111,7 +111,7 @@ class Curation:
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Turn id -> time in the story, in worlds that state it."""
     evidences: tuple[Evidence, ...] = ()
-    """Evidence that the session already has under the ids of the selected entries."""
+    """Evidence that the session already has under the ids or addresses of the selected entries."""
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
@@ -185,8 +185,8 @@ class CurationStream:
     ) -> Curation:
         """Return the result of Stream B for one turn.
 
-        `on_recall` is called with the recalled candidates before the selection begins. `context` is passed to the selector.
-        Errors of the retriever are raised; if the selector fails in any way, the fallback chooses instead.
+        `on_recall` is called with the recalled candidates before the selection begins. `context` is passed to the
+        selector. Errors of the retriever are raised. If the selector fails in any way, the fallback chooses instead.
         """
         started = perf_counter()
         recall = make_entry_ids_unique(await self._retriever.recall(request.query))
@@ -204,8 +204,8 @@ class CurationStream:
     async def fall_back(self, request: CurationRequest, recall: Recall, code: str, reason: str) -> Curation:
         """Return the fallback's choice among the candidates of `recall`.
 
-        `code` and `reason` state why the selector did not choose. They are replaced if the input asks for an overview, or if no
-        selector is configured.
+        `code` and `reason` state why the selector did not choose. If the input asks for an overview, or if no selector
+        is configured, the result states this as the reason instead.
         """
         path = CurationPath.FALLBACK
         if request.is_overview:
@@ -259,8 +259,9 @@ class CurationStream:
 def make_entry_ids_unique(recall: Recall) -> Recall:
     """Return `recall` with a unique name for every candidate.
 
-    If candidates of different scopes have the same id, the best one keeps the id as its name, and the others get their address.
-    Ids that differ only in surrounding blanks count as equal, because a model confuses them.
+    If candidates of different scopes (sessions and worlds) have the same id, the best candidate keeps the id as its
+    name, and each other candidate gets its address as its name. Ids that differ only in surrounding blanks count as
+    equal, because a model confuses them.
     """
     taken = {candidate.entry_id for candidate in recall.candidates}
     owners: dict[str, EntryPlace] = {}
@@ -369,10 +370,12 @@ _CLOSING = " \t\n\"'”’」』）)*_.。!！~～…"
 
 
 def pair_questions(selection: Selection, candidates: Sequence[Candidate], limit: int) -> Selection:
-    """Return `selection` with an answer after each chosen message that is only a question of the player.
+    """Return `selection` with changes for chosen messages that are only a question of the player: an answer is placed
+    after each of them.
 
-    The answer is another candidate of the same turn; it is added if it was not chosen. A question whose turn has no other
-    candidate is left out. If there are more than `limit` entries then, the last ones are removed.
+    The answer is another one of `candidates` from the same turn; it is added to the selection if it was not chosen. A
+    question whose turn has no other candidate is left out. If the result has more than `limit` entries, the last ones
+    are removed.
     """
     known = {each.name: each for each in candidates}
     chosen: list[str] = []

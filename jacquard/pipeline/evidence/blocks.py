@@ -1,8 +1,8 @@
 """Turns results of tools and searches into prompt blocks.
 
-`jacquard.pipeline.evidence.candidates` chooses the results. This module resolves each ref (pointer to a part of a result),
-checks its hash, and renders the text as an escaped block with its trust. It only reads the session and must not import a
-concrete store.
+`jacquard.pipeline.evidence.candidates` chooses the results. This module resolves each ref (pointer to a part of a
+result), checks its hash, and renders the text as an escaped block with its trust. This module only reads the session
+and must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ async def load_evidence_blocks(
     most: str = Sensitivity.SECRET,
     viewer: str | None = None,
 ) -> EvidenceBlocks:
-    """Return the tool and search results that match `query` best, as prompt blocks with their lines of the receipt.
+    """Return the tool and search results that match `query` best, as prompt blocks with the lines that explain them in
+    the receipt.
 
-    Recalled memories are not included; they come from recall.
+    Recalled memories are not included, because Stream B adds them to the prompt.
 
     Args:
         store: store of the session.
@@ -79,10 +80,11 @@ async def load_evidence_blocks(
         count: returns the tokens of a text.
         query: words of the turn, with weights.
         parts: parts of the host that derive and render blocks (None: the built-in ones).
-        document: the session, as `parts` get it.
+        document: the session document that is passed to `parts` (None: an empty one).
         boundary: mark around texts that are shown exactly as written (`filament.show_text`).
-        listed: the evidence that each of `candidate_filters` finds (None: it is read from the active branch, for `viewer`).
-        viewer: viewer of the prompt.
+        listed: the evidence that each of `candidate_filters` finds (None: it is read from the active branch, for
+            `viewer`).
+        viewer: viewer for whom the prompt is made (None: no viewer).
         most: highest sensitivity that the prompt may show.
     """
     with_parts = parts or default_parts(store, clock, count)

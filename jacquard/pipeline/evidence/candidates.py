@@ -1,4 +1,4 @@
-"""Chooses the evidence that a prompt shows, and explains in the receipt every choice that was made.
+"""Chooses the evidence that a prompt shows, and records every choice for the receipt.
 
 Evidence is a stored text with its source, such as the result of a tool. This module only reads the session and must not import
 a concrete store.
@@ -37,7 +37,8 @@ LOOKED_THROUGH = 500
 def candidate_filters(viewer: str | None) -> tuple[EvidenceFilter, ...]:
     """Return two filters for the evidence that a turn reads: newest tool results and inputs, and newest search results.
 
-    Both find only evidence of the active branch that `viewer` may know, and no recalled memories.
+    Both filters find only evidence of the active branch that `viewer` may know (None: evidence that everybody may
+    know). They find no recalled memories.
     """
     known_to = frozenset(() if viewer is None else (viewer,))
     return tuple(
@@ -52,7 +53,9 @@ _COMPARED = 96
 """Number of the best candidates that are compared for contradictions."""
 
 _LISTED = 50
-"""Maximum number of omitted candidates that have their own line in the receipt; the others share one line."""
+"""Maximum number of omitted candidates that have their own line in the receipt. All further omitted candidates share
+one line.
+"""
 
 _KEYWORD_WEIGHT = 0.5
 _RECENT_WEIGHT = 0.3
@@ -62,7 +65,10 @@ _PREVIEW_CHARS = 160
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceQuery:
-    """Query for evidence: words of a turn with their weights, and the time of the last reply (`since`; None: no reply)."""
+    """Query for evidence.
+
+    `terms` maps each word of the turn to its weight. `since` is the time of the last reply (None: there is no reply).
+    """
 
     terms: Mapping[str, float]
     since: datetime | None = None
@@ -86,7 +92,9 @@ class EvidenceChoice:
 
 
 def newest_texts(turn: Turn) -> tuple[str, ...]:
-    """Return the newest messages of the history, whose words belong to the query in addition to those of the input."""
+    """Return the texts of the newest messages in the history. Their words are searched in addition to the words of the
+    input.
+    """
     return tuple(placed.message.content for placed in (turn.shown)[-_RECENT_MESSAGES:])
 
 
@@ -114,9 +122,10 @@ async def choose_evidence(
 ) -> EvidenceChoice:
     """Return the evidence to show, at most `config.limit` items, with the decision about every candidate.
 
-    `listed` contains the evidence that each of `candidate_filters` found: results of tools, skills and searches, user inputs and
-    others. Documents in it are skipped, because recall finds their passages. For items more sensitive than `most`, the receipt
-    shows no text and no title, and does not state whether they contradict another item. `now` decides which items have expired.
+    `listed` contains the evidence that each of `candidate_filters` found: results of tools, skills and searches, user
+    inputs and others. Documents in `listed` are skipped, because recall finds their passages. For an item that is more
+    sensitive than `most`, the receipt shows no text and no title, and does not state whether the item contradicts
+    another one. Items that have expired at `now` are left out.
     """
     unread = any(len(each) == LOOKED_THROUGH for each in listed)
     found = [each for group in listed for each in group if not is_document(each)]
@@ -152,8 +161,8 @@ async def choose_evidence(
 def mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
     """Return the ids of the newest candidates in `listed` as one text.
 
-    The text changes if the session gets a newer candidate. `listed` contains the evidence that each of `candidate_filters`
-    found.
+    This text changes when the session gets a newer candidate. `listed` contains one group of evidence for each of
+    `candidate_filters`.
     """
     newest = (next((each.evidence_id for each in reversed(group) if not is_document(each)), "") for group in listed)
     return " ".join(newest).strip()

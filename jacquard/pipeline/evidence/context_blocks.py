@@ -1,8 +1,8 @@
 """Turns the context blocks of a session's document into prompt blocks.
 
-A context block was written by a host or came with an imported document. Turns also store the blocks of their own prompts as
-context blocks; these are only a record and are not shown again. This module only reads the session and must not import a
-concrete store.
+The context blocks that are shown were written by a host or came with an imported document. A turn also stores the
+blocks of its own prompt as context blocks. These blocks are only a record and are not shown again. This module only
+reads the session and must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
 """Value of `extra` of a block that a turn recorded from its own prompt."""
 
 UNPINNED = "unpinned"
-"""Key in `extra` of an empty block: it replaces the block of a memory that is no longer pinned."""
+"""Key in `extra` of an empty block that replaces the block of a memory which is no longer pinned."""
 
 _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
-"""Prefixes of ids of recorded blocks that change from turn to turn; a session has many of them."""
+"""Prefixes of the ids of recorded blocks that are new in each turn, so that a session has many of them."""
 
 CONTEXT_BLOCKS = BlockFilter(without_prefixes=_RECORDED)
 """Filter for the context blocks that a turn reads."""
@@ -62,7 +62,7 @@ class EvidenceBlocks:
     """Ids of all context blocks of the session's document, shown or not."""
     redactions: tuple[RedactionRecord, ...] = ()
     derived: tuple[ContextBlock, ...] = ()
-    """Context blocks that a part of the host made of other things than the shown evidence."""
+    """Context blocks that the deriver made of something else than the shown evidence."""
     newest: str = ""
     """Ids of the newest candidates as one text (`mark_newest`)."""
     audience: Audience = ()

@@ -41,7 +41,7 @@ NO_HINTS = RenderHints()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceParts:
-    """Parts that derive, resolve and render blocks, with the options of the deriver and the hints of the renderer."""
+    """Parts that derive, resolve and render blocks. `options` are for the deriver, and `hints` for the renderer."""
 
     deriver: BlockDeriver
     resolver: EvidenceResolver
@@ -52,7 +52,8 @@ class EvidenceParts:
     async def derive(
         self, document: SessionDocument, evidences: Sequence[Evidence]
     ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
-        """Return (blocks, errors): the blocks that the deriver makes, and a sentence for each item that it failed on.
+        """Return (blocks, errors): the blocks that the deriver makes of `evidences`, and a sentence for each evidence
+        item for which the deriver failed.
 
         If the deriver fails on all `evidences` together, it is called separately for each of them.
         """
@@ -75,7 +76,7 @@ class EvidenceParts:
     async def render_all(
         self, session_id: str, blocks: Sequence[ContextBlock], loaded: Mapping[str, Evidence] = EMPTY
     ) -> list[ResolvedBlock]:
-        """Return the result of `render` for each of `blocks`, in order.
+        """Return the result of `render` for each of `blocks`, in order. `loaded` is passed to `render`.
 
         The blocks are rendered at the same time, because texts may be fetched from other places.
         """
@@ -101,9 +102,9 @@ class EvidenceParts:
     async def render(
         self, session_id: str, block: ContextBlock, loaded: Mapping[str, Evidence] = EMPTY
     ) -> ResolvedBlock:
-        """Return a block with its text and with the refs that were resolved for it.
+        """Return `block` with its text, and with the refs that were resolved for the text.
 
-        `loaded` contains evidence by id that need not be read from the store again.
+        `loaded` maps ids to evidence that was read already.
         """
         found: list[ResolvedRef] = []
 

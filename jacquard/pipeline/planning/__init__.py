@@ -1,5 +1,7 @@
-"""Decides what a turn is about, by rules (tier 0) and, if the rules are not confident, by a small model (tier 1).
+"""Plans turns, that is, decides what a turn is about. Rules (tier 0) make a plan for every turn. If the rules are not
+confident, a small model (tier 1, the refiner) improves the plan.
 
-The plan of a turn states the kind of input (triage), the focus (the active quest), the goal, the template and the search for
-memories.
+The plan states the kind of input (triage), the focus (the quest that the turn is about), the goal, the template of the
+prompt, and the search for memories. The triage is narrative (a model answers) or numerical (a declared action of the
+world answers).
 """

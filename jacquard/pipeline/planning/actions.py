@@ -47,19 +47,22 @@ class ActionMatch:
     action: NumericalAction | None = None
     """The action (None: no action matches)."""
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Name of a group of the pattern -> text that the group matched."""
+    """Name of a group in the pattern -> text that this group matched."""
     faults: tuple[str, ...] = ()
-    """One sentence for each pattern that failed or exceeded its time limit; such a pattern does not match."""
+    """One sentence for each pattern that failed or exceeded its time limit. Such a pattern counts as not matching."""
 
 
 def match_action(user_message: str, world: WorldPack) -> tuple[NumericalAction, Mapping[str, str]] | None:
-    """Return (action, groups) of the first action that matches the whole input, or None; see `read_input`."""
+    """Return (action, groups): the first action that matches the whole input, and the texts of its groups
+    (`read_input`). Return None if no action matches.
+    """
     found = read_input(user_message, world)
     return None if found.action is None else (found.action, found.groups)
 
 
 def read_input(user_message: str, world: WorldPack, action_id: str | None = None) -> ActionMatch:
-    """Return the first action that has a pattern that matches the whole input. With `action_id`, try only this action.
+    """Return the first action of `world` with a pattern that matches the whole input. If `action_id` is given, only
+    this action is tried.
 
     Case and punctuation at the end are ignored. The input is tried as it was written (after NFKC), and without polite words (吧,
     请, please …) and the name of the person addressed (掌柜的，…). An input of more than MAX_INPUT_CHARS characters is never an
@@ -99,10 +102,12 @@ def apply_action(
     state_chars: int | None = None,
     locale: str = "",
 ) -> ActionOutcome:
-    """Return the reply of `action` and the state after it; the mapping `state` itself is not changed.
+    """Return the reply of `action` and the state after the action. The mapping `state` is not changed.
 
-    If a number in `groups` is out of bounds, the reply is the message for this number and the state stays the same. If a guard
-    (condition) is not true, the reply is the message of the guard and the state stays the same.
+    `groups` are the texts of the pattern's groups. `state_chars` is the maximum size of the state (None: no maximum).
+    `locale` is the language of our own messages. If a number in `groups` is out of bounds, the reply is the message for
+    this number and the state stays the same. If a guard (condition) is not true, the reply is the message of the guard
+    and the state stays the same.
 
     Raises StateOpError if an op is refused (for example because the state would exceed `state_chars`) or a value cannot be
     calculated. Raises TemplateError if the template of the reply is not valid.
@@ -123,8 +128,9 @@ def apply_action(
 def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> str:
     """Return the reply of `action` as plain text for the player; it is not escaped for a prompt.
 
-    The template of the reply can use `state`, `groups` (a group without a match is ''), `numbers`, and `item(anchor)`, which
-    returns the mapping of the state whose `id` or `_anchor` is `anchor`. Raises TemplateError if the template is not valid.
+    The template of the reply can use `state`, `groups` (a group without a match is ''), `numbers`, and `item(anchor)`,
+    which returns the mapping of the state whose `id` or `_anchor` is `anchor`. Raises TemplateError if the template of
+    the reply is not valid.
     """
     names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
     view = cache(lambda: view_state(state))
@@ -138,7 +144,9 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
 
 
 def is_number_group(groups: Mapping[str, str], name: str) -> bool:
-    """Return whether the group `name` is missing, empty or a number; 两三 (two or three) is not a number."""
+    """Return whether the text of the group `name` is missing, empty, or a number. A vague number such as 两三 (two or
+    three) is not a number.
+    """
     return not groups.get(name) or read_number(groups[name]) is not None
 
 
@@ -155,9 +163,10 @@ def read_action_numbers(action: NumericalAction, groups: Mapping[str, str]) -> d
 def calculate_values(
     action: NumericalAction, numbers: Mapping[str, int], state: Mapping[str, Any]
 ) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """Return (guards, ops): the values of the action's guards, and its ops, with all expressions calculated.
+    """Return (guards, ops): the value with which each guard of `action` compares, and the ops of `action`. All
+    expressions in them are calculated with `numbers` and `state`.
 
-    Raises StateOpError if an expression cannot be calculated on this state.
+    Raises StateOpError if an expression cannot be calculated.
     """
     view = cache(lambda: view_state(state))
 

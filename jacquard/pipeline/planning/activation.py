@@ -1,9 +1,10 @@
 """Activates the world info of a turn by the rules of SillyTavern (`mnemosyne.world.activation`). Pure.
 
-World info is lore from a book of another program; an entry enters the prompt if its keywords occur in the conversation. The
-conversation is searched as the prompt shows it, and entries hidden from the viewer are left out. Random numbers depend only on
-the ids of session and turn, and lasting effects (such as cooldowns) come from the plan of the previous turn. A turn that is
-prepared again therefore gets the same result. This module must not import a store.
+World info is lore from a book of SillyTavern. An entry enters the prompt if its keywords occur in the conversation. The
+conversation is searched as the prompt shows it. Entries that are hidden from the viewer are left out.
+
+Random numbers depend only on the ids of session and turn. Lasting effects (such as cooldowns) come from the plan of the
+previous turn. A turn that is prepared again therefore gets the same result. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _MOST_HELD = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfo:
-    """World info of a pack."""
+    """World info of one pack, in a form that can be activated."""
 
     entries: tuple[tuple[MemoryEntry, WorldInfoEntry], ...] = ()
     """(lore entry, its world info) for each entry; the entries of one book are in the order of their uids."""
@@ -68,7 +69,7 @@ class WorldInfoReader:
         self._held: dict[tuple[str, str], WorldInfo] = {}
 
     def read(self, world: WorldPack) -> WorldInfo:
-        """Return the world info of a pack. It is slow for a large pack: call it off the event loop."""
+        """Return the world info of a pack. This is slow for a large pack, so call the method off the event loop."""
         name = (world.world_id, world.digest)
         held = self._held.get(name)
         if held is None:
@@ -79,7 +80,9 @@ class WorldInfoReader:
 
 
 def uses_world_info(world: WorldPack, config: RuntimeConfig) -> bool:
-    """Return whether the rules of SillyTavern place the lore of this world; False for a world without world info."""
+    """Return whether the rules of SillyTavern decide which lore of `world` a prompt shows. Return False if the world
+    has no world info.
+    """
     mode = world.activation if config.activation == "auto" else config.activation
     return mode == SILLYTAVERN and any(WORLD_INFO in entry.metadata for entry in world.lore)
 
@@ -90,7 +93,9 @@ def list_world_info(world: WorldPack) -> tuple[MemoryEntry, ...]:
 
 
 def read_world_info(world: WorldPack) -> WorldInfo:
-    """Return the world info of a pack. An entry with the same book and uid as an earlier one counts as unreadable."""
+    """Return the world info of a pack. An entry that has the same book and uid as an earlier entry counts as
+    unreadable.
+    """
     names = _names_of(world)
     of_cards = _books_of_cards(world)
     books: dict[str, int] = {}
@@ -126,12 +131,13 @@ def activate_world_info(
     count: Callable[[str], int],
     trigger: str = "normal",
 ) -> Turn:
-    """Return `turn` with its activated lore, and with the lasting effects in its plan. It is slow: call it off the event loop.
+    """Return `turn` with its activated lore, and with the lasting effects in its plan. This is slow, so call the
+    function off the event loop.
 
     Args:
         turn: the turn whose conversation is searched for keywords.
         info: world info of the pack.
-        before: world info state that the previous turn left (None: none).
+        before: state of world info after the previous turn (None: there is none).
         count: returns the tokens of a text.
         trigger: reason for making a reply (`ScanContext`).
     """
@@ -161,8 +167,8 @@ def activate_world_info(
 def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
     """Return the ids of the entries that recall must leave out, because the rules of world info decide on them.
 
-    `set_off` contains the ids of the entries that were activated in this turn, whether shown or rejected. These are left out, and
-    so are disabled entries and entries that are not marked as vectorized.
+    `set_off` contains the ids of the entries that were activated in this turn, whether they are shown or were rejected.
+    Recall leaves out these entries, all disabled entries, and all entries that are not marked as vectorized.
     """
     return frozenset(
         entry.entry_id
@@ -172,13 +178,14 @@ def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
 
 
 def carry_world_info(turn: Turn, before: WorldInfoState) -> Turn:
-    """Return a turn whose plan has the lasting effects of the previous turn, without activating any entry."""
+    """Return `turn` with the lasting effects `before` in its plan, without activating any entry."""
     state = replace(before, chat_length=_count_messages(turn, before))
     return replace(turn, plan=replace(turn.plan, world_info=state))
 
 
 def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
-    """Return the world info state that the previous turn left, or None if there is none.
+    """Return the state of world info after the previous turn. Return None if that turn has none, or if there is no
+    previous turn.
 
     Raises DamagedRecordError if the state in the plan of the previous turn cannot be read.
     """
@@ -194,7 +201,9 @@ def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
 
 
 def scans_world_info(turn: Turn) -> bool:
-    """Return whether world info is activated in a turn. A turn that an action of the world answers by calculation has none."""
+    """Return whether world info is activated in `turn`. A turn that is answered by an action of the world, without a
+    model, activates none.
+    """
     return turn.plan.triage is Triage.NARRATIVE and uses_world_info(turn.world, turn.config)
 
 

@@ -37,8 +37,8 @@ DOMAINS = ("narrative", "lore", "event")
 class ModelPlanner:
     """Improves plans with one call of a small model.
 
-    `timeout_seconds` limits the call and `max_tokens` the answer; `count` returns the tokens of a text. The caller decides how
-    long it waits for the result.
+    `timeout_seconds` limits the call, and `max_tokens` limits the answer. `count` returns the tokens of a text. The
+    caller decides how long to wait for the result.
     """
 
     name = "model"
@@ -56,10 +56,10 @@ class ModelPlanner:
         self._timeout_seconds = timeout_seconds
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return (plan, usages): the improved plan, and the record of the model call.
+        """Return (plan, usages): the improved plan of `request`, and a tuple with the record of the model call.
 
-        Raises ModelError if the model cannot be called, or with the code `bad_answer` if the answer breaks the schema. The
-        error contains the record of the call.
+        Raises ModelError if the model cannot be called. Raises ModelError with the code `bad_answer` if the answer
+        breaks the schema. The error contains the record of the call.
         """
         started = perf_counter()
         templates = template_ids(request.world.planner)
@@ -94,7 +94,9 @@ class ModelPlanner:
 
 
 def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON Schema of the answer: it allows only active quests of the session, and the given `templates`."""
+    """Return the JSON Schema of the model's answer. It allows only active quests of the session in `request`, and the
+    template ids `templates`.
+    """
     quests: list[str | None] = [quest.quest_id for quest in find_active_quests(request.window.state)]
     weight = {"type": "number", "minimum": 0, "maximum": 1}
     properties: dict[str, Any] = {
@@ -124,7 +126,9 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
 
 
 def plan_prompt(request: PlanRequest) -> tuple[MessagePart, ...]:
-    """Return the messages of a call: rules as system message; quests, newest messages and input, escaped, as user message."""
+    """Return the messages of a call. The system message contains the rules. The user message contains quests, newest
+    messages and input, all escaped.
+    """
     described = describe_templates(request.world.planner)
     quests = "\n".join(
         f'<quest id="{escape_attribute(quest.quest_id)}"'
@@ -147,9 +151,10 @@ def plan_prompt(request: PlanRequest) -> tuple[MessagePart, ...]:
 
 
 def read_plan(text: str, request: PlanRequest, templates: Sequence[str]) -> PlanContext:
-    """Return the plan of `request`, changed by the answer `text` of the model. A locked focus is not changed.
+    """Return the plan of `request`, changed by the model's answer `text`. A locked focus is not changed. `templates`
+    are the ids from which the answer may choose.
 
-    Raises ModelError with the code `bad_answer` and the fault if the answer breaks the schema.
+    Raises ModelError with the code `bad_answer` if the answer breaks the schema.
     """
     value = _read_object(text)
     plan = request.plan

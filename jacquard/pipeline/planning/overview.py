@@ -1,8 +1,9 @@
-"""Finds out whether an input asks for an overview of the play so far, and of which subject (`OverviewScope`).
+"""Finds out whether an input asks for an overview of the play so far, and which subject the overview has
+(`OverviewScope`).
 
-An input asks for an overview with a question that has many answers ("Who have I met so far?"), or with a verb of telling and its
-object ("List all the clues"). It does not ask if the player only acts ("I sum up the coins"), asks somebody else, quotes, or
-refuses. Pure; the time is linear in the length of the input.
+An input asks for an overview with a question that has many answers ("Who have I met so far?"), or with a verb of
+telling and its object ("List all the clues"). An input does not ask for an overview if the player only acts ("I sum up
+the coins"), asks somebody else, quotes, or refuses. The time is linear in the length of the input.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _KINDS = {"person": OverviewScope.PERSON, "place": OverviewScope.PLACE}
 def find_overview(
     text: str, names: NameDictionary, read_subjects: Callable[[], tuple[Mapping[str, str], Collection[str]]]
 ) -> OverviewScope | None:
-    """Return the subject of the overview that an input asks for; None if it asks for none.
+    """Return the subject of the overview that an input asks for. Return None if the input does not ask for an overview.
 
     Args:
         text: the input in normal form, without quotations.
         names: names and aliases of entities.
-        read_subjects: returns (kinds, titles): entity id -> kind of each possible subject, and the titles of all quests. It is
-            called only if the input has words that may ask for an overview.
+        read_subjects: returns (kinds, titles): entity id -> kind of each possible subject, and the titles of all
+            quests. This function is called only if the input has words that may ask for an overview.
     """
     for found in SENTENCE.finditer(text):
         sentence = found.group().strip(" ()[]【】")

@@ -30,8 +30,8 @@ _CLAUSE_CHARS = 48
 _NEGATION_CHARS = 14
 """Characters before a word that are searched for its negation: any language, and Chinese, which is denser."""
 READ_CHARS = 8_000
-"""Maximum number of characters read. Of a longer input, the beginning and the end are read, half of this number each, because the
-middle of a pasted page says little about the intent.
+"""Maximum number of characters that are read. If an input is longer, half of this number is read at its beginning and
+half at its end, because the middle of a pasted page says little about the intent.
 """
 _LETTERS = re.compile(r"[^\W_]")
 _ACTS = re.compile(
@@ -92,10 +92,11 @@ def read_input_words(
 
 
 def has_keyword(reading: InputReading, keyword: str) -> bool:
-    """Return whether an input contains `keyword` (of an author's template rule) outside of quotations and not negated.
+    """Return whether an input contains `keyword` outside of quotations and not negated. A keyword comes from a template
+    rule of an author.
 
-    A keyword of fighting, such as "attack", counts only if somebody fights. A keyword of memory counts even if it is negated
-    ("I don't remember").
+    A keyword of fighting, such as "attack", counts only if somebody fights in the input. A keyword of memory counts
+    even if it is negated ("I don't remember").
     """
     word = normalise(keyword)
     if any(lexicon.fight.search(word) for lexicon in _lexicons(word)):
@@ -106,7 +107,7 @@ def has_keyword(reading: InputReading, keyword: str) -> bool:
 
 
 def is_negated_at(text: str, place: int) -> bool:
-    """Return whether the word that begins at `place` of a normalised text is negated in its clause."""
+    """Return whether the word that begins at the index `place` of a normalised text is negated in its clause."""
     return _is_negated(_clause_before(text, place))
 
 

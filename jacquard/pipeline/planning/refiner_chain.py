@@ -13,7 +13,8 @@ from mnemosyne.schema.document import ModelUsage
 class RefinerChain:
     """Calls the refiners in order until one returns a plan.
 
-    The time limit of a single refiner applies to all of them together. Raises ValueError if there is no refiner.
+    The planner's time limit for a refiner applies to all refiners of the chain together. Raises ValueError if there is
+    no refiner.
     """
 
     def __init__(self, refiners: Sequence[PlanRefiner]) -> None:
@@ -25,7 +26,8 @@ class RefinerChain:
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
         """Return (plan, usages): the first plan that a refiner returns, and the model calls of all refiners that were called.
 
-        Raises ModelError if no refiner returns a plan; the error is that of the last refiner, with all model calls.
+        Raises ModelError if no refiner returns a plan. It has the code and detail of the last refiner's error, and the
+        model calls of all refiners.
         """
         failures: list[ModelError] = []
         for refiner in self._refiners:

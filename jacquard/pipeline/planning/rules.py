@@ -55,7 +55,7 @@ class Quiet(StrEnum):
 
 
 def find_quiet(user_message: str) -> Quiet | None:
-    """Return the reason why memories are not searched for this input, or None if they are."""
+    """Return the reason why memories are not searched for this input. Return None if they are searched."""
     text = user_message.strip()
     if len(text) <= COMMAND_CHARS and _COMMAND.match(text):
         return Quiet.COMMAND
@@ -65,7 +65,7 @@ def find_quiet(user_message: str) -> Quiet | None:
 
 
 def is_filler(text: str) -> bool:
-    """Return whether a text has only words, signs and emoji that name nothing, such as 嗯, "ok" and 😀."""
+    """Return whether all words, signs and emoji of a text name nothing. Examples are 嗯, "ok" and 😀."""
     if not _SAYS_SOMETHING.search(text):
         return True
     words = " ".join("".join(char if char.isalnum() or char == "'" else " " for char in normalise(text)).split())
@@ -110,23 +110,26 @@ class InputNames:
     ambiguous: tuple[str, ...] = ()
     """Names that belong to several entities."""
     guessed: bool = False
-    """True if `keywords` are guessed, and at least one is more than the capitalised first word of a sentence."""
+    """True if `keywords` are guessed, and at least one keyword is something else than the capitalised first word of a
+    sentence.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Focus:
-    """Quest in focus: the active quest that a turn is about."""
+    """Quest in focus (the active quest that a turn is about), or None, with the reason for the choice."""
 
     quest: Quest | None
     reason: str
     pointed: bool = False
     """True if the input refers to the quest, or if the focus is locked."""
     torn: bool = False
-    """True if the input refers to another quest just as much."""
+    """True if the input refers to another quest as much as to this one."""
 
 
 class RulePlanner:
-    """Plans by rules. For words outside of the story, commands to the program and inputs without a subject, nothing is searched.
+    """Plans by rules. No memories are searched for words outside of the story, commands to the program and inputs
+    without a subject.
 
     The confidence of a plan (0..1) is 0.40, changed by these amounts:
 
@@ -145,7 +148,7 @@ class RulePlanner:
         self._dictionaries: dict[tuple[str, str], NameDictionary] = {}
 
     def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
-        """Return the plan of one turn. `window` ends with the previous turn."""
+        """Return the plan of the turn that follows the messages in `window`."""
         spoken = remove_speaker_labels(user_message, window, world)
         told = remove_asides(spoken)
         quests = find_active_quests(window.state)
@@ -236,14 +239,16 @@ def _find_overview(
 
 
 def find_previous_focus(window: SessionWindow) -> str | None:
-    """Return the id of the quest in focus in the previous turn, or None."""
+    """Return the id of the quest in focus in the previous turn. Return None if there was no focus or no previous turn."""
     plan = window.previous.plan if window.previous is not None else None
     quest_id = plan.get("active_quest_id") if plan is not None else None
     return quest_id if isinstance(quest_id, str) else None
 
 
 def find_previous_template(window: SessionWindow, rules: PlannerRules) -> str | None:
-    """Return the template of the previous turn, or None if there is none or the world cannot choose it any more."""
+    """Return the template of the previous turn. Return None if there is no previous turn, or if `rules` do not have
+    this template any more.
+    """
     plan = window.previous.plan if window.previous is not None else None
     template_id = plan.get("template_id") if plan is not None else None
     return template_id if template_id in template_ids(rules) else None
@@ -287,10 +292,11 @@ def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
 def choose_focus(
     quests: Sequence[Quest], pointing: Mapping[str, tuple[bool, int]], previous: str | None, *, locked: bool
 ) -> Focus:
-    """Return the quest in focus: the `previous` one, unless the input refers more to another active quest.
+    """Return the quest in focus: the quest with the id `previous`, unless the input refers more to another one of
+    `quests`. If `previous` is not active, the first quest counts as the previous one.
 
-    `pointing` maps the id of each quest to (whether the input contains its title, number of its entities in the input). A title
-    counts more than any number of entities. A locked focus stays as long as its quest is active.
+    `pointing` maps the id of each quest to (whether the input contains its title, number of its entities in the input).
+    A title counts more than any number of entities. If `locked` is true, the input is ignored.
     """
     if not quests:
         return Focus(quest=None, reason="no quest is active")
@@ -314,10 +320,12 @@ def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: N
 
 
 def goal_of(quest: Quest | None, locale: str) -> str:
-    """Return the current goal of a quest: its first open step with the progress, or its description if no step is open.
+    """Return the current goal of a quest: the first open step with its progress, or the quest's description (else its
+    title) if no step is open. Return '' if `quest` is None.
 
-    The progress of the step is used. The progress of the whole quest is used instead only if the quest has at most one step,
-    because otherwise it may be about another step.
+    If the step states no progress, the progress of the quest is used, but only if the quest has at most one step. With
+    more steps, the progress of the quest may be about another step. The progress is in brackets of the language
+    `locale`.
     """
     if quest is None:
         return ""
@@ -332,9 +340,10 @@ def goal_of(quest: Quest | None, locale: str) -> str:
 def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = False) -> Mapping[str, float]:
     """Return the weights (0..1) of the domains `narrative`, `lore` and `event` for a search.
 
-    They are the defaults for the time `temporal`, overridden by the weights of the pack for this time. `is_history` states that
-    the input is about a past without the player ("Who built the temple?"). This may be the history of the world, which is lore,
-    so the weights of the present are used; they do not prefer memories of the play.
+    The weights are the defaults for the time `temporal`, overridden by the weights that `rules` have for this time.
+    `is_history` is true if the input is about a past without the player ("Who built the temple?"). Such a past may be
+    the history of the world, which is lore. Then the weights of the present are used, because they do not prefer
+    memories of the play.
     """
     if is_history and temporal is Temporal.PAST:
         temporal = Temporal.NOW
@@ -346,8 +355,8 @@ def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = Fa
 def guess_names(user_message: str) -> tuple[tuple[str, ...], bool]:
     """Return (names, is_sure): likely names in an input, found without a dictionary.
 
-    Likely names are quoted texts and capitalised words that are not common. `is_sure` states whether any of them is more than
-    the capitalised first word of a sentence.
+    Likely names are quoted texts and capitalised words that are not common. `is_sure` is true if at least one of them
+    is something else than the capitalised first word of a sentence.
     """
     found: list[tuple[int, str]] = [
         (match.start(), text.strip()) for match in _QUOTED.finditer(user_message) for text in match.groups() if text

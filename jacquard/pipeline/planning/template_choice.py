@@ -18,7 +18,9 @@ DEFAULT_RULES = (
     TemplateRule(template_id="flashback", intents=(RECALL,)),
     TemplateRule(template_id="dense", intents=(OVERVIEW,)),
 )
-"""Rules of a world that has no rules of its own and keeps the default template. They have no template for fights."""
+"""Rules for a world that has no template rules of its own and keeps the default template. These rules have no template
+for fights.
+"""
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {

@@ -1,8 +1,8 @@
 """Plans a turn in two tiers: first by rules, then by a small model if the rules are not confident.
 
-After that it completes the plan. The focus is the active quest that the turn is about. A locked focus is kept, a focus that keeps
-switching is flagged, and the plan lists the scheduled texts that are due. This module must not import a concrete planner or a
-model.
+The focus is the active quest that the turn is about. After both tiers, this module completes the plan: a locked focus
+is kept, a focus that switches in many turns is flagged, and the scheduled texts that are due are listed. This module
+must not import a concrete planner or a model.
 """
 
 from __future__ import annotations
@@ -66,10 +66,12 @@ class TurnPlanner:
         *,
         on_plan: PlanListener = _ignore_plan,
     ) -> PlanResult:
-        """Return the plan of one turn. If tier 1 fails for any reason, the plan of tier 0 is used.
+        """Return the plan of the turn that follows the messages in `window`. If tier 1 fails for any reason, the plan
+        of tier 0 is used.
 
-        `on_plan` is called with the plan of tier 0 before tier 1 is called, so that work with its search words can begin early.
-        It is not called if the plan searches for nothing.
+        `turn_id` is the id of the turn, for the records of model calls. `on_plan` is called with the plan of tier 0
+        before tier 1 is called, so that work with the plan's search words can begin early. `on_plan` is not called if
+        the plan searches for nothing.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             rules, locked = await run_off_loop(self._plan_by_rules, user_message, window, world, config.planner)
@@ -151,9 +153,10 @@ def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) 
 
 
 def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow) -> PlanContext:
-    """Return `plan` with the focus and the goal of the quest that the configuration names.
+    """Return `plan` with the quest that `settings` name as the focus, and with the goal of this quest.
 
-    If the configuration names no quest, the plan is unchanged; if the named quest is not active, only a reason is added.
+    If `settings` name no quest, `plan` is returned unchanged. If the named quest is not active, only a reason is added
+    to the plan.
     """
     quest_id = _find_locked_quest(settings, window)
     if settings.focus is not None and quest_id is None:
@@ -178,9 +181,9 @@ def _find_locked_quest(settings: PlannerConfig, window: SessionWindow) -> str | 
 def count_focus_switches(plan: PlanContext, window: SessionWindow) -> PlanContext:
     """Return `plan` with the number of consecutive turns that switched the focus while the topic stayed the same.
 
-    From the third switch on, the plan is flagged. A turn switches the focus if its active quest differs from that of the
-    previous turn. The topic is the same if both turns share a keyword or an entity, or if neither has any. A numerical turn
-    keeps the number of the previous turn.
+    From the third switch on, the plan is flagged. A turn switches the focus if its active quest differs from the active
+    quest of the previous turn. The topic is the same if both turns share a keyword or an entity, or if neither turn has
+    a keyword or an entity. A numerical turn (answered by an action) keeps the number of the previous turn.
     """
     before = _previous_plan(window)
     count = int(before.get("switches", 0))

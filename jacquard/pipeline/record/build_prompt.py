@@ -1,4 +1,4 @@
-"""Makes the prompt of a turn and its receipt (why each block is in the prompt), as the last step of `prepare_turn`. Pure.
+"""Makes the prompt of a turn and the receipt (why each block is in the prompt), as the last step of `prepare_turn`.
 
 The prompt consists of blocks from two streams. Stream A makes the skeleton (blocks from templates and history), and Stream B
 chooses the memories.
@@ -58,7 +58,9 @@ class PromptParts:
 
     estimator: TokenEstimator
     pruner: Pruner | Mapping[str, Pruner] | None = None
-    """The host's pruners (they choose the blocks that fit the budget): one, or several by name. None: the built-in pruners."""
+    """Pruners of the host, which choose the blocks that fit the budget: one pruner, or several by name (None: the
+    built-in pruners).
+    """
     assembler: Assembler = ROLE_MESSAGES
     hash_text: HashText = hash_with_sha256
 
@@ -74,7 +76,7 @@ class PromptInputs:
     """Blocks that are not in the skeleton. Their ids are unique."""
     layout: SkeinTemplate
     evidence_ids: Mapping[str, str]
-    """Evidence ids of recalled entries by address. Entries whose evidence id is their own id are left out."""
+    """Address of a recalled entry -> id of its evidence. An entry whose evidence has the id of the entry is left out."""
     degradations: tuple[Degradation, ...]
     """Degradations (simplified or failed steps) of the turn so far."""
     at: datetime
@@ -92,7 +94,8 @@ class PromptInputs:
 
 
 def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
-    """Return the ordered blocks of the prompt, and a decision to keep or drop each of them. Nothing is shortened yet.
+    """Return the ordered blocks of the prompt, and a decision for each block: keep, shorten or drop. Nothing is
+    shortened yet.
 
     Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
@@ -117,7 +120,8 @@ def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
 def build_turn_prompt(
     inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, Block]
 ) -> PreparedTurn:
-    """Return the prepared turn, without its timings. `carried` has the shortened and masked versions of blocks in `laid`, by id.
+    """Return the prepared turn, without its timings. `laid` is the result of `lay_out_prompt`. `carried` maps the id of
+    each shortened or masked block in `laid` to its new version.
 
     Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
@@ -265,7 +269,9 @@ def _said_redactions(turn: Turn) -> dict[str, RedactionRecord]:
 
 
 def layer_attributes(curation: Curation) -> dict[str, dict[str, str]]:
-    """Return attributes for the XML elements around layers, by layer. They name the selector that chose the memories."""
+    """Return layer -> attributes of the XML element around the layer. The attributes name the selector that chose the
+    memories.
+    """
     chose = curation.model if curation.path in BY_SELECTOR else None
     return {"probabilistic": {"model": chose or "heuristic"}}
 

@@ -1,4 +1,5 @@
-"""Builds the commit of a turn: parses the model's reply, applies its ops to the state, and derives events. Pure.
+"""Builds the commit of a turn: parses the model's reply, applies the ops in the reply to the state, and derives events.
+The functions are pure.
 
 An op is one change of the state that the reply asks for.
 """
@@ -46,7 +47,8 @@ class CommitResult:
     verdicts: tuple[OpVerdict, ...] = ()
     """Verdict on every op, applied or refused, with reasons and remarks."""
     set_aside: tuple[Correction, ...] = ()
-    """Updates (lists of ops) that were ignored because they are in a wrong place of the reply, or because the user wrote them.
+    """Updates (lists of ops) that were ignored, because they are in a wrong place of the reply or were written by the
+    user.
 
     Each has a code, a sentence with a remedy, and its characters `start`..`end` in the reply.
     """
@@ -64,8 +66,10 @@ def build_commit(
 ) -> tuple[TurnCommit, CommitResult]:
     """Return (commit, result): the data to write, and the result for the caller.
 
-    Paths in the ops of `reply` refer to the prompt of this turn. If an op is refused, for example because it exceeds a limit, all
-    ops of the reply are refused. `state` is the state before the reply, and `agent` is the author of a reply without one.
+    Paths in the ops of `reply` refer to the prompt of this turn. If an op is refused, for example because it exceeds a
+    limit, all ops of the reply are refused. `record` is the record of the turn, and `state` is the state before the
+    reply. `agent` is the author of the reply if the reply names none. `refs` are the pieces of evidence that the reply
+    cites. `at` is the time of the commit.
     """
     limits, parsed = config.limits, _parse(record, reply, config)
     bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
@@ -149,7 +153,8 @@ def _report_untagged(parsed: ParsedReply) -> dict[str, str]:
 
 
 def read_commit_result(record: TurnRecord, version: int) -> CommitResult:
-    """Return the result of a turn's commit from the record of the turn.
+    """Return the result of a turn's commit, as the record of the turn states it. `version` is the version of the
+    session.
 
     Raises DamagedRecordError if the report in the record cannot be read.
     """

@@ -38,7 +38,7 @@ async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
 
 
 async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
-    """Emit the plan of a turn, and which tier (stage of the planner) made it."""
+    """Emit the plan of a turn, with the planner tier (0: rules, 1: small model) that made the plan."""
     await emitter.emit(
         EventType.TURN_PLANNED,
         session_id,
@@ -116,7 +116,7 @@ async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
 
 
 async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
-    """Emit an error, whether it reaches the caller or leads to a retry."""
+    """Emit an error. It may reach the caller or lead to a retry. `turn_id` is None for an error outside of a turn."""
     reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
     await emitter.emit(
         EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error)
@@ -132,7 +132,9 @@ def code_of(error: ContextEngineError) -> str:
 async def emit_usage(
     emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
-    """Emit that a model call was stored, with its model, purpose and cost. A call that is still running is not emitted."""
+    """Emit that a model call was stored, with its model, purpose and cost. A call that is still running is not emitted.
+    `version` is the version of the session after the write (None: unknown).
+    """
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}
@@ -166,8 +168,9 @@ async def emit_tool_call(
 ) -> None:
     """Emit the beginning and the end of a stored tool call.
 
-    The beginning is not emitted if it was recorded earlier (`was_begun`). The end is not emitted while the call is running. `taken`
-    is the evidence that was made from the call's result (None: no result was given).
+    The beginning is not emitted if `was_begun` is true, because the beginning was recorded earlier. The end is not
+    emitted while the call is running. `taken` is the evidence that was made from the call's result (None: no result was
+    given).
     """
     ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
     if taken is not None:

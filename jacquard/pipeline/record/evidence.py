@@ -41,21 +41,23 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.values import dataclass
 
 _READ_AHEAD = 2
-"""Number of names of each entry that are read at once: its id and its address."""
+"""Number of names under which the evidence of each entry is read in advance: the entry's id and its address."""
 
 
 def first_evidence_ids(entry: MemoryEntry | Candidate) -> tuple[str, str]:
-    """Return the first two ids under which an entry may become evidence: its own id, and its address."""
+    """Return the first two ids that the evidence of an entry may get: the id of the entry, and its address."""
     return entry.entry_id, entry_uri(entry)
 
 
 async def evidence_ids_of(
     store: Store, session_id: str, entries: Iterable[MemoryEntry], evidences: Iterable[Evidence]
 ) -> dict[str, str]:
-    """Return the evidence ids of recalled entries by address, for entries whose evidence id differs from their own id.
+    """Return address of a recalled entry -> id of its evidence. Entries whose evidence has the id of the entry are left
+    out.
 
-    An entry's evidence id is its own id. If the session already has other evidence under that id, the evidence id is the entry's
-    address, so that nothing is overwritten. `evidences` has the session's evidence under the `first_evidence_ids` of the entries.
+    The evidence of an entry gets the id of the entry. If the session already has other evidence with this id, the
+    evidence gets the entry's address as its id (with a number if that is taken too), so that nothing is overwritten.
+    `evidences` contains the evidence that the session has under the `first_evidence_ids` of the entries.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
@@ -73,9 +75,10 @@ async def evidence_ids_of(
 
 
 def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> tuple[ShownText, ...]:
-    """Return the texts in the prompt of a turn. A new text that repeats one of them is an echo and does not become evidence.
+    """Return the texts that the prompt of a turn shows. A new text that only repeats one of these texts is an echo and
+    does not become evidence.
 
-    Return an empty tuple if the turn has no prompt. If `with_input` is false, the user's input is left out.
+    Return an empty tuple if `record` is None or has no prompt. If `with_input` is false, the user's input is left out.
     """
     if record is None or record.prompt is None:
         return ()
@@ -123,10 +126,10 @@ async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> Tu
 def place_in_turn(
     turn: TurnRecord, links: EvidenceLinks, metadata: Mapping[str, Any]
 ) -> tuple[EvidenceLinks, Mapping[str, Any]]:
-    """Return (links, metadata) for evidence that a turn found, made from the given ones.
+    """Return (links, metadata) for evidence that belongs to `turn`, made from the arguments `links` and `metadata`.
 
-    The links name the turn and the viewer for whom it was prepared. The metadata limit the evidence to the viewers who may know the
-    messages of the turn.
+    The returned links name the turn and the viewer for whom the turn was prepared. The returned metadata limit the
+    evidence to the viewers who may know the messages of the turn.
     """
     audience = join_audiences((audience_of_messages(turn.messages), read_audience(metadata)))
     placed = replace(links, turn_id=turn.turn_id, viewer=viewer_of(turn))
@@ -144,8 +147,9 @@ async def ingest_call_result(
 ) -> IngestedResult:
     """Store a call's result as evidence, without the parts that repeat the prompt of `turn` (None: of the last turn).
 
-    If the prompt shows texts unchanged (`as_written`), a result with anything new in it is stored completely, because gaps would
-    change the meaning of a file or a log.
+    If the prompt shows texts unchanged (`as_written`) and `result` contains something new, the result is stored
+    completely, because gaps would change the meaning of a file or a log. `options` are the options of the ingestor,
+    which stores the evidence.
     """
     record = turn or (await store.window(session_id, message_limit=1)).previous
     size = size_of(None if record is None else record.prompt)
@@ -169,7 +173,7 @@ async def ingest_result(
     options: IngestOptions | None = None,
     turn: TurnRecord | None = None,
 ) -> IngestResult:
-    """Store the result of a recorded call as evidence. It is linked with the call and the turn.
+    """Store the result of a recorded call as evidence that is linked with the call, and with `turn` if it is given.
 
     The arguments of the call identify the source of the result. Parts of the result that repeat a text in `shown` are left out.
     """

@@ -49,7 +49,8 @@ def evidence_of(
 ) -> Evidence:
     """Return a recalled entry as evidence.
 
-    The id of the evidence is the id that `evidence_ids` has for the entry's address, or else the entry's own id.
+    `evidence_ids` maps the address of the entry to the id of the evidence; without it, the evidence has the id of the
+    entry.
     """
     uri = entry_uri(entry)
     audience = audience_of_entry(entry)
@@ -72,15 +73,17 @@ def evidence_of(
 
 
 def is_passage(evidence: Evidence) -> bool:
-    """Return whether evidence from `evidence_of` is a passage of a document. The session has the document as evidence already."""
+    """Return whether evidence made by `evidence_of` is a passage of a document. The session already has the whole
+    document as evidence.
+    """
     return evidence.metadata.get("kind") == DOCUMENT and bool(evidence.metadata.get(DOCUMENT_ID))
 
 
 def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]:
     """Return prompt blocks in the form of session document 1.0.
 
-    A block with refs has no text, unless its text was shortened. Blocks are marked as made by the engine, except for blocks that
-    come from the session's document.
+    A returned block with refs has no text of its own, unless the text was shortened. Blocks are marked as made by the
+    engine, except for blocks that come from the session's document.
     """
     return tuple(
         ContextBlock(
@@ -97,7 +100,7 @@ def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]
 
 
 def is_stored_with_turn(block: Block) -> bool:
-    """Return whether a block of a prompt is stored with its turn.
+    """Return whether a block of a prompt is stored as a context block of its turn.
 
     The session stores its conversation as messages, so blocks of the conversation are not stored with a turn. Blocks from
     the session's document are stored already. All other blocks are stored with the turn.
@@ -361,9 +364,10 @@ RESULTS = "results"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedItem:
-    """An item that was left out of a package.
+    """Evidence item that was left out of a package.
 
-    `rule` is `by_document` or `by_source`. `name` is the document or source, of which the rule allows only `limit` items.
+    `rule` is `by_document` or `by_source`. `name` is the name of the document or source, and `limit` is the number of
+    its items that the rule allows.
     """
 
     item_id: str
@@ -402,8 +406,9 @@ def constrain(
 def document_of(item: EvidenceItem) -> tuple[str, str]:
     """Return (kind, name) of the document to which an item belongs, for the limit `by_document`.
 
-    An item without a document belongs to the turn of its text, and an item without a turn only to itself. A result of a tool or
-    search in the session counts as a document of its own.
+    An item without a document belongs to the turn of its text. An item without both is grouped by its address; without
+    an address, it is a group of its own. A document that is a result of a tool or search in the session has its own
+    kind, so that it is not confused with another document of the same name.
     """
     if name := item.ref.get("document_id"):
         return (RESULTS if item.group == RESULTS else "document"), name
@@ -415,7 +420,8 @@ def document_of(item: EvidenceItem) -> tuple[str, str]:
 def source_of(item: EvidenceItem) -> str:
     """Return the name of the source of an item, for the limit `by_source`.
 
-    For a memory this is its chain and scope, for another address its site, and for an item without an address its `source`.
+    The source of a memory is its scope and chain (kind of memory). The source of an item with another address is the
+    site of the address. The source of an item without an address is its field `source`.
     """
     try:
         address = parse_uri(item.source_uri)

@@ -49,7 +49,7 @@ _DEFAULTS = codec.to_plain(RuntimeConfig())
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssembledInput:
-    """A prompt in two forms, as messages and as one text, with its number of tokens by our estimate."""
+    """Prompt in two forms, as messages and as one text, with our estimate of its tokens."""
 
     parts: tuple[PromptMessage, ...]
     text: str
@@ -70,9 +70,11 @@ class PreparedTurn:
     """Messages for the main model. Pass them unchanged. Each is a dict with `role` and `content`."""
     report: Report
     forms: PromptForms = field(compare=False, repr=False)
-    """Other forms of the prompt. Each is made when it is first used."""
+    """Makes the other forms of the prompt (one text, package, blocks, evidence), each when it is first used."""
     reply: str | None = None
-    """Reply of a numerical turn, which needs no model and whose changes are applied already (None: call the model)."""
+    """Reply of a numerical turn. Such a turn needs no model, and its changes of the state are applied already. None:
+    call the model.
+    """
     reply_form: ReplyForm = ReplyForm.ELEMENTS
     history_start: str | None = None
     other_tokens: int | None = None
@@ -150,8 +152,9 @@ class StoredPrompt:
 def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: int, user_message: str) -> str:
     """Return the id of the turn that follows the turn `parent_id` with the input `user_message`.
 
-    The same arguments always give the same id. On another branch the id is another one, so that an input can be answered again
-    (retry, swipe).
+    The same arguments always give the same id. The same input on another branch gets another id, so that it can be
+    answered again (retry, swipe). `depth` is the number of the turn on its branch. `parent_id` is None for the first
+    turn.
     """
     parts = (session_id, branch_id, parent_id or "", user_message)
     digest = hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass"))
@@ -211,8 +214,8 @@ def _select_changed(plain: Mapping[str, Any], default: Mapping[str, Any]) -> dic
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
     """Return the model calls that were made to prepare a turn.
 
-    If the selector of memories does not record its calls, its usage is taken from the receipt, provided that it answered for this
-    turn.
+    If the selector of memories did not record its call, the usage of this call is taken from the receipt, provided that
+    the selector answered for this turn.
     """
     stream = turn.report.stream_b
     asked, answered = stream.counts.get("prompt_tokens"), stream.counts.get("completion_tokens")
@@ -250,9 +253,12 @@ def build_record(
     *,
     with_report: bool = True,
 ) -> TurnRecord:
-    """Return the record of a prepared turn. Its messages are the input and, for a numerical turn, the reply.
+    """Return the record of a prepared turn. The messages in the record are the input `message` and, for a numerical
+    turn, the reply.
 
-    If `with_report` is false, only a part of the receipt is stored (plan, budget, prefix, path, times).
+    `window` ends with the previous turn. `fingerprint` is the hash of everything that the answer depends on. `anchors`
+    maps the names by which ops address the state to places in the state. If `with_report` is false, only a part of the
+    receipt is stored (plan, budget, prefix, path, times).
     """
     messages = [replace(message, message_id=f"{turn.turn_id}.u")]
     if turn.reply is not None:
@@ -278,7 +284,9 @@ def build_record(
 
 
 def encode_prompt(turn: PreparedTurn) -> codec.JsonTree:
-    """Return the prompt of a turn in its form for the record. This takes long, so do not call it in the event loop."""
+    """Return the prompt of a turn in the form in which the record stores it. This takes long, so do not call the
+    function on the event loop.
+    """
     (messages, places), forms = split_messages(turn.messages, turn.report.spans), turn.forms
     prompt = StoredPrompt(
         messages=messages,
@@ -297,8 +305,8 @@ def encode_prompt(turn: PreparedTurn) -> codec.JsonTree:
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
     """Return the prepared turn that was stored as `record`.
 
-    Raises ValueError if the turn was imported, because it has no prompt then. Raises DamagedRecordError if the record cannot be
-    read.
+    `version` is the version of the session. Raises ValueError if the turn was imported, because an imported turn has no
+    prompt. Raises DamagedRecordError if the record cannot be read.
     """
     if record.prompt is None or record.receipt is None or record.plan is None:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
@@ -330,7 +338,8 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
 def with_attachments(turn: PreparedTurn, window: SessionWindow, said: Message | None) -> PreparedTurn:
     """Return a turn from its record with the non-text content of its messages.
 
-    The content is taken from the messages in `window` and from `said`, the user message of the turn.
+    The content is taken from the messages in `window` and from `said`, the user message of the turn (None: there is
+    none).
     """
     messages = (each.message for each in window.messages)
     return replace(turn, attachments=find_attachments(turn.report.spans, messages, said))

@@ -27,7 +27,7 @@ from mnemosyne.values import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PromptForms:
-    """Makes the further forms of one prompt, and keeps each one that it has made."""
+    """Makes the further forms of one prompt, and caches each form."""
 
     snapshot: PromptSnapshot
     report: Report
@@ -35,9 +35,11 @@ class PromptForms:
     memories: tuple[Evidence, ...] = ()
     """The recalled entries in the prompt, best first. Passages of documents are included."""
     assembled_text: str = ""
-    """The text that an assembler of the host made; empty for the built-in one."""
+    """The XML text that the host's own assembler made; '' if the built-in assembler made the prompt."""
     at_hand: Skein | None = None
-    """The blocks in the prompt; None for a turn from its record, for which they are woven again."""
+    """The blocks in the prompt. None: the turn was read from its record, so the blocks are ordered again when they are
+    needed.
+    """
 
     @cached_property
     def text(self) -> str:

@@ -1,8 +1,8 @@
 """Records the snapshot of a prompt: all inputs from which the prompt can be made again. Pure.
 
-A snapshot contains the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and the
-templates' variables, with a hash of every template. `jacquard.authoring.replay.replay` makes the prompt again from it. The
-snapshot is a part of the turn's record, and is stored, exported and erased with the record.
+A snapshot contains the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and
+the templates' variables, with a hash of every template. `jacquard.authoring.replay.replay` makes the prompt again from
+the snapshot. The snapshot is a part of the turn's record. It is stored, exported and erased with the record.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PromptSnapshot:
     """Attributes of the XML elements around layers, as in `Skein`."""
     version: int = SNAPSHOT_VERSION
     assembler: str = ""
-    """The name of the host's assembler; empty for the built-in one."""
+    """The class name of the host's assembler; '' if the built-in assembler made the prompt."""
 
     @property
     def runtime(self) -> RuntimeConfig:
@@ -89,7 +89,8 @@ def snapshot_to_json(
 ) -> dict[str, Any]:
     """Return a snapshot as plain values, without defaults and without values that follow from other fields.
 
-    Texts that are in the `messages` of the same record (`split_messages`) are left out too.
+    Texts that are also in `messages`, the messages of the same record in recorded form, are left out too. `places`
+    states where these texts are (`split_messages`).
     """
     # Variables are plain values already.
     variables = {key: value for key, value in snapshot.source.variables.items() if key != _STATUS}
@@ -101,7 +102,7 @@ def snapshot_to_json(
 
 
 def snapshot_from_json(plain: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> PromptSnapshot:
-    """Return the snapshot that `snapshot_to_json` wrote for `messages`.
+    """Return the snapshot from `plain`, the result of `snapshot_to_json` for the same `messages`.
 
     Raises CodecError, TypeError or LookupError for any other value.
     """
@@ -123,7 +124,7 @@ def _list_blocks(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
-    """Return the snapshot of a recorded turn, or None if the turn was imported.
+    """Return the snapshot of a recorded turn. Return None if the turn was imported, because it has no prompt.
 
     Raises DamagedRecordError if the snapshot cannot be read.
     """

@@ -24,7 +24,9 @@ CACHED = {"type": "ephemeral"}
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
 _NO_ARGUMENTS = "{}"
 _BEGUN = "…"
-"""Text of the user's first message if a conversation begins with the assistant, which the Anthropic API refuses."""
+"""Text of an added first user message. It is added if a conversation begins with the assistant, because the Anthropic
+API refuses such a conversation.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,8 +50,8 @@ def find_attachments(
 ) -> tuple[Attachment, ...]:
     """Return the attachments (content that is not text) of a prompt's messages.
 
-    `spans` are the places of blocks from the receipt, `messages` are the session's messages, and `said` is the user message of
-    the turn.
+    `spans` are the places of the blocks, from the receipt. `messages` are the session's messages. `said` is the user
+    message of the turn (None: the input has no attachments).
     """
     held = {message.message_id: message for message in messages}
     if said is not None:
@@ -71,7 +73,9 @@ def _attachment_of(place: int, message_id: str, message: Message) -> Attachment:
 
 
 def to_openai(messages: Sequence[PromptMessage], attachments: Sequence[Attachment] = ()) -> list[Any]:
-    """Return a prompt as messages of the OpenAI chat API. Each message is a new dict."""
+    """Return a prompt as messages of the OpenAI chat API, with the non-text content `attachments`. Each message is a
+    new dict.
+    """
     return [plain for _, plain in _openai_messages(messages, attachments)]
 
 
@@ -139,9 +143,10 @@ def to_anthropic(
 ) -> dict[str, Any]:
     """Return a prompt as `system` (text blocks) and `messages` of the Anthropic messages API.
 
-    System messages that follow a message of another role become text blocks of the user. The user's own text in the same message
-    is then enclosed in lines with `boundary`, so that the two cannot be confused. `cache_control` marks the end of the part that
-    does not change every turn: the first `stable_messages` messages, and `stable_chars` characters of the next message.
+    System messages that follow a message of another role become text blocks of the user. If the same message also has
+    text of the user, this text is enclosed in lines with `boundary`, so that the two texts cannot be confused.
+    `cache_control` marks the end of the part that does not change every turn: the first `stable_messages` messages, and
+    `stable_chars` characters of the next message.
     """
     first = next((place for place, each in enumerate(messages) if each.role != Role.SYSTEM), len(messages))
     turns: list[_Turn] = []

@@ -18,7 +18,9 @@ WITHHELD_CLASS = "withheld"
 
 _PLACEHOLDER = re.compile(r"\[redacted:([a-z_]{1,40})\]")
 _SPOKEN = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
-"""Speakers may write a placeholder themselves; their texts count only if something was removed from them."""
+"""Kinds of blocks with texts of speakers. A speaker may write a placeholder of a redaction, so such a text counts only
+if something was removed from it.
+"""
 
 
 def find_redactions(

@@ -1,6 +1,6 @@
 """Reads the receipt (why each block is in the prompt) and the plan of a stored turn. Pure.
 
-A store returns these parts of a turn as plain JSON values. If one cannot be read, the functions raise DamagedRecordError.
+A store returns receipt and plan as plain JSON values. The functions raise DamagedRecordError if a value cannot be read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def plan_of(record: TurnRecord) -> PlanContext:
 
 
 def viewer_of(record: TurnRecord) -> str | None:
-    """Return the viewer for whom a turn was prepared. None: the turn has no viewer, or its prompt cannot be read."""
+    """Return the viewer for whom a turn was prepared. Return None if the turn has no viewer, or if its prompt cannot be
+    read.
+    """
     snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
     config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
     viewer = config.get("viewer") if isinstance(config, Mapping) else None
@@ -51,7 +53,10 @@ def viewer_of(record: TurnRecord) -> str | None:
 
 
 def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
-    """Return degradations (`code: sentence`) for damaged records of `scopes` that reads of the store have skipped since `mark`."""
+    """Return a degradation (`code: sentence`) for each damaged record that reads of `store` have skipped since `mark`,
+    a position in the store's damage log. Only records of `scopes` (sessions and worlds) and records without a scope
+    count.
+    """
     notes = store.damage_log.since(mark, {"", *scopes})
     # Without the path of the store, which readers of a receipt must not see.
     codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]

@@ -1,7 +1,7 @@
 """Records the work of a host in a session: tool calls, model calls and tasks.
 
-A recorded call names the evidence of its result, and the evidence names the call. Each function must be called while the session
-is locked. This module must not import a concrete store.
+A recorded call names the evidence of its result, and this evidence names the call. Call each function only while the
+session is locked. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class ContinuedCall:
     was_begun: bool = False
     """True if the beginning of the call was recorded earlier, and `call` is its end."""
     is_known: bool = False
-    """True if the beginning was recorded again for a stored call. Then nothing needs to be stored."""
+    """True if the host recorded the beginning of a call that is stored already. Then nothing needs to be stored."""
 
 
 async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
     """Return the evidence items with these ids.
 
-    Raises EvidenceNotFoundError if the session does not have one of them.
+    Raises EvidenceNotFoundError if the session lacks one of the items.
     """
     found: list[Evidence] = []
     for evidence_id in dict.fromkeys(evidence_ids):
@@ -60,10 +60,11 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
 
 
 async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tuple[Ref, ...]:
-    """Return refs that name evidence of the session by id.
+    """Return `refs`, changed so that each ref names evidence of the session by its id.
 
-    A given ref may name the evidence by its id, by its block in a context package (`evidence:ID`), or by its address
-    (`mnemosyne://…`). Remote refs are returned unchanged. Raises EvidenceNotFoundError if the session does not have the evidence.
+    A ref in `refs` may name the evidence by its id, by its block in a context package (`evidence:ID`), or by its
+    address (`mnemosyne://…`). Remote refs are returned unchanged. Raises EvidenceNotFoundError if the session does not
+    have the evidence.
     """
     resolved = []
     for ref in refs:
@@ -87,7 +88,8 @@ async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tu
 async def check_tool_call(
     store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], result: object
 ) -> ToolCall:
-    """Return a call with its arguments as plain JSON values (times and Decimals become texts).
+    """Return `call` with its arguments as plain JSON values (times and Decimals become texts). `result_evidence_ids`
+    and `result` are only checked.
 
     All faults of the call are found here, before anything is written.
 
@@ -112,7 +114,7 @@ async def check_tool_call(
 
 
 async def continue_tool_call(store: Store, session_id: str, call: ToolCall, now: datetime) -> ContinuedCall:
-    """Return a call joined with its stored beginning.
+    """Return `call` joined with its stored beginning, if there is one. `now` is the present time.
 
     A host records a call once with the status RUNNING (its beginning), and again when it is done (its end). Fields that the end
     leaves out are taken from the beginning. The duration is the time since the beginning, unless the end states one. A beginning
@@ -162,9 +164,10 @@ async def record_tool_call(
 ) -> tuple[PutResult, tuple[str, ...]]:
     """Store a call with links to its results, its turn and its task, and link the results back to it.
 
-    A result that belongs to no call and no turn yet becomes evidence of `turn`, unless it is a document. Arguments are redacted.
-    Return (result of the write, degradation codes). Raises EvidenceNotFoundError if the session does not have one of the results.
-    Raises ConfigError if the id of the call is empty.
+    A result that belongs to no call and no turn yet becomes evidence of `turn`, unless it is a document. Arguments are
+    redacted by `redactor` (None: they are stored as they are). Return (done, codes): the result of the write, and the
+    codes of degradations in the redaction. Raises EvidenceNotFoundError if the session does not have one of the
+    results. Raises ConfigError if the id of the call is empty.
     """
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
@@ -196,7 +199,8 @@ async def record_model_usage(
     turn_id: str | None,
     estimator: TokenEstimator,
 ) -> PutResult:
-    """Store a model call with its turn and our token estimates. The evidence of its answer, if there is any, is linked with it.
+    """Store a model call with its turn and our token estimates. If `llm_output_evidence_id` names the evidence of the
+    call's answer, this evidence is linked with the call.
 
     The turn is `turn_id`, or else the pending turn, or else the last turn. Raises EvidenceNotFoundError if the session does not
     have the evidence of the answer. Raises ConfigError if the id of the call is empty.
@@ -217,7 +221,7 @@ async def record_model_usage(
 
 
 def check_tasks(tasks: Sequence[Task], known: Sequence[Task]) -> None:
-    """Check tasks before they are stored. `known` are the tasks that are stored already.
+    """Check `tasks` before they are stored. `known` are the tasks that the session has already.
 
     Raises ConfigError if a task has no id, depends on an unknown task, or depends on itself through other tasks.
     """

@@ -82,7 +82,9 @@ class Skeleton:
     anchors: Mapping[str, str]
     """Anchor (the name by which ops address a mapping of the state) -> JSON Pointer of the mapping, for all shown anchors."""
     history_start: str | None
-    """Id of the first message of the history; it is recorded, so that the window of the next turn can start there too."""
+    """Id of the first message of the history (None: no history). The id is recorded, so that the history of the next
+    prompt can start with the same message.
+    """
     source: SkeletonSource
     """Inputs of the template blocks."""
     state_tokens: int = 0
@@ -90,7 +92,9 @@ class Skeleton:
     state_cut: StateCut | None = None
     """Parts of the state that are not shown completely (None: all are)."""
     results: EvidenceBlocks = NO_RESULTS
-    """Blocks of evidence and of the session's document, added by `jacquard.pipeline.skeleton.stream`; a preview has none."""
+    """Blocks of evidence and of the session's document. `jacquard.pipeline.skeleton.stream` adds them; a preview has
+    none.
+    """
     degradations: tuple[Degradation, ...] = ()
     """Notes on texts that are not shown completely; `jacquard.pipeline.skeleton.stream` adds the notes on the state."""
     left_out: tuple[LeftOut, ...] = ()
@@ -121,7 +125,8 @@ def _state_tokens(blocks: Iterable[Block]) -> int:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the shipped templates; the templates of a pack take precedence over it.
+    """Renders skeletons. `shipped` is the folder of the shipped templates. Templates of a pack take precedence over
+    shipped templates.
 
     Token counts of recent texts are cached, because most of a skeleton is the same as in the previous turn.
     """
@@ -131,7 +136,7 @@ class AutomationStream:
         self._shipped = shipped
 
     def render(self, turn: Turn, state_tokens: int | None = None, without: tuple[BlockType, ...] = ()) -> Skeleton:
-        """Return the skeleton of one turn. It checks the template files on the disk: call it off the event loop.
+        """Return the skeleton of one turn. The method reads template files, so call it off the event loop.
 
         Args:
             turn: the turn to render.
@@ -256,10 +261,12 @@ def _describe_cut(cut: CutPart) -> Degradation:
 def render_blocks(
     templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int], *, only: BlockType | None = None
 ) -> tuple[Block, ...]:
-    """Return the blocks that `templates` make of `source`, in the order of the manifest. With `only`, only this type. Pure.
+    """Return the blocks that `templates` make of `source`, in the order of the template's manifest.
 
-    A directive that has the id of a template block gets the id `directive:ID`, even if the template block is not rendered.
-    `count` returns the tokens of a text. Raises TemplateError if a template cannot be rendered.
+    If `only` is given, return only blocks of this type.
+
+    If a directive has the same id as a template block, its block gets the id `directive:ID`, even if the template block
+    is not rendered. `count` returns the tokens of a text. Raises TemplateError if a template cannot be rendered.
     """
     blocks: list[Block] = []
     specs, hashes = templates.blocks(source.template_id), VariableHashes(source.variables)
@@ -275,7 +282,9 @@ def render_blocks(
 
 
 def make_block_ids_unique(skeleton: Skeleton, others: Sequence[Block]) -> tuple[Skeleton, tuple[Block, ...]]:
-    """Return (skeleton, others) with ids that are unique in the whole prompt. `others` are the prompt's further blocks."""
+    """Return (skeleton, others) with block ids that are unique in the whole prompt. `others` are the blocks of the
+    prompt outside of the skeleton.
+    """
     blocks, history = skeleton.blocks, skeleton.history
     named = rename_duplicates([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)
@@ -342,7 +351,9 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
 
 
 def template_variables(turn: Turn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
-    """Return the variables that every template can read. They are plain values and never contain the user's input."""
+    """Return the variables that every template can read. They are plain values and never contain the user's input.
+    `state` is the state without the author's rules, and `quests` are the active quests.
+    """
     plan, world, gone = turn.plan, turn.world, turn.lore.gone
     return {
         "instruction": world.instruction,
@@ -374,9 +385,9 @@ def entry_row(entry: MemoryEntry) -> dict[str, Any]:
 
 
 def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
-    """Return the fields of an active quest that a template may read; of its steps, only the open ones.
+    """Return the fields of an active quest that a template may read. Only the open steps of the quest are included.
 
-    `focused` marks the quest that the turn is about.
+    `focused` is true for the quest that the turn is about.
     """
     row: dict[str, Any] = {META: quest.raw.get(META), "id": quest.quest_id}
     if focused:
@@ -391,9 +402,9 @@ def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
 
 
 def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
-    """Return the directives (the author's instructions) of this turn, without those in `hidden`.
+    """Return the directives (the author's instructions) of this turn, without directives whose id is in `hidden`.
 
-    They are the directives marked `constant`, and those that have a keyword in the user's message.
+    A directive belongs to the turn if it is marked `constant`, or if the user's message contains one of its keywords.
     """
     text = normalise(user_message)
     return tuple(
@@ -404,7 +415,8 @@ def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str
 
 
 def find_shown_anchors(view: StateView, quests: tuple[Quest, ...], shown: ShownState | None = None) -> dict[str, str]:
-    """Return anchor -> JSON Pointer in the complete state, for everything that the prompt shows of the state.
+    """Return anchor -> JSON Pointer in the complete state, for each anchor in the part of the state that the prompt
+    shows.
 
     An anchor is the name by which ops address a mapping. The prompt shows the status, the active quests and their open steps;
     of a shortened state it shows only the part `shown` (None: the state is not shortened). Raises JacquardError if two mappings

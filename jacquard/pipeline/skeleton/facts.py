@@ -1,8 +1,8 @@
 """Turns the facts that are known about the user into prompt blocks. Pure.
 
-Kinds of facts are profile, preferences, goals, policies and rules of the developer. Each fact is a block of its own, so that the
-budget can keep the newest facts, and the receipt has a line for each. Facts that are no longer true are shown, with their time,
-if the input asks about the past or names a year in which they were true.
+Kinds of facts are profile, preferences, goals, policies and rules of the developer. Each fact is a block of its own, so
+that the budget can keep the newest facts, and the receipt has a line for each. A fact that is no longer true is shown,
+with its time, if the input asks about the past or names a year in which the fact was true.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _MOST_FORMER = 40
 def fact_blocks(turn: Turn, at: datetime, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return a block for each fact about the user that is true at the time `at`, newest first.
 
-    If the input is about the past or names a year, blocks of facts that were true then are added. `count` returns the tokens of
-    a text.
+    If the input is about the past, blocks of facts that are no longer true are added. If it names a year, blocks of
+    facts that were true in that year are added. `count` returns the tokens of a text.
     """
     session_id = profile_session_id(turn.facts.user_id)
     # Facts recorded at exactly this time count already.

@@ -19,10 +19,14 @@ from mnemosyne.values import dataclass
 
 Turn = tuple[WindowMessage, ...]
 _SPARE_MESSAGES = 16
-"""Messages loaded beyond the window's limit, so that its old start is still among them when it overflows."""
+"""Number of messages that are loaded beyond the limit of the window, so that the old start of the window is still
+loaded when the window overflows.
+"""
 
 _LEAST_TOKENS = 20
-"""Minimum mean tokens of a message; no more messages are loaded than would fill the prompt at this size."""
+"""Assumed minimum of the mean tokens of a message. No more messages are loaded than would fill the prompt if each had
+this size.
+"""
 
 _MOST_MESSAGES = 400
 _SPARE_SHARE = 0.05
@@ -42,7 +46,9 @@ _FALL = 0.9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowLimits:
-    """Limits of a history window. When the window passes one limit, it is cut to the share `low_water` (0..1) of both."""
+    """Limits of a history window. When the window passes one limit, the window is cut to the share `low_water` (0..1)
+    of both limits.
+    """
 
     max_messages: int
     max_tokens: int
@@ -63,10 +69,10 @@ def _limit_messages(config: RuntimeConfig) -> int:
 def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> WindowLimits:
     """Return the limits of the history window.
 
-    `other_tokens` is the number of tokens that the prompt has besides conversation and memories (None: unknown). The window may
-    take the tokens that this part and the memories leave, but always an eighth of the prompt. If `other_tokens` is unknown, it
-    may take half of the prompt. The limit is set in advance, because messages in the window are not recalled and so must not be
-    dropped later.
+    `other_tokens` is the number of tokens that the prompt has besides conversation and memories (None: unknown). The
+    window may take the tokens that this part and the memories leave, and always at least an eighth of the prompt. If
+    `other_tokens` is unknown, the window may take half of the prompt. The limit is set in advance, because messages in
+    the window are not recalled and so must not be dropped later.
     """
     whole = config.budget.prompt_tokens()
     room = whole // 2
@@ -91,9 +97,9 @@ def limit_memories(
 ) -> int:
     """Return the maximum tokens of the memories in a turn's prompt.
 
-    They may take the tokens that the rest of the prompt and the history `shown` leave, up to the configured limit, but always
-    an eighth of the prompt (or the limit if that is less). For an overview the limit is higher, and a part of the tokens stays
-    free. `count` returns the tokens of a text.
+    The memories may take the tokens that the rest of the prompt and the history `shown` leave, up to the configured
+    limit. They may always take an eighth of the prompt, or the configured limit if that is less. For an overview
+    (`is_overview`) the limit is higher, and a part of the tokens stays free. `count` returns the tokens of a text.
     """
     limit, other_tokens = config.curation.flesh_tokens, find_other_tokens(window)
     if is_overview:
@@ -112,7 +118,9 @@ def _find_room(config: RuntimeConfig, other_tokens: int) -> int:
 
 
 def find_other_tokens(window: SessionWindow) -> int | None:
-    """Return the tokens that the previous prompt had besides conversation and memories; None if they were not recorded."""
+    """Return the tokens that the previous prompt had besides conversation and memories. Return None if there is no
+    previous prompt, or if this number was not recorded.
+    """
     prompt = window.previous.prompt if window.previous is not None else None
     tokens = prompt.get("other_tokens") if prompt is not None else None
     return tokens if isinstance(tokens, int) else None
@@ -121,8 +129,8 @@ def find_other_tokens(window: SessionWindow) -> int | None:
 def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
     """Return the number of other tokens to record with a prompt, from which the limits of the next turn are computed.
 
-    `tokens` is the number that the prompt has besides conversation and memories. The result is at least 0.9 of the previous
-    turn's number, so that it falls slowly; evidence varies from turn to turn.
+    `tokens` is the number of tokens that the prompt has besides conversation and memories. The result is at least 0.9
+    times the number of the previous turn. It falls slowly, because the tokens of evidence vary from turn to turn.
     """
     before = find_other_tokens(window)
     return tokens if before is None else max(tokens, int(before * _FALL))
@@ -136,14 +144,15 @@ def trim_history(
 ) -> tuple[WindowMessage, ...]:
     """Return the messages of the history window, oldest first: complete turns up to the newest turn.
 
-    If all turns from `previous_start` on fit both limits, they are the window. Otherwise the window is cut: it consists of as
-    many of the newest turns as fit the share `low_water` of both limits. A cut window begins with a user message if less than
-    half of its turns are lost by this. The newest turn is kept even if it passes a limit by itself, because the latest messages
-    must never be missing; the budget of the prompt still applies. If a limit is below 1, there is no history.
+    If all turns from `previous_start` on fit both limits, these turns are the window. Otherwise the window is cut to as
+    many of the newest turns as fit the share `low_water` of both limits. A cut window begins with a user message if
+    less than half of its turns are lost by this. The newest turn is kept even if it passes a limit by itself, because
+    the latest messages must never be missing; the budget of the prompt still applies. If a limit is below 1, there is
+    no history.
 
     Args:
         messages: the newest messages of the session, oldest first.
-        previous_start: id of the first message of the previous window, or None.
+        previous_start: id of the first message of the previous window (None: there is no previous window).
         limits: limits of the window.
         count: returns the tokens of a message's content.
     """
@@ -161,7 +170,9 @@ def trim_history(
 
 
 def find_history_start(window: SessionWindow) -> str | None:
-    """Return the id of the first message of the previous turn's history window, from the turn's record, or None."""
+    """Return the id of the first message in the history window of the previous turn. Return None if the record of that
+    turn states none, or if there is no previous turn.
+    """
     prompt = window.previous.prompt if window.previous is not None else None
     start = prompt.get("history_start") if prompt is not None else None
     return start if isinstance(start, str) else None

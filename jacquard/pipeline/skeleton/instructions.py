@@ -1,6 +1,7 @@
 """Turns the fixed instructions of the host (setting `instructions`) into prompt blocks. Pure.
 
-With them a host adds instructions to every prompt without changing a world or a template. This module must not import a template.
+So a host can add instructions to every prompt without changing a world or a template. This module must not import a
+template.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _PLACE = BlockPlace(slot=slot_of(BlockKind.INSTRUCTION), placement=Placement(pos
 
 
 def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], int]) -> tuple[Block, ...]:
-    """Return a block that is never dropped for each of `instructions` (name -> text) that is not blank, in order.
+    """Return a block for each text of `instructions` (name -> text) that is not blank, in order. These blocks are never
+    dropped.
 
     A prompt shows these blocks directly after the instruction of the world. `count` returns the tokens of a text.
     """

@@ -5,8 +5,9 @@ The profile (the kind of agent) decides how a prompt shows messages:
 - Escaped: the text is escaped in the markup. An input that got no reply, or an empty one, has a `<notice>` after its text.
 - As written: the text is shown exactly as it was written, without a notice.
 
-The profile also decides whether every speaker is named before the message, or only if several people speak. A name that the role
-implies is not shown: the world's player and persona, and generic names such as `user`.
+The profile also decides whether the name of the speaker is shown before every message, or only if several people speak.
+A name that follows from the role of the message is not shown: the world's player and persona, and generic names such as
+`user`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Speakers:
     shown: bool = True
 
     def name_of(self, message: Message) -> str:
-        """Return the name to show before a message, on one line; '' if none is to be shown."""
+        """Return the name to show before `message`, on one line. Return '' if no name is shown."""
         name = _name_of(message.author)
         return name if self.shown and name.casefold() not in self.known else ""
 
@@ -61,7 +62,8 @@ class Speakers:
 def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY) -> Speakers:
     """Return the rule for speakers' names in a prompt that shows these messages.
 
-    If the profile names speakers only if there are several, two different names are enough, even in the same role.
+    A profile may show names only if several people speak. Then at least two different names must occur, even if their
+    messages have the same role.
     """
     known = default_parties(world)
     if profile.speakers is SpeakerNames.NAMED:
@@ -78,12 +80,13 @@ def history_blocks(
     profile: Profile = STORY,
     speakers: Speakers | None = None,
 ) -> tuple[Block, ...]:
-    """Return one block for each message of `messages`, which are oldest first. Empty replies are left out.
+    """Return one block for each of `messages` (oldest first). Empty replies are left out.
 
     System messages have the priority MUST, the newest NEWEST_MESSAGES other messages HIGH, and older messages MEDIUM.
     `rank` of a block is the age of its message (0 = newest). In a turn with tool messages, all messages except user and
-    system messages are one group, so that a tool call and its result are kept or dropped together. `speakers` is the rule
-    for names (None: the rule for these messages). `count` returns the tokens of a text.
+    system messages are one group, so that a tool call and its result are kept or dropped together. `speakers` is the
+    rule for names (None: the rule that `find_speakers` returns for these messages). `session_id` is the session of the
+    messages. `count` returns the tokens of a text.
     """
     shown = speakers or find_speakers((each.message for each in messages), world, profile)
     as_written = profile.messages is MessageForm.AS_WRITTEN
@@ -150,7 +153,7 @@ def _priority(role: Role, age: int) -> Priority:
 
 
 def without_notice(content: str) -> str:
-    """Return the content of a message's block without the notice that the message got no reply."""
+    """Return `content`, the content of a message's block, without the notice that the message got no reply."""
     for notice in _UNANSWERED.values():
         content = content.removesuffix(f"\n{notice}")
     return content
@@ -164,7 +167,8 @@ def input_block(
 ) -> Block:
     """Return the block of the user's input, which is never dropped.
 
-    The name of the speaker is shown before it only if the profile names speakers when several people speak.
+    `speakers` is the rule for names (None: no name is shown). If the profile shows the name of every speaker in the
+    history, no name is shown before the input.
     """
     named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(message)
     content = _shown_text(message.content, named, profile)

@@ -1,8 +1,8 @@
 """Gives each block of a prompt a unique id. Pure.
 
-Templates, worlds, messages and the host choose ids independently, so that two blocks may have the same id. The block whose kind
-comes first in `BlockKind` keeps the id. The other block gets its kind as a prefix, as in `directive:status`. Unique ids stay
-unchanged.
+Templates, worlds, messages and the host choose ids independently, so two blocks may have the same id. Of two such
+blocks, the block whose kind comes first in `BlockKind` keeps the id. The kind of the other block becomes a prefix of
+its id, as in `directive:status`. Unique ids stay unchanged.
 """
 
 from __future__ import annotations

@@ -21,10 +21,12 @@ from mnemosyne.values import dataclass
 SHOWN_LEVELS = 100
 """Maximum nesting of values that YAML can show (`filament.dump_yaml`)."""
 KEY_CHARS = 200
-"""Maximum length of field names and ids in a shortened state; fields with longer ones are not shown."""
+"""Maximum length of field names and ids in a shortened state. A field with a longer name or id is not shown."""
 LEAST_TEXT_CHARS = 40
 _FIELD_CHARS = (160, 60)
-"""Minimum characters of each field of a mapping, and of each entry of a short list, before fewer of them are shown."""
+"""Minimum characters for each field of a mapping and each entry of a short list. If they do not fit with so many, fewer
+fields or entries are shown.
+"""
 _FEW = 8
 """An entry of a long list is shown completely if it takes at most 1/8 of the list's characters."""
 _LINE_CHARS = 8
@@ -70,10 +72,12 @@ def find_cut_words(locale: str) -> CutWords:
 
 
 def count_shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
-    """Return about how many characters the part `node` of a state takes in a prompt; `most` + 1 if it takes more than `most`.
+    """Return about how many characters the part `node` of a state takes in a prompt. Return `most` + 1 if they are more
+    than `most`.
 
-    `depth` is the number of levels above `node`. A value nested too deeply to be shown counts as more than `most`. The author's
-    rules (`$meta`) are not shown; they are counted only if `with_rules` is true. Counting stops when `most` is exceeded.
+    `depth` is the number of levels above `node`. A value nested too deeply to be shown counts as more than `most`. The
+    author's rules (`$meta`) are not shown in a prompt. They are counted only if `with_rules` is true. Counting stops
+    when `most` is exceeded.
     """
     if isinstance(node, str):
         return min(_count_text_chars(node, most, depth), most + 1)
@@ -111,7 +115,7 @@ def _count_text_chars(text: str, most: int, depth: int = 0) -> int:
 def reduce_rules(tree: Any) -> Any:
     """Return `tree` with the author's rules (`$meta`) reduced to the names of the fields that are lists.
 
-    The form in which a prompt shows the state depends only on this part of the rules.
+    Only this part of the rules has an effect on the form in which a prompt shows the state.
     """
     return _reduce_rules(with_own_lists(tree))
 
@@ -128,9 +132,11 @@ def _reduce_rules(node: Any) -> Any:
 
 
 def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
-    """Return how many of `chars` each part gets, if the parts want the numbers of characters in `wanted`.
+    """Divide `chars` characters among several parts. Return the number of characters for each part, in the order of
+    `wanted`, which contains the numbers that the parts want.
 
-    The parts that want least are served first. Each gets what it wants, or an equal share of what is left if that is less.
+    The parts that want least are served first. Each part gets the smaller one of two numbers: the number that it wants,
+    and an equal share of the characters that are left.
     """
     given = [0] * len(wanted)
     left = max(0, chars)
@@ -152,10 +158,10 @@ class StateCutter:
         self.cuts: list[CutPart] = []
 
     def cut(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> Any:
-        """Return `node` shortened to about `chars` characters; unchanged if it is not longer.
+        """Return `node` shortened to about `chars` characters. A shorter `node` is returned unchanged.
 
-        A shortened list or mapping contains a note on how much is missing. `path` is the place of the node in the state, and
-        `depth` the number of levels above it.
+        A shortened list or mapping contains a note that states how much is missing. `path` is the place of `node` in
+        the state, and `depth` is the number of levels above `node`.
         """
         kept, note = self.cut_with_note(node, chars, path, depth)
         if not note:
@@ -165,8 +171,8 @@ class StateCutter:
         return [*kept, {"…": note}]
 
     def cut_with_note(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
-        """Return (node, note): the shortened `node` without its own note, and the note ('' if nothing of a list or mapping is
-        missing).
+        """Return (node, note): the shortened `node`, and the note that states how many of its entries or fields are
+        missing ('' if none are missing). The parameters are those of `cut`.
         """
         if count_shown_chars(node, chars, depth) <= chars:
             return node, ""
@@ -243,9 +249,9 @@ def format_pointer(path: Tokens) -> str:
 
 
 def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
-    """Yield the parts `cuts` with their paths in the original state.
+    """Yield the shortened parts `cuts` with their paths changed to paths in the original state.
 
-    `places` maps the beginning of a path in the shortened tree to the beginning of the path in the original state.
+    `places` maps the beginning of a path in the shortened tree to the beginning of the same path in the original state.
     """
     for cut in cuts:
         steps = cut.path.split("/")

@@ -1,4 +1,4 @@
-"""Shortens the state (a tree of values) until the prompt blocks that show it fit into a token limit. Pure.
+"""Shortens the state (a tree of values) until the prompt blocks that show the state fit into a token limit.
 
 The templates read the state from their variables: the status (the state without quests), the active quests and the goal. These
 variables are shortened. The caller passes a function that counts the tokens of the blocks, so this module must not import a
@@ -29,11 +29,15 @@ from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.values import dataclass
 
 MOST_CHARS = 150_000
-"""Maximum characters of the state that templates get, so that no shipped template exceeds `jacquard.templating.limits`."""
+"""Maximum characters of the state in the variables of templates. With them no shipped template exceeds
+`jacquard.templating.limits`.
+"""
 MOST_TOKENS = 4 * MOST_CHARS
 """Token limit that has no effect, because MOST_CHARS characters never take so many tokens."""
 GOAL_CHARS = 400
-"""Length above which a goal counts as a part of the state and is shortened with it; a goal comes from a quest."""
+"""Number of characters above which a goal counts as a part of the state and is shortened together with it. A goal comes
+from a quest.
+"""
 _SMALL_CHARS = MOST_CHARS // 5
 """A text of at most this many characters is never too large, however it is escaped."""
 _ROUNDS = 8
@@ -53,7 +57,8 @@ def is_too_large(variables: Variables) -> bool:
 def fit_texts(
     variables: Variables, authored: Sequence[str], directives: Sequence[MemoryEntry]
 ) -> tuple[dict[str, Any], tuple[MemoryEntry, ...], tuple[CutPart, ...]]:
-    """Return (variables, directives, cuts): both with too long texts of the author shortened, and the list of these texts.
+    """Return (variables, directives, cuts): the template variables and the directives, with texts of the author
+    shortened if they are too long, and the list of the shortened texts.
 
     `authored` contains the names of the variables that are texts or trees of an author. Each of these variables, each axiom and
     each directive may have MOST_CHARS characters.
@@ -74,23 +79,25 @@ def fit_texts(
 
 
 def count_goal_tokens(goal: str, count: Callable[[str], int]) -> int:
-    """Return the tokens of `goal` that count as state: 0 unless the goal is longer than GOAL_CHARS."""
+    """Return the tokens of `goal` that count as tokens of the state. Return 0 if the goal is at most GOAL_CHARS long."""
     return count(goal) if len(goal) > GOAL_CHARS else 0
 
 
 def fit_state(
     variables: Variables, quests: Sequence[Quest], limit_tokens: int, tokens_of: TokensOf, whole_tokens: int | None
 ) -> tuple[dict[str, Any], StateCut | None, dict[str, Any]]:
-    """Return (variables, cut, rows): template variables whose state takes at most `limit_tokens`.
+    """Return (variables, cut, rows): the template variables with a state that takes at most `limit_tokens`, the list of
+    what was cut, and the quests.
 
-    `cut` lists the parts that are not shown completely (None: all are). `rows` contains the shown quests by key. If the limit is
-    0, nothing of the state is shown.
+    `cut` lists the parts that are not shown completely (None: all are). `rows` maps the key of each shown quest to the
+    quest. If `limit_tokens` is 0, nothing of the state is shown.
 
     Args:
         variables: template variables with the complete state.
         quests: active quests, in the order of `variables["quests"]`.
         limit_tokens: maximum tokens of the state.
-        tokens_of: returns the tokens of the blocks that show the state, if the templates are rendered with the given variables.
+        tokens_of: renders the templates with the given variables, and returns the tokens of the blocks that show the
+            state.
         whole_tokens: result of `tokens_of` for the complete state (None: the state is too large to be rendered).
     """
     parts = _Parts.of(variables, quests)
@@ -108,7 +115,9 @@ def fit_state(
 
 
 class StateLimit:
-    """Token limit of the state in one prompt. It is lowered after each attempt in which the MUST blocks did not fit."""
+    """Token limit of the state in one prompt. The limit is lowered after each attempt in which the blocks that must be
+    kept did not fit.
+    """
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -116,10 +125,10 @@ class StateLimit:
         self._first: BudgetExceededError | None = None
 
     def reduce(self, used_tokens: int, error: BudgetExceededError) -> None:
-        """Lower the limit after `error`: a prompt in which the state took `used_tokens` did not fit.
+        """Lower the limit after an attempt that failed with `error`. In this attempt the state took `used_tokens`.
 
-        Raises BudgetExceededError if nothing of the state is left to shorten, or after too many attempts. The error describes
-        the first attempt; its `without_state` is the error of the last attempt.
+        Raises BudgetExceededError if nothing of the state is left to shorten, or after too many attempts. The raised
+        error describes the first attempt, and its `without_state` is the error of the last attempt.
         """
         self._first = self._first or error
         if used_tokens <= 0 or self._attempts > _TRIES:

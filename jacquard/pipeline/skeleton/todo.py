@@ -19,8 +19,9 @@ _OPEN = frozenset({TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.FAILED
 def list_open_tasks(tasks: Sequence[Task]) -> dict[str, Any]:
     """Return the part of a to-do list that a prompt shows; {} if no task is open.
 
-    - `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order. Each has `id`, `name` and `status`,
-      and if they exist `waits_for` (open tasks that it depends on) and `error`. Texts are cut at TEXT_CHARS.
+    - `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order. Each has `id`, `name` and
+      `status`. A task that depends on open tasks has `waits_for`, and a task with an error has `error`. Texts are cut
+      at TEXT_CHARS.
     - `more`: number of open tasks that are left out.
     - `completed`: number of completed tasks.
 

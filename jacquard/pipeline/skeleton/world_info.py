@@ -1,9 +1,9 @@
 """Turns activated world info into prompt blocks, and explains each activation in the receipt. Pure.
 
-World info is lore from a book of another program (SillyTavern); keywords in the conversation activate its entries. SillyTavern's
-places are mapped to the closest places of our prompt. The depth of an entry is the number of messages after it, including the
-input: depth 1 is directly before the input. An entry of depth 0, which SillyTavern shows after the input, is shown directly
-before it.
+World info is lore from a book of another program (SillyTavern); keywords in the conversation activate its entries.
+SillyTavern's places are mapped to the closest places of our prompt. The depth of an entry is the number of messages
+after the entry, including the input. Depth 1 is directly before the input. An entry of depth 0, which SillyTavern shows
+after the input, is shown directly before the input.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SECTIONS: Mapping[WorldInfoPosition, str] = MappingProxyType(
 )
 """Names of the places, which are sections of the slot in layouts."""
 CONSTANT = "_constant"
-"""Suffix of the section's name for entries that every turn shows."""
+"""Suffix of the section's name for constant entries, which every turn shows."""
 _BESIDE_CHAR = frozenset({WorldInfoPosition.BEFORE_CHAR, WorldInfoPosition.AFTER_CHAR})
 _PLACES: Mapping[WorldInfoPosition, Placement] = MappingProxyType(
     {
@@ -62,7 +62,7 @@ _PLACES: Mapping[WorldInfoPosition, Placement] = MappingProxyType(
 _AT_INPUT = Placement(position=Position.USER_ANCHOR, priority=30)
 _ROLES = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 _ROLE_ORDER = {Role.ASSISTANT: 0, Role.USER: 1, Role.SYSTEM: 2}
-"""SillyTavern puts the most important entries nearest to the input."""
+"""Order of the roles in one place. SillyTavern puts the most important entries nearest to the input."""
 _REJECTED: Mapping[str, str] = MappingProxyType(
     {
         "group": "Another entry of its group was taken.",
@@ -79,9 +79,9 @@ _REJECTED: Mapping[str, str] = MappingProxyType(
 def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return a block for each activated entry that has a text and a place. `count` returns the tokens of a text.
 
-    The priority of constant entries is HIGH, that of others MEDIUM. When blocks must be dropped, entries with a high `order` are
-    kept first. In one place of the prompt, entries are sorted by `order`, lowest first. Of entries with the same `order`, the
-    one activated last comes first, as in SillyTavern.
+    Constant entries have the priority HIGH, and other entries have the priority MEDIUM. When blocks must be dropped,
+    entries with a high `order` are kept first. In one place of the prompt, entries are sorted by `order`, lowest first.
+    Of entries with the same `order`, the one activated last comes first, as in SillyTavern.
     """
     ranked = sorted(filter(_is_shown, turn.lore.activation.active), key=lambda each: -each.entry.order)
     ranks = {id(each): rank for rank, each in enumerate(ranked)}
@@ -92,7 +92,7 @@ def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, .
 def activation_decisions(turn: Turn) -> tuple[ActivationDecision, ...]:
     """Return the decision about each activated or unreadable entry.
 
-    Shown entries come first, in the order of activation; then come entries that were not shown, and unreadable entries.
+    Shown entries come first, in the order of activation. Then come entries that are not shown, and unreadable entries.
     """
     lore = turn.lore
     names = {f"{world}.{uid}": entry.entry_id for (world, uid), entry in lore.entries.items()}

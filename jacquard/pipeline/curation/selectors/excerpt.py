@@ -1,4 +1,6 @@
-"""Cuts the preview of a memory to the clauses that have words of the input. Pure; it must not import a selector or a model."""
+"""Cuts the preview of a memory to the clauses that contain words of the input. This module must not import a selector
+or a model.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _WIDE = 3
 
 
 def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
-    """Return `text` on one line. If it is too long, return the neighbouring clauses that contain most of `words`.
+    """Return `text` on one line. If the line is longer than `limit_chars`, return only neighbouring clauses: the clause
+    that contains most of `words`, and those around it that fit.
 
     `limit_chars` counts Latin characters; a character of a script without spaces (Chinese) counts as three. `…` marks a cut.
     """

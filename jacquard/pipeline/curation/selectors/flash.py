@@ -60,10 +60,11 @@ class FlashSelector:
         self._batch_size = batch_size
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the model's selection. `counts` contains the corrections of its answers and the tokens of the calls.
+        """Return the selection that the model makes. `counts` of the selection contains the corrections of the model's
+        answers and the tokens of the calls.
 
-        Raises SelectorError with the code `timeout`, `model_error` or `unreadable` if every call failed; the error contains the
-        tokens that were spent.
+        Raises SelectorError with the code `timeout`, `model_error` or `unreadable` if every call failed. The error
+        contains the tokens of these calls.
         """
         if not request.candidates:
             return Selection(entry_ids=())
@@ -123,9 +124,10 @@ class FlashSelector:
 
 
 def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None = None) -> tuple[MessagePart, ...]:
-    """Return the messages of a call: the rules as system message; newest messages, input and candidates as user message.
+    """Return the messages of a call. The system message contains the rules. The user message contains the newest
+    messages of the conversation, the input and the candidates.
 
-    The candidates are those of `pool`, or of `request` if `pool` is None, best first.
+    The candidates are `pool`, best first (None: all candidates of `request`).
     """
     recent = "".join(f"{escape_text(_clip(line, RECENT_CHARS))}\n" for line in request.recent[-RECENT_MESSAGES:])
     history = f"<recent_history>\n{recent}</recent_history>\n" if recent else ""

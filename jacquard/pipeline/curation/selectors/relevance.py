@@ -46,7 +46,9 @@ class RelevanceWeights:
     words: float = 0.81
     """Weight of log(1 + BM25 score); the score is scaled if the memory is small."""
     shared: float = 0.84
-    """Weight of log(1 + n), with n the number of words and of other rare Chinese characters that input and candidate share."""
+    """Weight of log(1 + n). n counts the words that input and candidate share, and the rare Chinese characters that
+    they share outside of these words.
+    """
     entity: float = 3.22
     """Weight of each entity of the input that the candidate is about."""
     cosine: float = 0.37
@@ -54,7 +56,7 @@ class RelevanceWeights:
     score: float = 1.25
     """Weight of the candidate's score divided by the best score."""
     title: float = 3.14
-    """Weight if the input contains the name or a key of the lore entry or of the open thread."""
+    """Weight if the candidate is a lore entry or an open thread, and the input contains its name or one of its keys."""
 
 
 WEIGHTS = RelevanceWeights()

@@ -16,8 +16,8 @@ LOT = 16
 class RerankSelector:
     """Selects the candidates with the best scores. Equal scores keep the order of recall, so equal requests give equal results.
 
-    Candidates that score below `least`, on the model's own scale, are left out (None: no minimum). `why` of the selection
-    contains the scores. Raises SelectorError with the code `model_error` if the model cannot be loaded or fails.
+    `least` is the minimum score on the model's own scale (None: no minimum); candidates below it are left out. `why` of
+    the selection contains the scores.
     """
 
     name = "rerank"

@@ -27,7 +27,7 @@ class Lexicon:
     negators: re.Pattern[str]
     """Words that negate the words after them in their clause."""
     no_negators: re.Pattern[str]
-    """Expressions that contain a negator and negate nothing."""
+    """Expressions that contain a word of `negators` but negate nothing."""
     later: re.Pattern[str]
     """Words that put a whole sentence into the future or make it a condition."""
     reported: re.Pattern[str]
@@ -35,11 +35,11 @@ class Lexicon:
     past: re.Pattern[str]
     """Words that show that the input is about the past."""
     memory: re.Pattern[str]
-    """Words that recall the past ("remember"); they show the past as well."""
+    """Words that recall the past ("remember"). They also count as words of `past`."""
     past_question: re.Pattern[str]
     """Questions about the past."""
     others: re.Pattern[str]
-    """Questions about somebody else's life; they are about the past, but not about the play."""
+    """Questions about the life of somebody else. They are about the past, but not about what happened in the play."""
     player: re.Pattern[str]
     """Words for the player and their companions. A past without them may be the history of the world."""
     future: re.Pattern[str]

@@ -22,13 +22,13 @@ class OverviewLexicon:
     """Patterns of one language."""
 
     questions: Mapping[OverviewScope, re.Pattern[str]]
-    """Scope (subject of the overview) -> questions that ask for an overview of it."""
+    """Scope (kind of subject) -> questions that ask for an overview of this kind of subject."""
     retell: re.Pattern[str]
     """Verbs of summing up."""
     alone: re.Pattern[str]
     """Verbs of summing up that need no object."""
     tell: re.Pattern[str]
-    """Verbs of telling, which have other uses too."""
+    """Verbs of telling. They ask for an overview only together with an object of `topics`."""
     topics: Mapping[OverviewScope, re.Pattern[str]]
     """Scope -> objects of `retell` and `tell` that have this scope."""
     matters: re.Pattern[str]
@@ -48,7 +48,7 @@ class OverviewLexicon:
     moment: re.Pattern[str]
     """Words that mean a single point in time."""
     since: re.Pattern[str]
-    """Clauses of time; a name in one is not the subject."""
+    """Clauses of time ("since the fire"). A name in such a clause is not the subject of the overview."""
     filler: re.Pattern[str]
     """Words that are not an object of a verb of summing up."""
 
