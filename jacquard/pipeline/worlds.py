@@ -1,7 +1,8 @@
 """Reads and stores the world packs of sessions, and builds an empty world for sessions without a pack.
 
-A world pack is what an author wrote about a world. The pack and the rows of its lore are written in one transaction under one
-digest. They always have the same version, even if the folder of the pack is edited meanwhile.
+A world pack is what an author wrote about a world. The pack and the rows of its lore are written in one transaction
+under one digest (hash of the pack). So pack and rows always have the same version, even if the folder of the pack is
+edited meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 
 BARE_WORLDS = ("", "bare")
-"""Worlds of sessions without a pack: imported ones, and those that `create_context_engine` starts by itself."""
+"""Ids of worlds without a pack. Imported sessions, and sessions that `create_context_engine` starts by itself, have
+such a world.
+"""
 
 _INSTRUCTIONS = {
     "en": "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
@@ -40,7 +43,9 @@ _TRIES = 3
 
 
 def translate_bare_world(world: WorldPack, locale: str) -> WorldPack:
-    """Return `world` with another `locale`. Our own instruction of a world without a pack is translated; any other is kept."""
+    """Return `world` with another `locale`. The instruction that we give a world without a pack is translated. Any
+    other instruction is kept.
+    """
     instruction = world.instruction
     if instruction in _INSTRUCTIONS.values():
         instruction = _INSTRUCTIONS["zh" if locale.lower().startswith("zh") else "en"]
@@ -68,7 +73,8 @@ def build_bare_world(world_id: str) -> WorldPack:
 
 
 def party_names(world: WorldPack) -> Mapping[str, str]:
-    """Return role (`user`, `assistant`) -> name of the player and of the persona, as far as the pack states them.
+    """Return role -> name: the name of the player for `user`, and the name of the persona for `assistant`. A name that
+    the pack does not state is left out.
 
     Each name is on one line.
     """
@@ -93,8 +99,8 @@ def name_of_speaker(message: Message, names: Mapping[str, str] = EMPTY) -> str:
 def name_of_author(author_id: str, role: str = Role.USER.value, names: Mapping[str, str] = EMPTY) -> str:
     """Return the name of the author with the id `author_id`, on one line.
 
-    If the id is empty or an account id, return the name of the role. `names` contains the names of the two parties
-    (`party_names`); the name of a role without an entry there is the role itself.
+    If the id is empty or an account id, return the name of the role. `names` contains the names of the two parties by
+    role (`party_names`). If `names` has no name for the role, the name is the role itself.
     """
     name = " ".join(author_id.split())
     return names.get(role, role) if not name or is_account_id(name) else names.get(name, name)
@@ -103,9 +109,9 @@ def name_of_author(author_id: str, role: str = Role.USER.value, names: Mapping[s
 class WorldSource:
     """Returns the packs of worlds from the store, and caches them.
 
-    `given` contains packs of the host by world id. Such a pack is written to the store when it is first needed, and is then the
-    present version of its world. After that the store decides: a version written by another process applies from the next turn
-    on.
+    `given` contains packs of the host by world id. Such a pack is written to the store when it is first needed, and
+    becomes the present version of its world. After that, the version in the store applies: a pack that another process
+    writes is used from the next turn on.
     """
 
     def __init__(self, store: Store, given: Mapping[str, WorldPack]) -> None:
@@ -114,7 +120,8 @@ class WorldSource:
         self._held: dict[str, WorldPack] = {}
 
     async def store_pack(self, world: WorldPack) -> int:
-        """Write a pack with its lore as the present version of its world. Return how many lore entries changed.
+        """Write a pack with its lore as the present version of its world. Return the number of lore entries that
+        changed.
 
         Raises TemplateError if the templates of the pack cannot be read.
         """

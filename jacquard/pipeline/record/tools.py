@@ -165,7 +165,7 @@ async def record_tool_call(
     """Store a call with links to its results, its turn and its task, and link the results back to it.
 
     A result that belongs to no call and no turn yet becomes evidence of `turn`, unless it is a document. Arguments are
-    redacted by `redactor` (None: they are stored as they are). Return (done, codes): the result of the write, and the
+    redacted by `redactor` (None: they are stored unchanged). Return (done, codes): the result of the write, and the
     codes of degradations in the redaction. Raises EvidenceNotFoundError if the session does not have one of the
     results. Raises ConfigError if the id of the call is empty.
     """

@@ -1,7 +1,9 @@
-"""Joins a skein (the ordered blocks of a prompt) into role messages and one XML text, with the span (place) of every block. Pure.
+"""Joins a skein (the ordered blocks of a prompt) into role messages and one XML text, and records the span (place) of
+every block.
 
-The texts of the blocks were escaped when they were rendered. A message shown exactly as written is never joined with markup. In
-the XML text it is enclosed in lines with a boundary that the message does not contain.
+The texts of the blocks were escaped when they were rendered. A message that is shown exactly as written is never joined
+with markup in one role message. In the XML text, such a message is enclosed in lines with a boundary that the message
+does not contain.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ else:
 
 
 class PromptMessage(_AcceptedMessage):
-    """One role message as it is sent to a provider: a dict of `role` and `content`, which are attributes too.
+    """One role message in the form in which it is sent to a provider: a dict with `role` and `content`. Both are
+    attributes too.
 
-    It is a dict so that every client accepts it, and so that it can be written as JSON. It cannot be changed, because the
-    receipt describes what is sent; `dict(message)` is a copy that can be changed.
+    The message is a dict so that every client accepts it and it can be written as JSON. The message cannot be changed,
+    because the receipt describes the prompt that is sent. `dict(message)` is a copy that can be changed.
     """
 
     __slots__ = ()
@@ -89,8 +92,8 @@ class AssembledPrompt:
     messages: tuple[PromptMessage, ...]
     text: str
     spans: tuple[BlockSpan, ...]
-    """Cover every character of every message, in order. Block id `frame` marks our own text between blocks and message
-    overhead.
+    """Places of the blocks. The spans cover every character of every message, in order. The block id `frame` marks our
+    own text between blocks, and the overhead of messages.
     """
     tokens: int
     """Sum of the tokens of all spans."""
@@ -109,7 +112,7 @@ _Group = tuple[str, list[_Piece], PlacedBlock | None]
 
 
 def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
-    """Join a skein into a prompt; `count` returns the tokens of a text."""
+    """Return the prompt of a skein. `count` returns the tokens of a text."""
     groups: list[_Group] = []
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append((Role.SYSTEM.value, _pieces(list(part), skein.layer_attributes), None))
@@ -146,7 +149,8 @@ def prefix(
     count: Callable[[str], int],
     volatile: Collection[str] = (),
 ) -> PrefixReport:
-    """Return the beginning that the prompt shares with `previous` (the messages of the previous turn), and the first difference.
+    """Return a report on the beginning that the prompt `assembled` shares with `previous`, and on their first
+    difference. `previous` contains the messages of the previous turn.
 
     `volatile` contains the ids of blocks that change in each turn. `count` returns the tokens of a text.
     """
@@ -368,7 +372,8 @@ class Assembler(Protocol):
     2. A span names a block of the skein, or `frame` for text of the assembler's own.
     3. The tokens of all spans add up to `tokens`.
 
-    It is called in a worker thread, several times for one turn. A prompt that breaks a rule is refused with AssemblerError.
+    The assembler is called in a worker thread, several times for one turn. A prompt that breaks a rule is refused with
+    AssemblerError.
     """
 
     def assemble(self, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
@@ -377,7 +382,9 @@ class Assembler(Protocol):
 
 
 class RoleMessageAssembler:
-    """The built-in `Assembler`: role messages, the layers in their wrappers, and the same as one XML text."""
+    """Built-in `Assembler`. It makes role messages in which each layer has its wrapper, and the same content as one XML
+    text.
+    """
 
     def assemble(self, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
         """Return the prompt of a skein; `count` returns the tokens of a text."""
@@ -389,7 +396,9 @@ ROLE_MESSAGES = RoleMessageAssembler()
 
 
 def name_of_assembler(assembler: Assembler) -> str:
-    """Return the class name of a host's assembler; '' for the built-in assembler. Records contain it for replays."""
+    """Return the class name of a host's assembler. Return '' for the built-in assembler. The record of a turn contains
+    this name for replays.
+    """
     return "" if isinstance(assembler, RoleMessageAssembler) else type(assembler).__name__
 
 

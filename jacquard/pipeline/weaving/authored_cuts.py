@@ -1,8 +1,9 @@
-"""Cuts the blocks of an author that do not fit into a prompt, so that their beginning is shown up to the end of a sentence. Pure.
+"""Cuts blocks of an author that do not fit into a prompt, so that the beginning of each block is shown, up to the end
+of a sentence.
 
-The tags of a block are kept. If its text is a YAML mapping, such as a persona, each long value is cut and no field is lost. A
-summary loses its beginning instead, because that is its oldest part. No model is called, so equal blocks and limits give equal
-texts.
+The tags of a block are kept. If its text is a YAML mapping, such as a persona, each long value is cut and no field is
+lost. A summary loses its beginning instead of its end, because its beginning is its oldest part. No model is called, so
+equal blocks and limits give equal texts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mnemosyne.schema.evidence import Priority
 
 CONTENTS_KEPT = 64
 _LONG_CHARS = 80
-"""Minimum length of a mapping's value that is cut."""
+"""Minimum length of a value in a mapping; shorter values are not cut."""
 
 _TRIES = 6
 _FIRST_TAG = re.compile(r"\A\s*<[A-Za-z_][\w.-]*")
@@ -36,7 +37,9 @@ Path = tuple[str | int, ...]
 
 
 def cut_block(placed: PlacedBlock, limit_tokens: int, count: Count) -> Block | None:
-    """Return a block that is cut to at most `limit_tokens`; None if none of its text fits. `count` returns a text's tokens."""
+    """Return the block of `placed`, cut to at most `limit_tokens`. Return None if none of its text fits. `count`
+    returns the tokens of a text.
+    """
     block = placed.block
     around = placed.tokens - count(block.content)
     content = _cut_content(block.content, limit_tokens - around, count, block.place.slot == SUMMARY_SLOT)
@@ -44,9 +47,10 @@ def cut_block(placed: PlacedBlock, limit_tokens: int, count: Count) -> Block | N
 
 
 def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PlacedBlock]) -> tuple[Degradation, ...]:
-    """Return the receipt's lines on authors' blocks that were cut, and on those of priority HIGH that did not fit at all.
+    """Return the degradations for blocks of an author that were cut, and for such blocks of priority HIGH that did not
+    fit at all.
 
-    `blocks` are all blocks of the prompt before pruning.
+    `decisions` are the decisions of the pruner, and `blocks` are all blocks of the prompt before pruning.
     """
     whole = {each.block.block_id: each for each in blocks if each.block.kind in AUTHORED}
     return tuple(

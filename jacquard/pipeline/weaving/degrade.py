@@ -1,8 +1,8 @@
 """Carries out the decisions of a pruner to degrade blocks: shortens texts, and withholds sensitive texts.
 
-A pruner only decides which blocks are degraded. This module shortens their texts with a shortener; if the shortener fails, a text
-is cut after its first sentences. The tags of a block are kept, and the new text between them is escaped. This module must not
-import a pruner, a model or a store.
+A pruner only decides which blocks are degraded. This module shortens the texts of these blocks with a shortener. If the
+shortener fails, the text is cut after its first sentences. The tags of a block are kept, and the new text between them
+is escaped. This module must not import a pruner, a model or a store.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ async def apply_degradations(
     shortener: Shortener | None,
     within_seconds: float | None = None,
 ) -> DegradedBlocks:
-    """Return the blocks of `orders` (block, decision) as the prompt shows them. A block that cannot be shortened is left out.
+    """Return the blocks of `orders`, pairs of (block, decision), in the form in which the prompt shows them. A block
+    that cannot be shortened is left out.
 
-    All blocks are processed at the same time, and the shortener has `within_seconds` for all of them together. Texts that are
-    not shortened by then are cut after their first sentences. `count` returns the tokens of a text.
+    All blocks are processed at the same time. The shortener has `within_seconds` for all of them together (None: no
+    limit). Texts that are not shortened in this time, or if `shortener` is None, are cut after their first sentences.
+    `count` returns the tokens of a text.
     """
     blocks: dict[str, Block] = {}
     failed: dict[str, list[Degradation]] = {placed.block.block_id: [] for placed, _ in orders}

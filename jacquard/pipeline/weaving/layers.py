@@ -1,4 +1,4 @@
-"""Collects and orders the layers of context: five named texts (`…__context`) that agents of one process share. Pure.
+"""Collects and orders the layers of context: five named texts (`…__context`) that agents of one process share.
 
 A Collector gathers the texts of the layers, and a Composer puts them in a fixed order with the conversation and the query. The
 Composer uses the weaving of the pipeline and adds no text of its own. In a prompt of the pipeline, each block of both streams
@@ -42,14 +42,14 @@ _LAYOUT = SkeinTemplate(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """Layers that an agent may see in its part of a process."""
+    """Preset of a process: the layers that an agent may see in its part of the process."""
 
     layers: frozenset[Layer] = frozenset(Layer)
-    """Shared layers that it may see at most."""
+    """Shared layers that the agent may see at most."""
     checkpoint: bool = True
-    """True if it sees the conversation."""
+    """True if the agent sees the conversation."""
     share: bool = True
-    """Default of `enable_share_context`."""
+    """Default of the setting `enable_share_context`."""
 
 
 _ALONE = frozenset({Layer.FRAMEWORK, Layer.KNOWLEDGE})
@@ -74,7 +74,7 @@ class CollectedLayers:
     """Texts by name; every name ends in `__context`."""
     checkpoint_messages: tuple[PromptMessage, ...] = ()
     query: str | None = None
-    """None if the last of `checkpoint_messages` is the input."""
+    """Query of the user (None: the last of `checkpoint_messages` is the query)."""
 
 
 def process_of(name: str) -> Process:
@@ -88,9 +88,10 @@ def process_of(name: str) -> Process:
 
 
 def find_allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
-    """Return the shared layers that a call may see, and whether it sees the conversation.
+    """Return (layers, sees_conversation): the shared layers that a call may see, and whether the call may see the
+    conversation.
 
-    Without `enable_share_context` only the framework's rules and recalled knowledge remain.
+    If layers are not shared (`enable_share_context`), only the framework's rules and recalled knowledge remain.
     """
     process = process_of(config.process)
     share = process.share if config.enable_share_context is None else config.enable_share_context
@@ -135,7 +136,8 @@ LayerService = Callable[[SessionDocument, str], Awaitable[str]]
 class ContextCollector:
     """Collects the layers of a session: todo and compression from its document, the others from the services of the host.
 
-    It renders no prompt and writes nothing. A service replaces the text of its layer.
+    The collector renders no prompt and writes nothing. A service of the host replaces the text of the layer for which
+    it is given.
     """
 
     framework: str = ""
@@ -144,7 +146,8 @@ class ContextCollector:
     config: LayersConfig = ALL_LAYERS
 
     async def collect(self, document: SessionDocument, query: str) -> CollectedLayers:
-        """Return the layers that the process may see, and the messages that the summary does not cover.
+        """Return the layers that the process in `config` may see, with the messages that the summary of the session
+        does not cover, and `query`.
 
         Raises ConfigError if a service is given for an unknown layer.
         """
@@ -176,19 +179,23 @@ class ContextCollector:
 
 
 def todo_context(session: Session) -> str:
-    """Return the open tasks of a session as a block (`jacquard.pipeline.skeleton.todo`), or ''."""
+    """Return the open tasks of a session as the text of a block (`jacquard.pipeline.skeleton.todo`). Return '' if no
+    task is open.
+    """
     shown = list_open_tasks(session.task_state.todo_list.tasks)
     return f"<todo>\n{escape_text(dump_yaml(shown)).strip()}\n</todo>" if shown else ""
 
 
 def compression_context(session: Session) -> str:
-    """Return the rolling summary of a session as a block, or ''."""
+    """Return the rolling summary of a session as the text of a block. Return '' if there is no summary."""
     summary = session.summary.content.strip() if session.summary is not None else ""
     return f"<summary>\n{escape_text(summary)}\n</summary>" if summary else ""
 
 
 def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
-    """Return the conversation of a session, oldest first, without messages in the summary and without prompts of agents."""
+    """Return the conversation of a session, oldest first, without messages that the summary covers and without system
+    messages.
+    """
     covered = session.summary.message_index_range if session.summary is not None else None
     first = covered.to_index if covered is not None and session.summary and session.summary.content.strip() else 0
     return tuple(
@@ -220,7 +227,9 @@ def layers_of(blocks: Sequence[Block]) -> dict[str, tuple[Block, ...]]:
 def share(
     blocks: Sequence[Block], history: Sequence[Block], config: LayersConfig
 ) -> tuple[tuple[Block, ...], tuple[Block, ...], tuple[BlockDecision, ...]]:
-    """Return (blocks, history, decisions): what a call may see, and a decision on each block that it may not see."""
+    """Return (blocks, history, decisions): the blocks and messages that a call may see, and a decision on each block
+    that the call may not see.
+    """
     layers, checkpoint = find_allowed_layers(config)
     names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}
     seen = tuple(block for block in blocks if layer_of(block) in names)

@@ -1,9 +1,9 @@
 """Decides for all pruners which blocks of a prompt fit into a token budget. Pure; it must not import a pruner.
 
-A unit is one or several blocks that are kept or dropped together. A step adds tokens of one unit to the prompt. The order of the
-steps does not depend on the budget, and the first step that does not fit ends the packing. A bigger budget therefore keeps
-everything that a smaller budget keeps. For the same reason, a block counts as oversize by comparison with the other blocks, and
-not with the budget.
+A unit is one or several blocks that are kept or dropped together. A step adds tokens of one unit to the prompt. The
+order of the steps does not depend on the budget, and the first step that does not fit ends the packing. A bigger budget
+therefore keeps everything that a smaller budget keeps. For the same reason, a block counts as oversize if it is much
+longer than the other blocks; the budget has no effect on this.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ OVERSIZE_TOKENS = 1_500
 """A block of at most this length is never oversize."""
 
 OVERSIZE_TIMES = 8
-"""An oversize block has more than this many times the median length."""
+"""An oversize block is longer than the median length of the blocks times this number."""
 
 PART_TOKENS = 512
-"""Maximum tokens of the first part of an author's long block. The first part has its turn among the blocks of its priority; the
-rest of the block has its turn after them.
+"""Maximum tokens of the first part of an author's long block. The first part is packed together with the other blocks
+of the same priority; the rest of the block is packed after them.
 """
 
 LEAST_PART_TOKENS = 48
@@ -50,7 +50,8 @@ Grouping = Callable[[Sequence[PlacedBlock]], list[list[int]]]
 
 
 Step = tuple[int, int, bool, int]
-"""One step of packing: (index of the unit, tokens to add, whether the unit is complete then, minimum useful part of the tokens).
+"""One step of packing: (index of the unit, tokens to add, whether this step completes the unit, minimum useful part of
+the tokens).
 
 The last number is 0 if the step must be taken completely or not at all.
 """
@@ -68,7 +69,7 @@ class Unit(Struct, kw_only=True):
     must: bool
     """True if the unit must be in the prompt."""
     out: str = ""
-    """Code of the reason why the unit may not be in the prompt at any budget ('': it may)."""
+    """Code of the reason why the unit may not be in the prompt at any budget ('': the unit may be in the prompt)."""
     only_short: bool = False
     """True if the unit has expired, so that it may be shown only in shortened form."""
     least_tokens: int = 0
@@ -92,9 +93,11 @@ def group_by_name(blocks: Sequence[PlacedBlock]) -> list[list[int]]:
 def build_units(
     blocks: Sequence[PlacedBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
 ) -> tuple[Unit, ...]:
-    """Return the units in packing order: units that must be kept first, then by priority, rank and place of their best block.
+    """Return the units in packing order. Units that must be kept come first. All others are ordered by the priority,
+    rank and place of their best block.
 
-    `grouping` puts the blocks into units. With `shorten`, blocks may be shortened.
+    `grouping` puts the blocks into units, and `rules` are the rules of pruning. If `shorten` is true, blocks may be
+    shortened.
     """
     return tuple(
         sorted((_unit(blocks, places, rules, shorten) for places in grouping(blocks)), key=lambda unit: unit.key)
@@ -104,8 +107,8 @@ def build_units(
 def build_steps(units: Sequence[Unit]) -> list[Step]:
     """Return the steps of packing, one priority after the other.
 
-    In each priority, every unit is first added in its short form (if it has one), then the rest of the units is added. Oversize
-    units come last.
+    In each priority, every unit is first added in its short form, or completely if it has none. Then the rest of each
+    shortened unit is added. Oversize units come last.
     """
     steps: list[Step] = []
     for tier in TIERS:
@@ -156,8 +159,9 @@ def pack(
 ) -> PruneResult:
     """Take `steps` in order until one does not fit into `budget`, and return the decision on every block.
 
-    A priority whose limit is reached takes no further steps; the other priorities go on. Raises BudgetExceededError if the
-    blocks that must be kept do not fit.
+    `units` and `steps` are the results of `build_units` and `build_steps` for `blocks`. A priority whose limit is
+    reached takes no further steps; the other priorities go on. Raises BudgetExceededError if the blocks that must be
+    kept do not fit.
     """
     used = _keep_must(blocks, units, budget)
     tiers: dict[Priority, int] = {}
@@ -264,7 +268,7 @@ def _unit(blocks: Sequence[PlacedBlock], places: Sequence[int], rules: PruneRule
 
 
 def estimate_short_tokens(placed: PlacedBlock, rules: PruneRules) -> int:
-    """Return the maximum tokens of a block after shortening; its own tokens if it cannot be shortened.
+    """Return the maximum tokens of a block after shortening. If the block cannot be shortened, return its own tokens.
 
     The tags of a block are kept, so only the tokens of its text count for the shortening.
     """

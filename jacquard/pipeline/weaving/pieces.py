@@ -1,8 +1,9 @@
-"""Converts the messages and blocks of a prompt to their recorded form, in which every text occurs once, and back. Pure.
+"""Converts the messages and blocks of a prompt to the form in which they are recorded, and back. In this form every
+text occurs only once.
 
-The recorded content of a message is a list of pieces: the texts of its blocks, and our own text between them. A recorded block
-whose text is in a message has no `content`. It has `piece` instead: the index of the message and the index of the piece in it.
-These indexes stay right if an erasure changes the texts.
+The recorded content of a message is a list of pieces: the texts of its blocks, and our own text between them. A
+recorded block whose text is in a message has no `content`. Such a block has `piece` instead: the index of the message,
+and the index of the piece in this message. These indexes stay right if an erasure changes the texts.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def point_at_pieces(
 ) -> None:
     """Replace the content of each recorded block by its piece in `stored`, if the piece has the same text.
 
-    `places` maps the ids of blocks to their pieces; `blocks` is changed.
+    `places` maps the id of a block to (index of the message, index of the piece). The mappings in `blocks` are changed.
     """
     for block in blocks:
         place = places.get(block["block_id"])
@@ -93,9 +94,10 @@ def point_at_pieces(
 
 
 def fill_block(value: Any, stored: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a recorded block as the plain form of a `Block`, with its content from the messages `stored`.
+    """Return the recorded block `value` as the plain form of a `Block`, with its content from the messages `stored`.
 
-    Any other value is returned unchanged. Raises TypeError or LookupError if the block names a wrong piece.
+    A value that is not a recorded block is returned unchanged. Raises TypeError or LookupError if the block names a
+    wrong piece.
     """
     if not isinstance(value, Mapping) or "block_id" not in value:
         return value

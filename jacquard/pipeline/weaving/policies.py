@@ -39,8 +39,9 @@ SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
 def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
     """Return the pruner that the configuration names.
 
-    `own` contains pruners of the host by name, or is a single pruner that is always used. A name that is neither among them nor
-    built in is searched among the plugins. Raises ConfigError if the name is unknown or the plugin cannot be used.
+    `own` contains pruners of the host by name, or is a single pruner that is always used. If the name is neither in
+    `own` nor a built-in pruner, it is searched among the plugins. Raises ConfigError if the name is unknown or the
+    plugin cannot be used.
     """
     if own is not None and not isinstance(own, Mapping):
         return own
@@ -84,7 +85,8 @@ def tier_tokens_of(config: RuntimeConfig) -> dict[Priority, int]:
 
 
 def load_turn_layout(turn: Turn, roots: Sequence[TemplateRoot], layout_id: str | None = None) -> SkeinTemplate:
-    """Return the layout of a turn, or the layout `layout_id` if it is given. Reads files: call it off the event loop.
+    """Return the layout of a turn, or the layout `layout_id` if it is given. The function reads files in the folders
+    `roots`, so call it off the event loop.
 
     Raises LayoutError if the layout is missing or not valid.
     """

@@ -1,4 +1,4 @@
-"""Makes one prompt within a token limit from the blocks of both streams. Pure.
+"""Makes one prompt within a token limit from the blocks of both streams (Stream A: fixed rules, Stream B: memories).
 
 1. `lay_out` orders the blocks and decides which are kept, degraded (shortened, cut or masked) or dropped.
 2. The caller shortens and masks the degraded blocks (`jacquard.pipeline.weaving.degrade`).
@@ -30,7 +30,9 @@ EMERGENCY = "emergency_cut"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """Complete prompt, one decision for every block of both streams, and the skein (ordered blocks) of every stage."""
+    """Complete prompt, with one decision for every block of both streams, and the skein (ordered blocks) of every
+    stage.
+    """
 
     assembled: AssembledPrompt
     decisions: tuple[BlockDecision, ...]
@@ -88,9 +90,9 @@ def lay_out(
         pruner: decides which blocks fit.
         limit_tokens: maximum tokens of the prompt.
         count: returns the tokens of a text.
-        tier_tokens: maximum tokens of each priority.
+        tier_tokens: maximum tokens of the blocks of each priority (None: no limits).
         rules: further rules of pruning.
-        layer_attributes: attributes of the wrappers of layers.
+        layer_attributes: layer -> attributes of its wrapper (None: no attributes).
         left_out: decisions on blocks that are not among `blocks`, for the receipt.
         assembler: joins the blocks into messages.
 
@@ -116,7 +118,8 @@ def lay_out(
 
 
 def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, Block] | None = None) -> Prompt:
-    """Return the complete prompt. `degraded_blocks` contains the shortened and masked blocks by id.
+    """Return the complete prompt of `prompt_layout`, the result of `lay_out`. `degraded_blocks` maps the ids of blocks
+    to their shortened or masked versions.
 
     A block of `prompt_layout.orders` that is not in `degraded_blocks` is dropped. Raises BudgetExceededError if the blocks that
     must be kept do not fit.

@@ -26,7 +26,7 @@ class SummarizingShortener:
         self._kept: OrderedDict[tuple[str, int], str] = OrderedDict()
 
     def with_note(self, note: Note) -> Shortener:
-        """Return a shortener that calls `note` with (call, error) for every model call; the error is '' if the call succeeded."""
+        """Return a shortener that calls `note(call, error)` for every model call; `error` is '' if the call succeeded."""
         return _NotingShortener(self, note)
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
@@ -37,7 +37,8 @@ class SummarizingShortener:
         return await self.shorten_with_note(text, limit_tokens, _ignore_call)
 
     async def shorten_with_note(self, text: str, limit_tokens: int, note: Note) -> str:
-        """Return the result of `shorten`, and call `note` with (call, error) for every model call.
+        """Return the result of `shorten`, and call `note(call, error)` for every model call; `error` is '' if the call
+        succeeded.
 
         Raises SummarizerError if the limit is too small or the summarizer fails.
         """

@@ -1,8 +1,8 @@
 """Keeps memories and lore of earlier prompts in their place, in layouts with the position `appended`. Pure.
 
-A provider caches a prompt up to the first difference from the previous prompt. A layout that appends therefore shows a block
-once, before the user message of its turn. Later prompts show the block in the same place, as long as this message is in the
-history.
+A provider caches a prompt up to the first difference from the previous prompt. Therefore a layout with the position
+`appended` shows a block directly before the user message of its turn. Later prompts show the block in the same place,
+as long as this user message is in the history.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ _CUT = "…"
 
 
 def appends_blocks(layout: SkeinTemplate) -> bool:
-    """Return whether a layout shows blocks in the position `appended`, in which they stay in later prompts."""
+    """Return whether `layout` has the position `appended`, in which blocks stay in later prompts."""
     return any(rule.position is Position.APPENDED for rule in layout.rules)
 
 
 def read_shown_blocks(previous: TurnRecord) -> tuple[Block, ...]:
-    """Return the blocks of memories and lore in the prompt of a turn; `anchor` of a block is the message that follows it.
+    """Return the blocks of memories and lore in the prompt of the turn `previous`. `anchor` of a block is the id of the
+    message that follows the block.
 
-    Return an empty tuple if the record cannot be read; the memories are then shown again.
+    Return an empty tuple if the record cannot be read; the next prompt may then show the same memories again.
     """
     prompt = previous.prompt or {}
     said = next((each.message_id for each in previous.messages if each.role is Role.USER), "")

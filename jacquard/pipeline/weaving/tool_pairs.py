@@ -1,8 +1,8 @@
 """Checks the tail of a tool loop: the tool calls and results that a host sends after the prompt of a turn. Pure.
 
-Every tool call needs its result, and every result its call. Messages may have the form of OpenAI (`tool_calls`, and
-`tool_call_id` of a `tool` message) or of Anthropic (`tool_use` and `tool_result` among the parts of a content). A result without
-an id answers the oldest open call. The messages are not changed.
+Every tool call needs its result, and every result needs its call. Messages may have the form of OpenAI (`tool_calls`,
+and `tool_call_id` of a `tool` message) or of Anthropic (`tool_use` and `tool_result` among the parts of a content). A
+result without an id answers the oldest open call. The messages are not changed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def check_tail_fits(
 ) -> None:
     """Raise BudgetExceededError if a prompt and its tail together exceed the limit of the model.
 
-    `budget` is that of the prompt. If the tokens of messages can be counted exactly for the model `model_hint`, they are; this
-    may read the file of a tokenizer.
+    `budget` is the budget in the receipt of the prompt. The tokens of messages are counted exactly if `estimator` can
+    do this for the model `model_hint`; the file of a tokenizer may be read for this.
     """
     limit_tokens = budget.limit_tokens + budget.tail_tokens
     tokens = _count_tail(tail, budget, estimator, model_hint)

@@ -50,7 +50,8 @@ def weave(
 ) -> WovenSkein:
     """Order all blocks by `layout`, and remove duplicates. `history` is oldest first.
 
-    `layer_attributes` are attributes of the wrappers of layers. The result may exceed the budget; see `truncate`.
+    `layer_attributes` maps layers to the attributes of their wrappers. The result may exceed the budget of the prompt;
+    `truncate` removes blocks later.
     """
     rules = _placements(layout.rules)
     placed = [place_block(block, _find_placement(block.place, rules)) for block in blocks]
@@ -75,9 +76,10 @@ def weave(
 
 
 def truncate(skein: Skein, standing: Mapping[str, PlacedBlock]) -> Skein:
-    """Return the skein with only the blocks whose ids are in `standing`, each in the form that `standing` contains.
+    """Return the skein with only those blocks whose ids are in `standing` (id -> block). Each block is replaced by the
+    one in `standing`.
 
-    The user input always stays.
+    The user input always stays, even if it is not in `standing`.
     """
 
     def cut(line: tuple[PlacedBlock, ...]) -> tuple[PlacedBlock, ...]:

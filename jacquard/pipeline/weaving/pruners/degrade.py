@@ -1,10 +1,11 @@
-"""Decides that blocks of a prompt that do not fit completely are shortened before any block is dropped. Pure.
+"""Prunes a prompt so that blocks which do not fit completely are shortened before any block is dropped.
 
-A block with the decision `shortened` gets fewer tokens, and the engine writes a text that fits them. In each priority, every block
-is first kept in its short form. Then blocks get their complete text, best first. Expired blocks are never shown completely.
+A block with the decision `shortened` gets fewer tokens, and the engine writes a text that fits into these tokens. In
+each priority, every block is first kept in its short form. Then blocks get their complete text, best first. Expired
+blocks are never shown completely.
 
-As the conversation grows, other messages are shortened in each turn. So a provider's prefix cache finds less of a prompt again than
-with other pruners.
+As the conversation grows, different messages are shortened in each turn. Therefore the prefix cache of a provider can
+use less of a prompt again than with other pruners.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class DegradeToSummaryPruner:
     """Keeps the blocks that fit, shortens those that do not fit completely, and drops the rest."""
 
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return the blocks that fit.
+        """Return the blocks that fit into `budget`, complete or shortened, with a decision on every block.
 
         Raises BudgetExceededError if the blocks that must be kept do not fit.
         """

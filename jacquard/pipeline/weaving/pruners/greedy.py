@@ -17,7 +17,7 @@ class GreedyPriorityPruner:
     """Keeps blocks by priority, then rank, then place, until the budget is full."""
 
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return the blocks that fit.
+        """Return the blocks that fit into `budget`, with a decision on every block.
 
         Raises BudgetExceededError if the blocks that must be kept do not fit.
         """

@@ -1,7 +1,8 @@
 """Keeps or drops the blocks of one evidence item (a stored text with its source) together.
 
-Two blocks belong together if they refer to the same evidence, directly or through other blocks, or if they have the same `group`.
-Groups are kept in the order of importance until one does not fit, as the greedy pruner does with single blocks.
+Two blocks belong together if they refer to the same evidence, directly or through other blocks, or if they have the
+same `group`. Groups are kept in the order of importance until one does not fit. The greedy pruner does the same with
+single blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class GroupAwarePruner:
     """Keeps groups by the priority and rank of their best block, until the budget is full."""
 
     def prune(self, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return the blocks that fit.
+        """Return the blocks that fit into `budget`, with a decision on every block.
 
         Raises BudgetExceededError if the blocks that must be kept do not fit.
         """
