@@ -1,7 +1,7 @@
 """Finds evidence items that contradict each other, field by field, and resolves each conflict by a policy.
 
-Without this, an outdated page could appear in a prompt next to the tool result that contradicts it. Every conflict is
-reported. The module imports the schema, never a store.
+Evidence is text from outside: tool results, retrieved passages, documents. Without this module, an outdated page could appear
+in a prompt next to the tool result that contradicts the page. Every conflict is reported. The module must not import a store.
 
 A claim is the value that one evidence item gives for one field of one subject. Claims are read from
 
@@ -50,7 +50,7 @@ class Claim:
     at: datetime | None
     """Time of the claim: the time that the evidence states, otherwise the time of ingestion."""
     is_own: bool = True
-    """Whether the claim was read from the content, not from `metadata.claims`."""
+    """True if the claim was read from the content, False if it was read from `metadata.claims`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,9 @@ class ConflictResolution:
 
     records: tuple[ConflictRecord, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the evidence items that are overruled entirely, each with the reason."""
+    """Ids of the evidence items that are left out of the prompt, because all of their claims are overruled; each with the
+    reason.
+    """
     notices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Remarks to show with an evidence item that stays, by its id."""
 
@@ -71,8 +73,8 @@ def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> 
     - PREFER_LATEST_BY_AT: the latest claim overrules the others.
 
     The policy may be unable to decide, for example if two tools differ or if a time is unknown. Then both items stay, each
-    with a notice. An evidence item is left out if all claims of its content are overruled. If only some are, it stays with a
-    notice.
+    with a notice. An evidence item is left out if all claims of its content are overruled. If only some of its claims are
+    overruled, the item stays with a notice.
     """
     claims = [claim for evidence in evidences for claim in claims_of(evidence)]
     by_field: dict[tuple[str, str], list[Claim]] = {}

@@ -1,7 +1,7 @@
 """Cuts documents in a session's evidence into passages, and writes the passages into the session's memory for recall.
 
-Each passage is a memory entry with a selector that points at its characters in the document. Passages are recalled
-with the rest of memory and by the same rules. The functions that write know the store by its protocol.
+Evidence is text from outside. Recall is the search of memory for a prompt. Each passage is a memory entry with a selector, which
+names the passage's characters in the document. Passages are recalled together with the rest of memory, by the same rules.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from mnemosyne.schema.memory import (
 from mnemosyne.schema.query import EvidenceFilter
 
 IS_DOCUMENT = "document"
-"""Key in the metadata of an evidence item: true if its content is a document, which is recalled by passages."""
+"""Key in the metadata of an evidence item. The value is true if the content is a document, to be recalled by passages."""
 
 EXPIRES_AT = "expires_at"
 MOST_WEIGHT = 1_000
 """Maximum size of a passage: a letter counts 1, a Chinese, Japanese or Korean character 3.
 
-Embedding models read some 250 to 500 tokens.
+Embedding models read only the first 250 to 500 tokens of a text.
 """
 
 LEAST_WEIGHT = 60
@@ -66,11 +66,10 @@ def is_document(evidence: Evidence) -> bool:
 
 
 def split_document(text: str) -> tuple[Span, ...]:
-    """Return the spans of the passages of `text`, in order, without blanks at their ends. Together they cover every
-    word.
+    """Return the spans (begin, end) of the passages of `text`, in order, without blanks at either end of a passage.
 
-    A passage ends at the end of a paragraph if possible, else of a line, a sentence or a word. The time is linear in
-    the length of the text.
+    Together the passages contain every word. A passage ends where a paragraph ends, if possible. Otherwise it ends at the end
+    of a line, a sentence or a word. The time is linear in the length of `text`.
     """
     spans: list[Span] = []
     for begin, end in _join_small(text, list(_cut_paragraphs(text))):
@@ -132,13 +131,14 @@ def _join_small(text: str, pieces: Sequence[Span]) -> Iterator[Span]:
 
 
 def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, ...]:
-    """Return the passages of a document as memory entries of its session, in order. An empty document has none.
+    """Return the passages of the document `evidence` as memory entries of the session, in order.
 
-    Each entry has the exact text of its passage. In its metadata, `document_id` is the id of the evidence, and `section_id`
-    is a selector for the passage, such as `chars:0-900`. The title is the document's name and the heading above the passage.
+    The result is empty if the document is empty or was undone. Each entry has the exact text of its passage. In the entry's
+    metadata, `document_id` is the id of the evidence, and `section_id` is a selector for the passage, such as `chars:0-900`.
+    The entry's title is the document's name and the heading above the passage.
 
-    A document may replace memory entries. For each replaced entry, a marker entry follows the passages. No viewer may know a
-    marker, and because of it recall leaves out the replaced entry (`takes_from_recall`).
+    A document may replace memory entries (metadata `takes_from_recall`). For each replaced entry, a marker entry follows the
+    passages: because of the marker, recall leaves out the replaced entry. No viewer may see a marker.
     """
     if UNDONE_AT in evidence.metadata:
         return ()
@@ -189,9 +189,9 @@ def _marks(session_id: str, evidence: Evidence) -> Iterator[MemoryEntry]:
 
 
 async def write_passages(store: Store, session_id: str, evidence: Evidence) -> int:
-    """Write the missing passages of a document into its session's memory, and return how many are new.
+    """Write the missing passages of the document `evidence` into the session's memory, and return how many are new.
 
-    A document that a turn found has no passages before the turn is committed.
+    If a turn found the document and is not committed yet, no passage is written, and the result is 0.
     """
     entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
     try:
@@ -201,7 +201,7 @@ async def write_passages(store: Store, session_id: str, evidence: Evidence) -> i
 
 
 async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> None:
-    """Remove the passages of a document from its session's memory.
+    """Remove the passages of the document `evidence` from the session's memory.
 
     `evidence` must still have the content from which the passages were cut.
     """
@@ -210,9 +210,9 @@ async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> 
 
 
 async def index_documents(store: Store, session_id: str, where: EvidenceFilter | None = None) -> int:
-    """Write the missing passages of the documents of a session into its memory, and return how many are new.
+    """Write the missing passages of a session's documents into the session's memory, and return how many are new.
 
-    `where` limits the documents (None: all). Call this in these cases:
+    Only documents that match `where` are read (None: all documents). Call this in these cases:
 
     - A host wrote documents with `put_evidence` and `document: true` in the metadata.
     - A turn found documents and was committed.
@@ -223,7 +223,10 @@ async def index_documents(store: Store, session_id: str, where: EvidenceFilter |
 
 
 def has_expired(entry: MemoryEntry, now: datetime) -> bool:
-    """Return whether `entry` is a passage of a document that has expired at the time `now`."""
+    """Return whether `entry` is a passage of a document that has expired at the time `now`.
+
+    A passage whose time of expiry cannot be read counts as expired.
+    """
     until = entry.metadata.get(EXPIRES_AT) if entry.kind == DOCUMENT else None
     try:
         return isinstance(until, str) and datetime.fromisoformat(until) <= now

@@ -1,11 +1,12 @@
-"""Removes from a new text the parts that were copied from a prompt, because they are not new information.
+"""Removes from a new text the parts that were copied from a prompt, because copies are not new information.
 
 A model repeats its prompt, and a tool may return its input. If such text were ingested, each copy would later be recalled as
 further evidence for the same text. The module must not import a store.
 
-A copied part is recognised if WINDOW consecutive characters of a shown text occur in it (WINDOW_CJK for Chinese and the
-like). Each run of white space counts as one blank. A shown text with at most WINDOW characters is recognised only if it
-occurs as a whole and is distinctive. Common words, names and numbers are too short to be recognised, so they stay.
+A shown text is a text that the prompt contained. A part of the new text is recognised as a copy if WINDOW consecutive characters
+of a shown text occur in it (WINDOW_CJK for Chinese and the like). Each run of white space counts as one blank. A shown text
+with at most WINDOW characters is recognised only if the new text contains all of it and it is distinctive. Common words, names
+and numbers are too short to be recognised, so they stay.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 class NewText:
     """A text without the parts that the prompt had shown. `text` is empty if nothing is left.
 
-    `sources` are the ids of the shown texts that occurred, in the order of `shown`.
+    `sources` are the ids of the shown texts from which parts were copied.
     """
 
     text: str
@@ -42,10 +43,11 @@ class NewText:
 
 
 def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
-    """Return `content` without the texts in `shown`. Each repeated part becomes `[recalled:<source>]`.
+    """Return `content` without the parts that were copied from texts in `shown`. Each copied part becomes
+    `[recalled:<source>]`.
 
-    JSON stays JSON. If a tenth of the content or less is new, the whole content is an echo, and `text` of the result
-    is empty.
+    JSON stays JSON. If a tenth of `content` or less is new, the whole of it counts as copied, and `text` of the result is
+    empty.
     """
     search = _Search(shown)
     if not search.sources or not content.strip():

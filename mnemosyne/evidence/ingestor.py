@@ -1,7 +1,7 @@
-"""Ingests a text as evidence: redacts and deduplicates it, gives it a trust label and an expiry, and stores it.
+"""Ingests a text from outside as evidence: redacts it, recognises duplicates, labels its trust, sets an expiry, and stores it.
 
-All text from outside passes through here, so that nothing sensitive is stored. Store, redactor, vault and clock are
-known by their protocols; the module must not import a concrete one.
+All text from outside passes through this module, so that nothing sensitive is stored. A vault keeps the original texts, from
+before the redaction, for hosts that must keep them. The module must not import a concrete store, redactor, vault or clock.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ Place = Callable[[EvidenceLinks, Mapping[str, Any]], Awaitable[tuple[EvidenceLin
 class SessionIngestor:
     """Ingests texts into one session.
 
-    If the links of a text name a turn, `place` is called and adds the facts that are known of the turn to the links and the
-    metadata.
+    If the links of a text name a turn, `place` is called. It adds facts about that turn to the links and the metadata.
     """
 
     def __init__(self, ingestor: EvidenceIngestor, session_id: str, place: Place | None = None) -> None:
@@ -79,7 +78,7 @@ class SessionIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Store a text as evidence of the session. `EvidenceIngestor.ingest` describes arguments, result and errors."""
+        """Store `content` as evidence of the session. `EvidenceIngestor.ingest` describes arguments, result and errors."""
         if self._place is not None and links is not None and links.turn_id:
             links, metadata = await self._place(links, metadata or EMPTY)
         return await self._ingestor.ingest(
@@ -92,12 +91,12 @@ class RedactingIngestor:
 
     Args:
         redactor: Redacts every text.
-        settings: Options that hold for every text, whatever a call asks for. If redaction is off in `settings`,
+        settings: Options for all texts. They are combined with the options of each call. If redaction is off in `settings`,
             nothing is redacted.
-        vault: Stores originals for calls that ask for this.
-        rules: How long evidence of each type is used.
-        new_id: Makes the ids of evidence that is not deduplicated.
-        hash_text: Hashes texts to recognise duplicates; records with the default hash are recognised too. A text that
+        vault: Stores original texts for calls that ask for this. If None, no originals are stored.
+        rules: Time for which evidence of each type is used.
+        new_id: Makes the ids of evidence for which no duplicates are searched.
+        hash_text: Hashes texts to recognise duplicates. Records with the default hash are recognised, too. A text that
             this function cannot hash is stored without a search for duplicates (`dedup_skipped`).
         text_selector: Applies selectors.
     """
@@ -132,7 +131,7 @@ class RedactingIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Store a text as evidence, or return the evidence item that has the text already.
+        """Store `content` as evidence, or return the evidence item that has this text already.
 
         `EvidenceIngestor.ingest` describes arguments, result and errors.
         """

@@ -1,4 +1,7 @@
-"""Records a redaction with an evidence item or a message: which rules matched and in how many fields, without any text."""
+"""Records a redaction (the masking of personal data) with an evidence item or a message.
+
+The record has the names of the rules that matched, and the number of changed fields. It contains no text.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def redaction_field(rules: tuple[str, ...], fields: int) -> dict[str, Any]:
 
 
 def redaction_of(stored: Evidence | Message) -> RedactionRecord | None:
-    """Return the record of the redaction of an evidence item or a message, or None if there is none."""
+    """Return the record of the redaction of `stored`. Return None if `stored` was not redacted."""
     told = stored.extra.get(REDACTION)
     if not isinstance(told, Mapping):
         return None

@@ -1,8 +1,9 @@
-"""Ranks the evidence of a session for a turn. Items newer than the last reply come first, and then words and age decide.
+"""Ranks the evidence of a session (text from outside) for a turn. Items newer than the last reply come first; then words and
+age decide.
 
-Words are compared by BM25 over the name and the text of each item. For an item that stores only a pointer, the description
-in its metadata is compared. A word that all items contain counts nothing. Of items with the same score for words, the newer
-one is better.
+The words of the turn are compared with the name and the text of each item (BM25). If an item stores only a pointer, the
+description in its metadata is compared instead. A word that all items contain does not count. If two items have the same score
+for words, the newer item is better.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mnemosyne.schema.query import Signals
 from mnemosyne.values import dataclass
 
 READ_CHARS = 8_000
-"""Number of characters of a text whose words count."""
+"""Number of characters, from the beginning of a text, whose words count."""
 
 DESCRIBES = ("title", "summary", "description", "abstract", "snippet", "keywords", "tags", "query")
 """Keys of the metadata whose texts replace the content of an item that has no content."""
@@ -34,9 +35,9 @@ _FRESH = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedEvidence:
-    """An evidence item with its score. `is_fresh` states that the item came after the last reply.
+    """An evidence item with its score. `is_fresh` is True if the item came after the last reply.
 
-    `signals` are the BM25 score (`fts`) and the `recency` (0..1).
+    `signals` are the parts of the score: the BM25 score for words (`fts`) and the `recency` (0..1).
     """
 
     evidence: Evidence
@@ -48,10 +49,10 @@ class RankedEvidence:
 def rank_evidence(
     evidences: Sequence[Evidence], terms: Mapping[str, float], since: datetime | None = None
 ) -> tuple[RankedEvidence, ...]:
-    """Return `evidences` (given oldest first), the best first. Of equal items, the newer comes first.
+    """Return `evidences` with their scores, the best first. If two scores are equal, the newer item comes first.
 
-    `terms` are the words of the turn with their weights. Items made after `since` are fresh. If `since` is None, only
-    the newest item is fresh.
+    `evidences` must be ordered from old to new. `terms` are the words of the turn with their weights. Items made after `since`
+    are fresh. If `since` is None, only the newest item is fresh.
     """
     if not evidences:
         return ()

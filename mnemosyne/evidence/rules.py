@@ -1,6 +1,6 @@
-"""Default rules of ingestion: confidence, trust, time of expiry, and whether two texts are the same.
+"""Applies the default rules for evidence (text from outside): confidence, trust, time of expiry, and identity of texts.
 
-The module must not import a store or a redactor.
+Confidence says how reliable a text is (0..1). The module must not import a store or a redactor.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class IngestRules:
     """Settings of an ingestor."""
 
     ttl_seconds: Mapping[EvidenceType, float] = field(default_factory=dict)
-    """Number of seconds for which evidence of a type is used. Evidence of other types never expires."""
+    """Number of seconds for which evidence is used, by its type. Evidence of a type that is not listed never expires."""
 
 
 def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, Any]) -> float:
-    """Return a confidence of 0..1 by rule, for a text that came without one.
+    """Return the confidence (0..1) of a text from `source` for which the caller gave no confidence.
 
-    - A retrieval score in `metadata.score` counts unchanged if it is within 0..1 (a cosine).
-    - A `metadata.distance` counts as 1 / (1 + distance).
-    - A `metadata.rank` counts as 0.9 for the first (rank 1) and 0.1 less for each after it, at least 0.3.
-    - A failed call (`metadata.status`) has 0.2.
+    - A retrieval score in `metadata.score` that is within 0..1 (a cosine) is the confidence.
+    - For a `metadata.distance` the confidence is 1 / (1 + distance).
+    - For a `metadata.rank` the confidence is 0.9 at rank 1 and 0.1 less for each further rank, but at least 0.3.
+    - The text of a failed call (`metadata.status`) has 0.2.
     - Otherwise the kind of source decides: system 1, tool 0.9, skill and user 0.8, retrieval 0.6, model 0.5.
-    - Nothing from the web has more than 0.7.
+    - Text from the web never has more than 0.7.
     """
     if str(metadata.get("status", "")).lower() in _FAILED:
         return _FAILED_CONFIDENCE
@@ -106,10 +106,10 @@ def args_digest(args: Mapping[str, Any]) -> str:
 
 
 def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
-    """Return the uri that identifies a source. It is the source's own uri or, for a call with `args`, a text such as
-    `tool:NAME#args=DIGEST`.
+    """Return the uri that identifies the source of a text.
 
-    The result is '' if the source has no uri and there are no `args`.
+    The result is the uri of `source`. If `source` has no uri and is a call with the arguments `args`, the result is a text such
+    as `tool:NAME#args=DIGEST`. If `source` has no uri and `args` is None, the result is ''.
     """
     if source.uri or args is None:
         return source.uri
@@ -117,7 +117,9 @@ def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
 
 
 def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
-    """Return the time at which evidence that was ingested at `at` expires, or None if `seconds` is None.
+    """Return the time `seconds` after `at`, when evidence that was ingested at `at` expires.
+
+    Return None if `seconds` is None, because the evidence then never expires.
 
     Raises ValueError unless `seconds` is a positive number.
     """

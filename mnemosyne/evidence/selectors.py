@@ -10,11 +10,11 @@ A comma ends a selector only if the name of another selector and a colon follow 
 `,regex:`, blanks allowed after the comma). So `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that
 must contain such a text writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
 
-Each selector gives spans of characters, ordered and disjoint (they may be adjacent). A combination gives the overlaps
-of the spans of its parts. So the order of the parts does not matter, and each further part can only narrow the
-result. The span of a JSON text value is the characters between its quotation marks. A complete JSON text is shown
-decoded; a part of one is shown as written in the source. Several spans are shown as separate lines. A selector that
-selects nothing is an error. Only a blank line and an empty JSON text give an empty extract.
+Each selector gives spans of characters, in order and without overlaps. Several selectors joined by commas give only the
+characters that all of them cover, so their order does not matter. The span of a JSON text value is the characters between its
+quotation marks. A complete JSON text is shown decoded. A part of a JSON text is shown as written in the source. Several spans
+are shown as separate lines. A selector that selects nothing is an error. Only a blank line and an empty JSON text give an empty
+extract.
 
 A ref is a reference to an evidence item, with an optional selector and the hash of the text to which it pointed.
 """
@@ -62,7 +62,10 @@ class RefState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedSelector:
-    """One selector. `params` has `from` and `to` for lines and chars, `path` for json, `pattern` for regex."""
+    """One selector. `source` is its text.
+
+    `params` has `from` and `to` for lines and chars, `path` for json, and `pattern` for regex.
+    """
 
     type: SelectorType
     params: Mapping[str, Any]
@@ -71,7 +74,10 @@ class ParsedSelector:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extract:
-    """Selected text, with its half-open spans in the content, in order."""
+    """Selected text. `spans` are the pairs (begin, end) of the selected characters in the content, in order.
+
+    The character at `end` is not selected.
+    """
 
     text: str
     spans: tuple[Span, ...]
@@ -80,7 +86,7 @@ class Extract:
 def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
     """Return the selectors in `text`, in order.
 
-    Raises SelectorResolveError for a malformed selector; the error suggests a correction.
+    Raises SelectorResolveError if a selector is malformed. The error suggests a correction.
     """
     parts = _split_selectors(text)
     if len(parts) > MAX_SELECTORS:
@@ -109,11 +115,14 @@ class RefSelector:
     """The built-in `TextSelector`: `parse_selector` and `extract` as one object."""
 
     def parse(self, selector: str) -> list[ParsedSelector]:
-        """Return the selectors in the text `selector`, in order. Raises SelectorResolveError for a malformed one."""
+        """Return the selectors in the text `selector`, in order. Raises SelectorResolveError if one is malformed."""
         return list(parse_selector(selector))
 
     def extract(self, content: str, selector: str) -> str:
-        """Return the text at which `selector` points. Raises SelectorResolveError if it is malformed or selects nothing."""
+        """Return the part of `content` at which `selector` points.
+
+        Raises SelectorResolveError if `selector` is malformed or selects nothing.
+        """
         return extract(content, selector).text
 
 
@@ -134,7 +143,7 @@ def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def ref_hash(text: str | Extract, hash_text: HashText = hash_with_sha256) -> str:
-    """Return the hash of an extract or of a whole text."""
+    """Return the hash of `text`, an extract or a whole text, by the function `hash_text`."""
     return digest_of(text.text if isinstance(text, Extract) else text, hash_text)
 
 
@@ -145,9 +154,11 @@ def make_ref(
     hash_text: HashText = hash_with_sha256,
     text_selector: TextSelector | None = None,
 ) -> Ref:
-    """Return a ref to `evidence`, or to the part at `selector`, with the hash of the present text.
+    """Return a ref to `evidence` or, if `selector` is not None, to the part at `selector`. The ref has the hash of the present
+    text.
 
-    Raises SelectorResolveError if the selector is malformed or selects nothing.
+    `hash_text` and `text_selector` replace the built-in functions. Raises SelectorResolveError if the selector is malformed or
+    selects nothing.
     """
     chosen = text_selector or RefSelector()
     pointed = evidence.content if selector is None else chosen.extract(evidence.content, selector)
@@ -157,9 +168,9 @@ def make_ref(
 def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_with_sha256) -> RefState:
     """Return whether `ref` still leads to the text for which it was made.
 
-    The result is MISSING if `evidence` is not the item of the ref, or if its content has no such part. A ref without
-    a hash is FRESH if it leads to any text. The hash in the ref may be by `hash_text`, the host's function, or by the
-    default one.
+    The result is MISSING if `evidence` is None or not the item of the ref, or if the ref's selector selects nothing. A ref
+    without a hash is FRESH if it leads to any text. The hash in the ref may come from `hash_text` (a function of the host) or
+    from the default function.
     """
     if evidence is None or evidence.evidence_id != ref.evidence_id:
         return RefState.MISSING

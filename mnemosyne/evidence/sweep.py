@@ -1,9 +1,8 @@
-"""Finds expired evidence and deletes its text.
+"""Finds expired evidence (text from outside, with a time of expiry) and deletes its text.
 
-Evidence expires in two steps. From the time of expiry on, readers leave it out. Its text is deleted later, when a host runs
-a sweep. Messages, receipts (why each block is in the prompt) and prompts that quote the evidence stay, because they record
-the past. To remove the text there too, erase the evidence (`mnemosyne.privacy.forget`). Store and vault are known by their
-protocols.
+Evidence expires in two steps. From the time of expiry on, it is left out of prompts. Its text is deleted later, when a host
+runs a sweep (`sweep_expired`). Messages, prompts and receipts (why each block is in the prompt) that quote the evidence stay,
+because they record the past. To remove the text there, too, erase the evidence (`mnemosyne.privacy.forget`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ SWEPT = "swept"
 async def find_expired_evidences(
     store: Store, clock: Clock, session_ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ids of expired evidence items by session id, for `session_ids` or, if None, for all sessions."""
+    """Return the ids of expired evidence items, by session id.
+
+    Only `session_ids` are searched. If None, all sessions are searched except archived ones, which have no such evidence.
+    """
     now = clock.now()
     found: dict[str, tuple[str, ...]] = {}
     # A session with evidence that will expire is not archived, so an archived one has none.
@@ -41,10 +43,11 @@ async def find_expired_evidences(
 async def sweep_expired(
     store: Store, clock: Clock, *, vault: OriginalVault | None = None, session_ids: Sequence[str] | None = None
 ) -> dict[str, int]:
-    """Empty expired evidence items and delete their originals; return the number of swept items by session id.
+    """Delete the text of expired evidence items, and return how many items were emptied, by session id.
 
-    `session_ids` limits the sweep (None: all sessions). Id, source, hash and times of an item stay, so that refs to
-    the item still resolve. Items that were swept before are not counted again.
+    Id, source, hash and times of an item stay, so that refs to the item still resolve. Items that were swept before are not
+    counted again. `session_ids` limits the sweep (None: all sessions). `vault` has the original texts from before the
+    redaction. If `vault` is not None, the originals of the emptied items are deleted, too.
     """
     counts: dict[str, int] = {}
     for session_id, evidence_ids in (await find_expired_evidences(store, clock, session_ids)).items():

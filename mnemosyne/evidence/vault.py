@@ -1,7 +1,7 @@
-"""Stores the original texts of redacted evidence in a folder of their own, for hosts that must keep originals.
+"""Stores the original texts of redacted evidence in a folder (a vault), for hosts that must keep originals.
 
-Only the owner may read the folder. Nothing in this system indexes the originals or reads them into a prompt. The
-module must not import a store.
+An original is a text from outside before personal data was masked in it. Only the owner may read the folder. Nothing in this
+system indexes originals or puts them into a prompt. The module must not import a store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FolderVault:
         await to_thread.run_sync(self._put, session_id, evidence_id, original)
 
     async def get(self, session_id: str, evidence_id: str) -> str | None:
-        """Return the original of an evidence item, or None if there is none."""
+        """Return the original of an evidence item. Return None if the vault has no original of the item."""
         return await to_thread.run_sync(self._get, session_id, evidence_id)
 
     async def drop(
@@ -49,8 +49,8 @@ class FolderVault:
     ) -> int:
         """Delete originals, and return how many were deleted.
 
-        Deletes the originals of `session_ids`; with `evidence_ids`, only those of these evidence items. Deletes also
-        each original that contains one of `texts`, in any session.
+        The originals of `session_ids` are deleted. If `evidence_ids` is not empty, only the originals of these evidence items
+        are. In addition, each original of any session that contains one of `texts` is deleted.
         """
         return await to_thread.run_sync(self._drop, tuple(session_ids), frozenset(evidence_ids), tuple(texts))
 
@@ -64,11 +64,11 @@ class FolderVault:
         return len(found)
 
     async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
-        """Cut `texts`, and `names` as whole words, out of the originals of `session_ids`; return how many originals
+        """Cut `texts` out of the originals of `session_ids`, and also `names` as whole words. Return how many originals
         changed.
 
         The former content of a changed file is overwritten. A file that cannot be read and contains one of the texts
-        is deleted. Files that a killed process left half written or half overwritten are deleted too. So a second
+        is deleted. Files that a killed process left half written or half overwritten are deleted, too. So a second
         call finishes the work of a killed process.
         """
         return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids), tuple(names))
@@ -80,9 +80,9 @@ class FolderVault:
         sessions: Collection[str] | None = None,
         without: Collection[str] = (),
     ) -> None:
-        """Call `visit` with one original after the other until it returns False.
+        """Call `visit` with one original after the other, and stop if `visit` returns False.
 
-        The originals belong to `sessions` (None: all sessions), without the sessions in `without`.
+        Only originals of `sessions` are visited (None: of all sessions), without the sessions in `without`.
         """
         await to_thread.run_sync(self._walk, visit, sessions, frozenset(without))
 
@@ -210,7 +210,7 @@ def _fill_with_zeros(handle: int, size: int) -> None:
 
 
 def name_of(name: str) -> str:
-    """Return the name of the folder of a session's originals, or of the file of an evidence item's original."""
+    """Return the hash of `name` that names a folder or file: of a session id for its folder, of an evidence id for its file."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -1,4 +1,7 @@
-"""Finds out the format of a file and reads the file. The content decides; the name decides only if the content does not."""
+"""Recognises the format of a file or folder for import, and reads files by the name of their format.
+
+The content of a file decides. Its name decides only if the content fits several formats.
+"""
 
 from __future__ import annotations
 
@@ -116,8 +119,9 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
 
 
 def read_imported_file(path: Path, name: str, request: ImportRequest) -> ImportedFile:
-    """Return the content of a file, read with the reader of the format `name`. Raises CorpusError if that reader cannot
-    read it.
+    """Return the content of the file or folder `path`, read by the reader of the format `name` (a key of FORMATS).
+
+    `request` has the caller's choices for the import. Raises CorpusError if the reader cannot read the file.
     """
     return replace(FORMATS[name](path, request), format=name)
 

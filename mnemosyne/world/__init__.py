@@ -47,7 +47,7 @@ def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
 
 
 def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[WorldPack, tuple[str, ...]]:
-    """Return (world, warnings). The world and the errors are the same as those of `load_world`.
+    """Return (world, warnings) for the pack in `folder`. World and errors are the same as those of `load_world`.
 
     A warning is a sentence of the same form as a fault, about content that is legal but probably a mistake.
     """
@@ -56,18 +56,18 @@ def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[Wo
 
 
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
-    """Return the world of a pack whose files are given by relative name. It is checked like a pack in a folder.
+    """Return the checked world of the pack that consists of `files` (bytes by relative name).
 
-    Raises WorldPackError as `load_world` does.
+    The files are checked like a pack in a folder. Raises WorldPackError as `load_world` does.
     """
     return _load(pack_of_files(files), PackFaults(), try_patterns=False)[0]
 
 
 def load_world_json(value: Mapping[str, Any], *, most_faults: int = 0) -> WorldPack:
-    """Return the world of a pack in the JSON form of `pack_to_json`. It is checked like a pack in a folder.
+    """Return the checked world of the pack in `value`, which has the JSON form of `pack_to_json`.
 
-    Raises WorldPackError as `load_world` does, with names of fields instead of files and lines. If `most_faults` is not
-    0, the check stops when that many faults are found.
+    The pack is checked like a pack in a folder. Raises WorldPackError as `load_world` does, with names of fields instead of
+    files and lines. If `most_faults` is not 0, the check stops when that many faults are found.
     """
     faults, pack = PackFaults(last=most_faults), value.get("pack")
     if not isinstance(pack, Mapping):

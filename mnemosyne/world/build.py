@@ -25,7 +25,7 @@ from mnemosyne.world.reading.files import PackFolder
 
 
 def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPack:
-    """Return the world of a checked draft. `tree` is its state tree, and `pack` its files."""
+    """Return the world of `draft`. `tree` is the state with the quests, and `pack` has the files of the draft."""
     world = draft.world.value
     return WorldPack(
         world_id=world["id"],

@@ -1,4 +1,4 @@
-"""Counts the contents of a world, for a report to its author."""
+"""Counts the contents of a world (lore, quests, actions, …), for a report to the author of the world."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from mnemosyne.world.checking.state import QUESTS, read_pairs
 
 
 def describe(world: WorldPack) -> dict[str, Any]:
-    """Return counts of a world as a JSON value, in the order in which `jacquard author validate` shows them.
+    """Return the counts of `world` as a JSON value, in the order in which `jacquard author validate` shows them.
 
-    `lore` is counted by category, `quests` by status. `generated_ids` lists the things in lists that got an id, which ops
-    use as their address (`crew.0: item_1`). `described_values` lists the paths of all `[value, description]` pairs of the
-    state, so that an author notices a list of two that is read as such a pair.
+    - `lore` is counted by category, `quests` by status.
+    - `generated_ids` lists the mappings in lists that had no id and got one (`crew.0: item_1`). Ops (changes of the state that
+      a reply asks for) address a mapping by its id.
+    - `described_values` lists the paths of all `[value, description]` pairs of the state, so that an author notices a list of
+      two texts that is read as such a pair by mistake.
     """
     categories = Counter(entry.kind for entry in world.lore)
     quests: Mapping[str, Any] = world.state.get(QUESTS, {})

@@ -1,7 +1,7 @@
 """Converts a world pack to the JSON value that a store keeps, and back.
 
-The value contains the whole pack except the path of its folder, so that the same pack gives the same value on every host.
-This module depends on the schema and the codec, never on a store.
+The JSON value contains the whole pack except the path of its folder, so that the same pack gives the same value on every
+host. This module depends on the schema and the codec, never on a store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACK_FORMAT = 1
 
 
 def pack_to_json(world: WorldPack) -> dict[str, Any]:
-    """Return a pack as a JSON value. Raises ValueError if the pack has a folder with templates that have not been read."""
+    """Return `world` as a JSON value. Raises ValueError if the folder of `world` has templates that have not been read."""
     if world.templates is None and world.template_root is not None:
         raise ValueError(
             f"The templates of pack {world.world_id!r} are in a folder; read them before the pack is stored."
@@ -28,13 +28,16 @@ def pack_to_json(world: WorldPack) -> dict[str, Any]:
 
 
 def with_own_digest(world: WorldPack) -> WorldPack:
-    """Return a pack without a folder. Its digest is computed from its content, which takes a while for a large pack."""
+    """Return `world` without its folder, and with a digest that is computed from its content.
+
+    For a large pack this takes a while.
+    """
     bare = replace(world, template_root=None, templates=world.templates or {}, digest="")
     return replace(bare, digest=hashlib.sha256(encode(pack_to_json(bare))).hexdigest())
 
 
 def check_format(value: Mapping[str, Any]) -> None:
-    """Check the format of the JSON value of a pack. Raises CodecError if a newer release wrote it."""
+    """Raise CodecError if a newer release wrote the JSON value `value` of a pack."""
     written = value.get("format")
     if isinstance(written, int) and written > PACK_FORMAT:
         raise CodecError(
@@ -43,9 +46,9 @@ def check_format(value: Mapping[str, Any]) -> None:
 
 
 def pack_from_json(value: Mapping[str, Any]) -> WorldPack:
-    """Return the pack of a JSON value from `pack_to_json`.
+    """Return the pack in `value`, a result of `pack_to_json`.
 
-    Raises CodecError if the value is not a pack, or if a newer release wrote it.
+    Raises CodecError if `value` is not a pack, or if a newer release wrote `value`.
     """
     check_format(value)
     world = from_plain(value.get("pack"), WorldPack)

@@ -1,4 +1,6 @@
-"""Publishes the pack format as a JSON Schema and as Markdown tables, generated from the tables that packs are checked by.
+"""Publishes the format of world packs as a JSON Schema and as Markdown tables.
+
+Both are generated from the tables in `mnemosyne.world.format.fields`, by which packs are checked.
 
 `python -m mnemosyne.world.publish DOCS` writes `world-pack.schema.json` and the tables of `world-packs.md`.
 """
@@ -44,7 +46,7 @@ def tables() -> dict[str, str]:
 
 
 def page_with_tables(page: str) -> str:
-    """Return the authors' page with new tables between its lines `<!-- table: name -->` and `<!-- end -->`."""
+    """Return the Markdown text `page` with new tables between its lines `<!-- table: name -->` and `<!-- end -->`."""
     made = tables()
 
     def renew(found: re.Match[str]) -> str:
@@ -54,7 +56,7 @@ def page_with_tables(page: str) -> str:
 
 
 def publish(docs: Path) -> None:
-    """Write the schema into the folder `docs`, and regenerate the tables of the authors' page in it.
+    """Write the schema into the folder `docs`, and regenerate the tables of `world-packs.md` in this folder.
 
     Raises OSError if a file cannot be written.
     """

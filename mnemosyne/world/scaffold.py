@@ -1,7 +1,6 @@
-"""Writes the starter pack of `jacquard author init`: a small commented world in English or Chinese that is valid and
-playable.
+"""Writes the starter pack of `jacquard author init`: a small, commented, playable world in English or Chinese.
 
-Its files are package data in `starter/`, and can also be read directly.
+The files of the starter pack are package data in `starter/`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _MOST_NAMES = 5
 def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     """Write the starter pack into `folder`, and return the paths of the written files, sorted.
 
-    A missing folder is created. An existing folder must be empty, because otherwise the files of the pack would be mixed
-    with others. Either all files are written or none. Raises WorldPackError if the folder is not empty or cannot be
-    written, or if there is no starter pack for `locale`.
+    A missing folder is created. An existing folder must be empty, so that the files of the pack are not mixed with other
+    files. Either all files are written or none. Raises WorldPackError if the folder is not empty or cannot be written, or if
+    there is no starter pack for `locale`.
     """
     starter = starter_files(locale)
     if folder.exists() and not folder.is_dir():
@@ -51,8 +50,9 @@ def _list_contents(folder: Path) -> str | None:
 
 
 def starter_files(locale: str = "en") -> dict[str, bytes]:
-    """Return the files of the starter pack by relative name, sorted. Raises WorldPackError if there is no starter pack
-    for `locale`.
+    """Return the files of the starter pack (bytes by relative name), sorted by name.
+
+    Raises WorldPackError if there is no starter pack for `locale`.
     """
     language = locale.replace("_", "-").partition("-")[0].lower()
     if language not in LANGUAGES:

@@ -1,7 +1,8 @@
 """Checks whether the rules of a mapping allow a change: types, limits, updatable, extensible and necessary.
 
-The checks change nothing. They raise RefusedError with a code, and with a reason on which a model or an author can
-act.
+The rules of a mapping come from its `$meta`. A thing is a mapping with an `id` or `_anchor`, by which ops address it. A
+template is a mapping with example fields and rules, which all things in a container follow. No check changes the state. A failed
+check raises RefusedError with a code and a reason, so that a model or an author can correct the change.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _CALLED = {
 
 
 def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
-    """Return whether `value`, without its description, has the type `word` (a word, or the values to choose from)."""
+    """Return whether `value` has the type `word`. A tuple in `word` lists the values to choose from.
+
+    `value` is a plain value, without a description.
+    """
     if isinstance(word, tuple):
         return is_scalar(value) and any(same_scalar(choice, value) for choice in word)
     if word.endswith(OR_NULL):
@@ -50,13 +54,16 @@ def type_text(word: str | tuple[Any, ...]) -> str:
 
 
 def limits_text(limits: tuple[float | None, float | None]) -> str:
-    """Return limits as text, such as `0 to 100`."""
+    """Return the pair (lowest, highest) as text, such as `0 to 100`. None in the pair means that there is no limit."""
     low, high = limits
     return f"{'-∞' if low is None else low} to {'∞' if high is None else high}"
 
 
 def check_limits(rules: Rules, field: str, plain: Any) -> None:
-    """Raise RefusedError if `plain`, a value without its description, is outside the limits of `field`."""
+    """Raise RefusedError if `plain`, a value without its description, is outside the limits of `field`.
+
+    If `field` has limits, a value that is not a number is refused, too.
+    """
     limits = rules.limits_of(field)
     if limits is not None and not is_number(plain):
         reason = f"{field!r} takes a number from {limits_text(limits)}"
@@ -71,7 +78,7 @@ def check_limits(rules: Rules, field: str, plain: Any) -> None:
 def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
     """Return `number` or, if it is outside the limits of `field`, the nearer limit.
 
-    A remark on the change is added to `notes`.
+    If the number is changed, a remark is added to `notes`.
     """
     limits = rules.bounds_of(field)
     low, high = limits
@@ -87,7 +94,7 @@ def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note
 
 
 def check_changeable(spot: Spot) -> None:
-    """Raise RefusedError if the place may not be changed, or is the `id` or `_anchor` of a thing."""
+    """Raise RefusedError if the value at the place `spot` may not be changed, or is the `id` or `_anchor` of a thing."""
     if spot.is_frozen:
         raise _frozen_error(spot.rules, spot.key, spot.holder)
     if spot.key in IDENTITY and isinstance(spot.owner, Mapping):
@@ -97,10 +104,10 @@ def check_changeable(spot: Spot) -> None:
 
 
 def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> None:
-    """Raise RefusedError if the rules do not allow the new field `field`.
+    """Raise RefusedError if `rules` do not allow the new field `field` in their mapping.
 
-    A mapping allows it if it declares the field, or if it may be extended. In a typed state, a name that is only another
-    spelling of an existing field is refused. `siblings` are the existing fields.
+    A new field is allowed if the rules declare it, or if the mapping may be extended. In a typed state (values keep their
+    type), a name that looks like a misspelt existing field is refused. `siblings` are the existing fields.
     """
     held = siblings if isinstance(siblings, Mapping) else dict.fromkeys(siblings)
     is_like = rules.typed and is_misspelt(field, find_nearest(field, [name for name in held if name != META]))
@@ -175,8 +182,8 @@ def _fields_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:
     """Raise RefusedError if `value` may not be removed from `field`.
 
-    A value that is necessary stays. A value stays too if a part of it may not be changed or is necessary. `rules` are those
-    of the mapping that has `field`. With `entry`, `value` is an entry of the list in `field`.
+    A necessary value may not be removed. Neither may a value that contains a necessary part, or a part that may not be
+    updated. `rules` are the rules of the mapping that has `field`. If `entry`, `value` is one entry of the list in `field`.
     """
     if not rules.may_update(field):
         raise _frozen_error(rules, field, ())
@@ -207,7 +214,7 @@ def _check_parts(rules: Rules, field: str, value: Any, field_name: str, *, entry
 
 
 def has_ruled_entries(rules: Rules, field: str, entries: Sequence[Any]) -> bool:
-    """Return whether a list contains things that have rules, their own or those of a template."""
+    """Return whether `entries`, the list in `field`, contains a mapping that has rules: its own, or a template's."""
     return any(
         bool(rules.rules_below(field, item, entry=True).meta) or _holds_meta(item)
         for item in entries

@@ -1,7 +1,7 @@
 """Limits the number of ops in a reply, the size of their values, and the size of the state.
 
-The state is measured once, by writing it as JSON. Its size is then updated with every change, so an op costs only
-what it adds and removes.
+An op is one change of the state that a reply asks for. The whole state is written as JSON once, to measure it. After that,
+only the added and the removed values of each op are measured.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _STORING = frozenset((Verb.SET, Verb.INSERT, Verb.PUSH))
 class OpLimits:
     """Limits on the changes that one reply may make to a state.
 
-    Sizes are in characters of JSON (`json_chars`); None: no limit.
+    Sizes are in characters of JSON (`json_chars`). A limit that is None does not apply.
     """
 
     reply_ops: int | None = None
-    """Maximum number of ops that are judged."""
+    """Maximum number of ops of one reply that are judged."""
     op_value_chars: int | None = None
     """Maximum size of the value of one op."""
     state_chars: int | None = None
@@ -82,9 +82,10 @@ def check_value_size(op: Op, limits: OpLimits) -> None:
 
 
 def check_state_size(op: Op, changes: Sequence[Mapping[str, Any]], tree: Any, chars: int, limits: OpLimits) -> None:
-    """Raise RefusedError if the state would be too large after `changes`.
+    """Raise RefusedError if the state would be larger than the limit after `changes`, the JSON Patch ops of `op`.
 
-    `tree` is the state before the changes, and `chars` is its size.
+    `tree` is the state before the changes, and `chars` is its size. `OpLimits.state_chars` names the ops that are never
+    refused.
     """
     if limits.state_chars is None:
         return
@@ -111,9 +112,10 @@ def _is_small_change(change: Mapping[str, Any], tree: Any) -> bool:
 
 
 def check_depth(op: Op, tokens: Tokens, tree: Any) -> None:
-    """Raise RefusedError if the value of `op` at `tokens` would be nested deeper than a prompt can show.
+    """Raise RefusedError if `op` would nest values deeper than a prompt can show.
 
-    A value that is not nested deeper than the old value is always allowed.
+    `tokens` is the path in `tree` to the place that `op` changes. A value that is not nested deeper than the old value at
+    this place is always allowed.
     """
     if op.verb not in _STORING:
         return

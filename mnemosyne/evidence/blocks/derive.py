@@ -1,8 +1,8 @@
 """Makes the context blocks that show evidence in a prompt.
 
-A block contains refs (references to parts of evidence) and no text. Its text is resolved when a prompt is assembled,
-so that a changed source is noticed and long evidence is stored once. This module writes no prompt text and reads no
-store.
+A block is a part of a prompt. Evidence is text from outside. A block contains refs (references to parts of evidence) and no
+text. The texts of the refs are looked up when a prompt is assembled, so that a changed source is noticed and long evidence is
+stored only once. This module writes no prompt text and reads no store.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mnemosyne.schema.session import Ref
 HIGH_CONFIDENCE = 0.75
 LOW_CONFIDENCE = 0.4
 HIGH_PLACES = 2
-"""Maximum number of HIGH blocks.
+"""Maximum number of blocks with the priority HIGH.
 
-Only the newest confident items get one, so that old results do not crowd out the turn's own blocks.
+Only the newest confident items get this priority, so that old results do not crowd out the turn's own blocks.
 """
 
 
@@ -50,9 +50,9 @@ def derive_evidence_blocks(
 ) -> tuple[ContextBlock, ...]:
     """Return a block for each of `evidences` that has not expired at `now`, in the given order (oldest first).
 
-    Items that `settlement` leaves out (see `conflicts`) get no block. The priority depends on confidence and order:
-    HIGH for the newest two items with at least 0.75, LOW below 0.4, else MEDIUM. Unknown confidence is MEDIUM.
-    `count` returns the tokens of a text; `hash_text` and `text_selector` are the host's.
+    Items that lost a conflict (`left_out` of `settlement`) get no block. The newest two items with a confidence of at least
+    0.75 get the priority HIGH. Items with a confidence below 0.4 get LOW. All other items, and items without a confidence, get
+    MEDIUM. `count` returns the number of tokens of a text. `hash_text` and `text_selector` replace the built-in functions.
     """
     selector = text_selector or RefSelector()
     left_out: Mapping[str, str] = settlement.left_out if settlement is not None else {}
@@ -71,10 +71,10 @@ def derive_evidence_blocks(
 
 
 class EvidenceBlockDeriver:
-    """The built-in `BlockDeriver`: the host's own blocks, then one block for each evidence item.
+    """The built-in `BlockDeriver`: returns the host's own blocks, then one block for each evidence item.
 
-    Conversation, state, plan and tasks become blocks by templates, so this class makes no blocks of them. `count`
-    returns the tokens of a text.
+    Templates make the blocks for conversation, state, plan and tasks, so this class does not. `count` returns the number of
+    tokens of a text.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class EvidenceBlockDeriver:
 def refs_of(evidence: Evidence, hash_text: HashText = hash_with_sha256) -> tuple[Ref, ...]:
     """Return refs to the parts of `evidence` that a prompt shows, each with the hash of its first text.
 
-    If the metadata names no parts, the result is one ref to the whole text. For an item that stores only a pointer,
-    the hash is that of the text to which the pointer led.
+    If the metadata names no parts, the result is one ref to the whole text. If the item stores only a pointer, the hash is
+    the hash of the text to which the pointer led.
     """
     named = evidence.metadata.get(SHOWN_REFS)
     refs = tuple(

@@ -1,4 +1,8 @@
-"""Renders a context block as text: the texts of its refs or, if they give none, the block's own content."""
+"""Renders a context block (a part of a prompt) as text.
+
+The text consists of the texts of the block's refs (references to evidence). If no ref has a text, the block's own content is
+used.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +20,17 @@ class RefRenderer:
     """The built-in `Renderer`.
 
     A text longer than `hints.max_chars` is cut and ends with `…`. In the form `markdown` the text is inside a code
-    fence that the text cannot close. In the form `json` a text that is JSON is written without blanks, and any other
-    text as a JSON string.
+    fence that the text cannot close. In the form `json`, JSON is written without blanks, and any other text becomes a JSON
+    string.
     """
 
     async def render_block(
         self, block: ContextBlock, resolver: ResolveRef, hints: RenderHints | None = None
     ) -> RenderedBlock:
-        """Return the block rendered with the texts of its refs, each on new lines, or with its own content if they
-        give none.
+        """Return `block` rendered as text: the texts of its refs, each on a new line. If no ref has a text, the block's own
+        content is rendered.
 
-        `resolver` returns the text of a ref; `hints` set the form and the maximum length.
+        `resolver` returns the text of a ref. `hints` set the form and the maximum length.
         """
         chosen = hints or RenderHints()
         texts = [found.text for ref in block.refs if (found := await resolver(ref)).text]

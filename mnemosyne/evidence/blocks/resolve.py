@@ -1,11 +1,11 @@
 """Resolves a ref to its present text, and compares this text with the text at the time when the ref was made.
 
 A ref is a reference to an evidence item or a part of one. Prompts read evidence only through this module, so hash, expiry
-and selector are always checked. The module writes nothing, and knows the store by its protocol.
+and selector (the name of a part) are always checked. The module writes nothing.
 
 Some items store no text, only a pointer (a uri). Pointers with the scheme `mnemosyne://` are followed here; others need a
 fetcher of the host. A fetched text comes from outside, so its length is limited, it is redacted, and it is compared with the
-stored hash before anyone sees it.
+stored hash before a caller gets it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FETCH_CHARS = 2_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedBlock:
-    """Text of a block, with its resolved refs in order."""
+    """Text of a block, with its resolved refs in order. `details` are sentences on refs that have faults."""
 
     block: ContextBlock
     text: str
@@ -63,7 +63,7 @@ class RefResolver:
     """The built-in `EvidenceResolver`, for the refs in the sessions of one store.
 
     Args:
-        fetchers: Functions that fetch the text of pointers to other places, by scheme (`https`).
+        fetchers: Functions that fetch the texts to which pointers lead, by the scheme of the pointer (`https`).
         hash_text: The host's hash function.
         text_selector: Applies selectors.
         redactor: Redacts the fetched texts.
@@ -89,9 +89,9 @@ class RefResolver:
         self._fetch_seconds, self._fetch_chars = fetch_seconds, fetch_chars
 
     async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
-        """Return the text of `ref`, or the reason why there is none. Pass `evidence` if the item is loaded already.
+        """Return the text of `ref`, or the reason why it has no text. Pass `evidence` if the item is loaded already.
 
-        No ref makes this method raise; StoreError may come from the store.
+        A fault of the ref is part of the result and does not raise an error. Raises StoreError if the store fails.
         """
         found = evidence or await self._store.get_evidence(session_id, ref.evidence_id)
         if found is None:
@@ -100,7 +100,7 @@ class RefResolver:
         return await self.resolve_in(ref, found)
 
     async def resolve_in(self, ref: Ref, evidence: Evidence) -> ResolvedRef:
-        """Return the text of `ref`, which points at `evidence`, or the reason why there is none."""
+        """Return the text of `ref`, which points at `evidence`, or the reason why it has no text."""
         if is_expired(evidence, self._clock.now()):
             detail = f"evidence {ref.evidence_id} expired at {evidence.expires_at}"
             return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, detail, evidence)
@@ -121,9 +121,9 @@ class RefResolver:
         return ResolvedRef(ref=ref, text=text, fault=fault, detail=detail, evidence=evidence)
 
     async def resolve_block(self, session_id: str, block: ContextBlock) -> ResolvedBlock:
-        """Return the text of `block`: the texts of its refs, each on new lines. Faults are in `details`.
+        """Return the text of `block`: the texts of its refs, each on a new line. Sentences on faults are in `details`.
 
-        Only StoreError is raised.
+        Raises StoreError if the store fails, and no other error.
         """
         found = [await self.resolve(session_id, ref) for ref in block.refs]
         texts = [each.text for each in found if each.text]

@@ -1,7 +1,8 @@
-"""Puts the originals of redacted texts (setting `dual_store`) into a backup, and restores them.
+"""Puts the originals of redacted texts into a backup, and restores them from it.
 
-The originals are in folders next to the index of a store, one folder for each tenant. For a store in PostgreSQL each
-host keeps the originals of the texts that it received, so a backup contains only those of this host.
+An original is the text before personal data was masked in it. A store keeps originals only if the setting `dual_store` is on.
+They are files in folders next to the index of the store, one folder for each tenant (the owner of sessions). If the store is in
+PostgreSQL, each host keeps the originals of the texts that it received, and a backup contains only the originals of this host.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def originals_folder(location: StoreLocation) -> Path | None:
 
 
 def originals_of(location: StoreLocation, tenant: str | None = None) -> Iterator[tuple[str, Path]]:
-    """Yield (name in a backup, file) for all files with originals. With `tenant` only files of this tenant are yielded."""
+    """Yield (name in a backup, file) for each file with an original. If `tenant` is not None, yield only its files."""
     first = originals_folder(location)
     if first is None or not first.parent.is_dir():
         return
@@ -44,7 +45,10 @@ def originals_of(location: StoreLocation, tenant: str | None = None) -> Iterator
 
 
 def pack_originals(location: StoreLocation, target: Connection, tenant: str | None) -> dict[str, int]:
-    """Write the originals into the backup `target` of a SQL store. Return their number."""
+    """Write the originals of `tenant` (None: of all tenants) into the backup `target` of a SQL store.
+
+    Return {"originals": the number of files that were written}.
+    """
     target.execute(_TABLE)
     number = 0
     for name, file in originals_of(location, tenant):
@@ -55,9 +59,10 @@ def pack_originals(location: StoreLocation, target: Connection, tenant: str | No
 
 
 def unpack_originals(source: Connection, location: StoreLocation) -> dict[str, int]:
-    """Write the originals from the backup `source` next to the store. Return their number.
+    """Write the originals from the backup `source` into the folders next to the store at `location`.
 
-    Raises StoreUnavailableError if an original is damaged, or a different original has its name already.
+    Return {"originals": the number of originals in the backup}. Raises StoreUnavailableError if an original is damaged, the
+    store has no index folder, or another file with a different content has the name of an original.
     """
     if source.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup_files'").fetchone() is None:
         return {FOLDER: 0}
@@ -71,10 +76,11 @@ def unpack_originals(source: Connection, location: StoreLocation) -> dict[str, i
 
 
 def place_original(first: Path, name: str, body: bytes) -> None:
-    """Write one original of a backup. `first` is the default tenant's folder; `name` is the name in the backup.
+    """Write one original of a backup. `first` is the folder of the default tenant, `name` the name of the original in the
+    backup, and `body` its content.
 
-    If the file exists already with the same content, nothing is written. Raises StoreUnavailableError if its content
-    differs, or `name` leads out of the folder.
+    If the file exists already with the same content, nothing is written. Raises StoreUnavailableError if the file exists with
+    a different content, or `name` leads out of the folder.
     """
     folder, *parts = PurePosixPath(name).parts
     if not folder.startswith(FOLDER) or not parts or ".." in parts or "\\" in name:

@@ -1,4 +1,4 @@
-"""Stores sessions in one SQLite file in WAL mode, safe for several processes of one machine.
+"""Stores sessions in one SQLite file in WAL mode. Several processes of one machine may use the file at the same time.
 
 Writes run one after the other on one connection (BEGIN IMMEDIATE). Reads run on another connection, so a read never
 waits for a locked file.
@@ -23,19 +23,21 @@ from mnemosyne.stores.sqlite.worker import SqliteWorker
 
 
 class SqliteStore(SqlStore):
-    """A Store in one SQLite file, opened for one tenant. See `mnemosyne.protocols.Store` for the methods.
+    """A Store in one SQLite file, opened for one tenant (the owner of sessions). `mnemosyne.protocols.Store` explains the
+    methods.
 
-    Nothing is opened before the first call, which creates the file and its folder (unless `create` is false).
+    The file is opened by the first call. If `create`, that call also creates the file and its folder.
 
-    After an erasure the file is rewritten (VACUUM), so that nothing erased is left in the file or next to it. If
-    another process prevents this, it is done after the next erasure, or by `close`. Repeating the same erasure changes
-    nothing else.
+    After an erasure the file is rewritten (VACUUM), so that no erased text is left in the file or next to it. If
+    another process prevents the rewriting, the file is rewritten after the next erasure, or by `close`. To try again, repeat
+    the same erasure: it erases nothing more, and rewrites the file.
 
     Args:
         synchronous: With `FULL` an acknowledged turn survives a power cut. `NORMAL` is faster and survives a kill of
             the process.
-        busy_seconds: Maximum wait for another process; then a call raises StoreBusyError.
-        page_limit: Maximum size of the file in pages of 4096 bytes; a write beyond it raises StoreUnavailableError.
+        busy_seconds: Maximum wait for another process. After this time a call raises StoreBusyError.
+        page_limit: Maximum size of the file in pages of 4096 bytes (None: no limit). A write beyond it raises
+            StoreUnavailableError.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class SqliteStore(SqlStore):
         )
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Erase in one transaction, everywhere in the store, and write an audit record. Then rewrite the file."""
+        """Erase the texts that `erasure` names everywhere in the store, in one transaction, and write an audit record. Then
+        rewrite the file.
+        """
         outcome = await super().erase(erasure)
         self._unclean = True
         await self._clean()
@@ -80,14 +84,19 @@ class SqliteStore(SqlStore):
     async def erase_archived(
         self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
     ) -> ErasureOutcome | None:
-        """Erase an archived session. The file is not rewritten now, but once, when the store is closed."""
+        """Erase the session of `erasure` if it was archived before the time `archived_before` and still is. Return None, and
+        erase nothing, otherwise.
+
+        `lease` is the caller's exclusive right to do this work; if it is lost, nothing is erased. The file is not rewritten
+        now, but after the next `erase`, or when the store is closed.
+        """
         outcome = await super().erase_archived(erasure, archived_before=archived_before, lease=lease)
         self._unclean = self._unclean or outcome is not None
         return outcome
 
     async def file_faults(self) -> tuple[str, ...]:
-        """Return the faults that SQLite's own check of the file finds: damaged pages, and indexes that do not fit their
-        tables.
+        """Return the faults that SQLite finds in the file (`PRAGMA integrity_check`): damaged pages, and indexes that do not
+        fit their tables.
         """
         found = await self._reads.run(lambda db: db.execute("PRAGMA integrity_check(100)").fetchall())
         return tuple(str(fault) for (fault,) in found if fault != "ok")

@@ -1,5 +1,7 @@
-"""Reads entries of world info from their native fields (the fields of SillyTavern's files). A value of a wrong type
-counts as missing.
+"""Reads entries of world info from their native fields, for the activation of entries.
+
+World info is a book of entries; an entry's text is put into the prompt when one of its keys is found in the chat. Native fields
+are the fields of SillyTavern's files. A value of a wrong type counts as missing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookSource) -> WorldInfoEntry:
-    """Return the entry that native fields describe. Its decorators (`@@…` lines at the top) are separated from its text."""
+    """Return the entry that the native fields `fields` describe.
+
+    `world` is the name of the entry's book, `uid` is unique in that book, and `source` is where the chat takes the book from.
+    Decorators (`@@…` lines at the top of the text) are taken out of the text.
+    """
     decorators, content = split_decorators(_text(fields.get("content")))
     return WorldInfoEntry(
         uid=uid,
@@ -74,11 +80,10 @@ def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookS
 
 
 def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
-    """Return (decorators, text): the known decorators at the top of `content`, and the text without its leading `@@`
-    lines.
+    """Return (decorators, text): the known decorators at the top of `content`, and the text below the leading `@@` lines.
 
-    A line with `@@@` counts only if the decorator before it is unknown. If all lines begin with `@@`, the text stays
-    unchanged.
+    A line with `@@@` is read only if the decorator in the line before is unknown. If all lines begin with `@@`, `text` is the
+    whole `content`.
     """
     if not content.startswith("@@"):
         return (), content
@@ -98,7 +103,7 @@ def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
 
 
 def hash_entry(entry: WorldInfoEntry) -> str:
-    """Return the hash by which a lasting effect finds its entry again. Any change of the entry changes the hash."""
+    """Return the hash of `entry`. A timed effect stores this hash, so it ends when its entry is changed."""
     return sha256(repr(entry).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 

@@ -1,7 +1,8 @@
-"""Resolves inclusion groups: if several activated entries have the same group, one of them is shown. Pure.
+"""Resolves inclusion groups of world info: if several activated entries have the same group, only one of them is shown.
 
-Two faults of SillyTavern are reproduced, because they decide which entries are shown. If an entry is removed a second
-time, the last entry is removed instead. A group counts as shown only if its name is the whole `group` of a shown entry.
+World info is a book of entries whose texts are put into the prompt. Two faults of SillyTavern are reproduced, because they
+decide which entries are shown. If an entry is removed a second time, the last entry is removed instead. A group counts as shown
+only if its name is the whole `group` of a shown entry. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ def filter_groups(
     scores_all: bool,
     roll: Roll,
 ) -> list[WorldInfoEntry]:
-    """Return the entries of `new` that remain, in order.
+    """Return the entries of `new` that are to be shown, in order.
 
-    `shown` are the entries that were activated before. `score` returns the number of found keys of an entry. An entry may
-    leave open whether its group is decided by scores; then `scores_all` decides this. `roll` gives the random numbers.
+    `shown` are the entries that were activated before, and `effects` are the timed effects of the chat. `score` returns the
+    number of found keys of an entry; if a group is decided by scores, the entries with the best score remain. `scores_all`
+    says whether a group is decided by scores if its entries do not say it (`use_group_scoring` is None). `roll` gives the
+    random numbers.
     """
     groups = _group(new)
     left = list(new)

@@ -1,7 +1,7 @@
-r"""Translates regular expressions of JavaScript into Python's. Pure.
+r"""Translates regular expressions of JavaScript into Python's, for the keys of world info. This module does no I/O.
 
-Some characters are plain text in JavaScript but special in Python (`\h`, `{,2}`); they stay plain. Expressions that are
-valid only in Python are refused (`(?i)`, `(?>…)`, `a++`).
+Some texts are plain in JavaScript but special in Python (`\h`, `{,2}`). They stay plain. Expressions that are valid only in
+Python are refused (`(?i)`, `(?>…)`, `a++`).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _QUANTIFIER = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??")
 
 
 def translate_javascript(body: str, flags: str) -> str:
-    r"""Return a JavaScript expression `body` with `flags` as an expression of Python.
+    r"""Return the JavaScript expression `/body/flags` as an expression of Python.
 
     Classes such as `\w` match ASCII only, `$` matches only the very end, and `.` matches no line end. Raises PatternError
-    if JavaScript refuses the expression but Python would not. Other invalid expressions are returned, and Python refuses
-    them.
+    if the expression is invalid in JavaScript but would be valid in Python. An expression that is invalid in both is
+    returned, because Python refuses it later.
     """
     is_unicode = "u" in flags
     if is_unicode:

@@ -1,5 +1,6 @@
-"""Finds keys of world info in a text as JavaScript does: plain texts, whole words, and regular expressions `/…/flags`.
+"""Finds keys of world info in a text as SillyTavern does: plain texts, whole words, and regular expressions `/…/flags`.
 
+A key is a word or pattern of an entry of world info. If it is found in the chat, the entry's text is put into the prompt.
 Only ASCII letters, digits and `_` are part of a word, so that a Chinese key is found inside a Chinese sentence. Regular
 expressions are limited in size and time (`mnemosyne.core.regexes`).
 """
@@ -19,9 +20,9 @@ _BARE_SLASH = re.compile(r"(?:^|[^\\])/")
 
 @lru_cache(maxsize=4096)
 def read_pattern(key: str) -> str | None:
-    """Return the Python pattern of a key of the form `/…/flags`. Return None if the key is a plain text.
+    """Return the Python pattern of a key of the form `/…/flags`.
 
-    A key with an invalid expression or an unescaped slash is a plain text.
+    Return None if the key is a plain text. A key with an invalid expression or an unescaped slash counts as a plain text.
     """
     if not key.startswith("/") or (found := _PATTERN.match(key)) is None:
         return None
@@ -39,7 +40,8 @@ def read_pattern(key: str) -> str | None:
 def find_key(key: str, text: str, lowered: str, *, case_sensitive: bool, whole_words: bool) -> bool:
     """Return whether `text` contains `key`. `lowered` is `text` in lower case.
 
-    A regular expression ignores `case_sensitive` and `whole_words`. If it takes too long, it counts as not found.
+    If `key` is a regular expression, `case_sensitive` and `whole_words` have no effect. An expression that takes too long
+    counts as not found.
     """
     pattern = read_pattern(key)
     if pattern is not None:

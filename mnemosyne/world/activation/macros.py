@@ -1,7 +1,7 @@
-"""Fills the names `{{char}}` and `{{user}}` into texts of cards and books. Nothing else in braces is evaluated.
+"""Fills names into the texts of imported cards and books, for the macros `{{char}}` and `{{user}}`.
 
-Texts of other programs are data, never code. Comments (`{{// …}}`) are removed. All other macros stay as they are
-written, and an import reports how many there are.
+Texts of other programs are data, never code, so no macro is evaluated. Comments (`{{// …}}`) are removed. All other macros
+stay unchanged, and an import reports how many of them there are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LINES = re.compile(r"\{\{(newline|noop|trim)\}\}", re.IGNORECASE)
 
 
 def fill_names(text: str, *, char: str, user: str) -> str:
-    """Return a text in which macros of the character become `char` and macros of the user become `user`.
+    """Return `text`, in which the macros of the character become `char` and the macros of the user become `user`.
 
     Comments are removed, and all line ends become line feeds. If `char` or `user` is empty, its macros are not replaced.
     """

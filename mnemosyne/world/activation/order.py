@@ -1,4 +1,7 @@
-"""Sorts entries into the order in which they are examined, and tracks effects that last for several messages. Pure."""
+"""Sorts entries of world info into the order in which they are examined, and tracks effects that last for several messages.
+
+World info is a book of entries whose texts are put into the prompt. This module does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from mnemosyne.world.activation.values import (
 def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy) -> list[WorldInfoEntry]:
     """Return entries in the order in which they are examined.
 
-    Entries of the chat come first, then entries of the persona, then the others as `strategy` states. In each of these
-    lists the highest `order` comes first; entries with the same `order` keep the order of `entries`.
+    Entries of the chat come first, then entries of the persona. `strategy` orders the remaining entries, which are global or
+    belong to a character. In each of these lists the highest `order` comes first. Entries with the same `order` stay in
+    the order of `entries`.
     """
     by_source: dict[BookSource, list[WorldInfoEntry]] = {source: [] for source in BookSource}
     for entry in entries:
@@ -35,10 +39,9 @@ def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy)
 
 
 class LastingEffects:
-    """Effects on entries in a chat of `length` messages.
+    """The timed effects on `entries` in a chat of `length` messages. `effects` are the effects after the last reply.
 
-    A sticky entry stays active for a number of messages. An entry in cooldown cannot be activated for a number of
-    messages.
+    A sticky entry stays active for several messages. An entry in cooldown cannot be activated for several messages.
     """
 
     def __init__(self, effects: TimedEffects, entries: Sequence[WorldInfoEntry], length: int) -> None:
@@ -63,7 +66,7 @@ class LastingEffects:
         return bool(entry.delay) and self._length < entry.delay
 
     def after(self, active: Iterable[WorldInfoEntry]) -> TimedEffects:
-        """Return the effects for the next messages, after the entries `active` were shown. A running effect is not extended."""
+        """Return the effects for the next messages, if the entries `active` are shown now. A running effect is not extended."""
         for entry in active:
             for kind, messages in (("sticky", entry.sticky), ("cooldown", entry.cooldown)):
                 if messages:

@@ -1,8 +1,9 @@
-"""Finds the entries of world info that a chat activates, in the same passes as SillyTavern. Pure.
+"""Finds the entries of world info that a chat activates, in the same passes as SillyTavern. This module does no I/O.
 
-The first pass scans the newest messages. A recursion pass scans the texts of activated entries too. If fewer than
-`min_activations` entries are active, a further pass scans more messages. Entries with `delay_until_recursion` can be
-activated only in recursion passes, one level after another.
+World info is a book of entries; an entry's text is put into the prompt when one of its keys is found. The first pass searches
+the newest messages. A recursion pass also searches the texts of activated entries. If fewer than `min_activations` entries are
+active, a further pass searches more messages. Entries with `delay_until_recursion` can be activated only in recursion passes,
+one level after another.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ def scan(
     count_tokens: CountTokens,
     roll: Roll,
 ) -> Activation:
-    """Return the activation of a chat. `entries` are in the order of their books. The same arguments give the same result."""
+    """Return which of `entries` are activated by the chat in `context`, and which are rejected.
+
+    `entries` are in the order of their books. `count_tokens` returns the number of tokens of a text, and `roll` gives the random
+    numbers. The same arguments give the same result.
+    """
     return _Scan(entries, context, settings, count_tokens, roll).run()
 
 

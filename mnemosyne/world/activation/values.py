@@ -1,6 +1,8 @@
-"""Values for the activation of world info: entries, settings, scanned texts, effects over several messages, and results.
+"""Defines the values for the activation of world info: entries, settings, scanned texts, timed effects and results.
 
-Names are SillyTavern's in snake case. Units are messages, passes over the entries, and tokens.
+World info is a book of entries; an entry's text is put into the prompt when one of its keys is found in the chat. A timed
+effect keeps an entry active, or inactive, for several messages. Fields have SillyTavern's names in snake case. Units are
+messages, passes over the entries, and tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from mnemosyne.values import dataclass
 
 
 class SelectiveLogic(IntEnum):
-    """Condition on secondary keys, which is checked after a primary key was found.
+    """Condition on the secondary keys of an entry. The condition is checked after a primary key was found.
 
     AND_ANY: at least one is found. NOT_ALL: at least one is missing. NOT_ANY: none is found. AND_ALL: all are found.
     """
@@ -62,8 +64,9 @@ class InsertionStrategy(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CharacterFilter:
-    """Characters that an entry is for, by the file name of their card or by a tag. If `is_exclude`, it is for all other
-    characters.
+    """Characters that an entry is for. Each is named by the file name of its card (`names`) or by a tag (`tags`).
+
+    If `is_exclude`, the entry is for all other characters instead.
     """
 
     names: tuple[str, ...] = ()
@@ -75,8 +78,8 @@ class CharacterFilter:
 class WorldInfoEntry:
     """One entry, with SillyTavern's defaults. `world` and `uid` together are unique.
 
-    In `scan_depth`, `case_sensitive`, `match_whole_words` and `use_group_scoring`, None means the value in
-    `WorldInfoSettings`.
+    If `scan_depth`, `case_sensitive`, `match_whole_words` or `use_group_scoring` is None, the field of the same name in
+    `WorldInfoSettings` decides.
     """
 
     uid: str
@@ -111,7 +114,9 @@ class WorldInfoEntry:
     case_sensitive: bool | None = None
     match_whole_words: bool | None = None
     sticky: int = 0
-    """Number of messages for which the entry stays active. `cooldown` and `delay` are numbers of messages too."""
+    """Number of messages for which the entry stays active. `cooldown` and `delay` are numbers of messages, too: how long
+    the entry is inactive afterwards, and how long the chat must be first.
+    """
     cooldown: int = 0
     delay: int = 0
     ignore_budget: bool = False
@@ -127,7 +132,7 @@ class WorldInfoEntry:
 class WorldInfoSettings:
     """Global settings of world info, with SillyTavern's defaults.
 
-    `min_activations`, `min_activations_depth_max` and `max_recursion_steps` are limits, for which 0 means no limit.
+    If `min_activations`, `min_activations_depth_max` or `max_recursion_steps` is 0, that limit does not apply.
     """
 
     scan_depth: int = 2
@@ -164,14 +169,17 @@ class TimedEffect:
     start: int
     """Number of messages in the chat at the activation."""
     end: int
-    """Number of messages from which on the effect has ended."""
+    """Length of the chat, in messages, at which the effect ends."""
     is_protected: bool = False
-    """Whether the effect continues if the chat has not grown since its start."""
+    """If true, the effect continues although the chat has not grown beyond `start`. If false, the effect is dropped then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedEffects:
-    """Effects that last for several messages, by the entry's name `BOOK.UID`."""
+    """The effects that last for several messages. The keys are names of entries, `BOOK.UID`.
+
+    `sticky` keeps an entry active; `cooldown` keeps it inactive.
+    """
 
     sticky: Mapping[str, TimedEffect] = field(default_factory=lambda: EMPTY)
     cooldown: Mapping[str, TimedEffect] = field(default_factory=lambda: EMPTY)
@@ -184,16 +192,16 @@ class ScanContext:
     messages: tuple[ScannedMessage, ...]
     """Messages, newest first."""
     character_file: str = ""
-    """File name of the character's card. Character filters compare it and `character_tags`."""
+    """File name of the character's card. A `CharacterFilter` is compared with this name and with `character_tags`."""
     character_tags: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    """Further texts that an entry may have scanned, by name: `persona_description`, `character_description`,
-    `character_personality`, `character_depth_prompt`, `scenario`, `creator_notes`.
+    """Further texts, by name: `persona_description`, `character_description`, `character_personality`,
+    `character_depth_prompt`, `scenario`, `creator_notes`. A text is scanned for the entries that name it in `match_fields`.
     """
     trigger: str = "normal"
     """Reason for the reply: `normal`, `swipe`, `regenerate`, `continue`, `impersonate` or `quiet`."""
     chat_length: int | None = None
-    """Number of messages in the whole chat (None: the number of `messages`)."""
+    """Number of messages in the whole chat. If None, `messages` is the whole chat."""
     effects: TimedEffects = TimedEffects()
 
 
@@ -203,7 +211,8 @@ class Roll(Protocol):
     def __call__(self, purpose: str, name: str) -> float:
         """Return a number from 0 up to, but not including, 1.
 
-        `purpose` is `probability` (of the entry `name`) or `group` (the winner of the group `name`).
+        If `purpose` is `probability`, the number decides whether the entry `name` is shown. If `purpose` is `group`, the
+        number decides which entry of the group `name` wins.
         """
         ...
 

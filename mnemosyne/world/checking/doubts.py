@@ -1,4 +1,4 @@
-"""Finds content of a pack that is legal but probably a mistake. Each finding names the place and the likely correction."""
+"""Finds content of a world pack that is legal but probably a mistake. Each finding names the place and a correction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.reading.draft import Part
 
 LARGE_PERSONA_CHARS = 20_000
-"""Number of characters from which on a persona is reported, because it would take most of a usual prompt."""
+"""A persona with at least this many characters is reported, because it would take most of a usual prompt."""
 
 _SENTENCE_SIGN = re.compile(r"[,;:.!?，；：。！？、—]")
 _CJK = lazy_pattern("[\u3400-\u9fff]")
@@ -24,9 +24,9 @@ _WORDS, _CHARS_CJK = 3, 5
 
 
 def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
-    """Return the doubtful places in the state of a pack and in its persona, as sentences. The pack must have no faults.
+    """Return a sentence for each doubtful place in the state and the persona of a pack. The pack must have no faults.
 
-    `tree` is the state, and `world` is the file `world.yaml`.
+    `tree` is the state, and `world` is the file `world.yaml`, which contains the persona.
     """
     doubts, persona, place = PackFaults(), world.value["persona"], world.place.at("persona")
     _find_pairs(tree.root, tree.where, doubts)

@@ -1,4 +1,7 @@
-"""Checks the links between the parts of a pack: ids are unique, references and paths lead somewhere, and ops can run."""
+"""Checks the links between the parts of a world pack: ids are unique, references and paths lead somewhere, and ops can run.
+
+An op is a change of the state that an action or a text of the pack makes.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ from mnemosyne.world.reading.draft import Item, PackDraft, Part
 
 
 def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
-    """Check everything between the parts of a draft, and return the state tree with the quests in it.
+    """Check the links between the parts of `draft`, and return the state tree with the quests in it.
 
-    Return None if the state is not a mapping or already contains quests. If `try_patterns`, also check whether an input
-    makes a pattern slow, which takes a moment.
+    Faults are added to `faults`. Return None if the state is not a mapping or already contains quests. If `try_patterns`, also
+    check whether an input makes a pattern slow. This check takes a moment.
     """
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)

@@ -1,8 +1,9 @@
-"""Checks `$meta` in a pack: the form of each key, the fields that it names, and templates at every depth.
+"""Checks the rules in `$meta` of a world pack: the form of each rule, the fields that a rule names, and templates.
 
-`$meta` is the key of a mapping in the state that has the mapping's rules (types, limits, templates, …);
-`docs/filament.md` section 6 explains its keys. Rules are checked twice: `check_meta` checks them as written, also inside
-templates, and `check_follows` checks that the fields of an entity obey them.
+`$meta` is a key of a mapping in the state. Its value has the rules of the mapping (types, limits, templates, …);
+`docs/filament.md` section 6 explains them. A template is a mapping with example fields and rules for all things below a mapping.
+`check_meta` checks the rules as written, also inside templates. `check_follows` checks that the fields of a mapping obey its
+rules.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ _OTHER_WORDS = {
 def check_meta(
     node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0, is_root: bool = False
 ) -> None:
-    """Add to `faults` every fault in the `$meta` of a mapping or a template.
+    """Add to `faults` every fault in the `$meta` of `node`, which is a mapping or a template.
 
-    `place` is the location of `node` in its file. `depth` is the number of templates around it. `is_root` is True for the
-    whole state.
+    `place` is the location of `node` in its file. `depth` is the number of templates around `node`. `is_root` is True if
+    `node` is the whole state.
     """
     if META not in node:
         return
@@ -100,9 +101,7 @@ def check_meta(
 
 
 def check_follows(node: dict[str, Any], rules: Rules, place: SourceLocation, faults: FaultList) -> None:
-    """Add to `faults` each initial field of a mapping that breaks the mapping's rules. The rules are its own or those of
-    a template.
-    """
+    """Add to `faults` each field of the mapping `node` that breaks `rules`, the rules of `node`. `place` is its location."""
     for name in rules.necessary_fields:
         if name not in node and rules.expects_field(name):
             faults.add(place, f"has no {name!r}, which its template calls necessary; add it")

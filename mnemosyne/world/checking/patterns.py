@@ -1,9 +1,8 @@
-"""Checks regular expressions of authors: that they are valid, that they do not match every input, and that no input makes
-them slow.
+"""Checks the regular expressions in a world pack: that they are valid, do not match every input, and are not slow.
 
 In play every pattern runs with a time limit, so that a slow pattern affects only its own action. `slow_fault` is meant
-for `validate`. It builds inputs from the pattern and measures whether matching one of them takes long. It finds common
-mistakes, but a pattern that it accepts may still be slow.
+for the command `validate`. It builds inputs from the pattern and measures whether matching one of them takes long. This finds
+common mistakes, but an accepted pattern may still be slow.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NEVER = "\0"
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Return a clause on what is wrong with a pattern and how to correct it, or None."""
+    """Return a clause on what is wrong with `pattern` and how to correct it. Return None if nothing is wrong."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -62,8 +61,9 @@ def pattern_fault(pattern: str) -> str | None:
 
 
 def slow_fault(pattern: str) -> str | None:
-    """Return a clause if matching one of several thousand inputs is slow, or None. `pattern_fault` must have accepted the
-    pattern.
+    """Return a clause with advice if `pattern` is slow on one of several thousand inputs. Return None if it is not.
+
+    Call this only for a pattern for which `pattern_fault` returned None.
     """
     try:
         for probe in islice(_probes(pattern), _PROBES):

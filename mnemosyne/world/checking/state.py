@@ -1,8 +1,8 @@
-"""Builds the state tree of a pack: adds the quests, finds the anchors, and checks descriptions and rules (`$meta`).
+"""Builds the state tree of a world pack: adds the quests, finds the anchors, and checks descriptions and rules (`$meta`).
 
-A list `[scalar, text]` is a value with a description, unless `$meta.lists` of the mapping names the field. A mapping with
-`id` is an entity, a mapping with `_anchor` a container. Both are anchors, whose names are unique in the tree. A flat path
-such as `hero.health` begins with an anchor or with a key at the root.
+The state tree is nested mappings and lists. A list `[scalar, text]` in it is a value with a description, unless `$meta.lists` of
+the mapping names the field. A mapping with `id` is an entity; a mapping with `_anchor` is a container. The names of both are
+anchors and are unique in the tree. A flat path such as `hero.health` begins with an anchor or with a key at the root.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Where = Callable[[KeyPath], SourceLocation]
 class StateTree:
     """A state tree with its anchors. If an anchor occurs twice, the first one counts.
 
-    `is_sound` is False if an anchor occurs twice; then no op (change of the state) can be tried on the tree. `where`
-    converts a path to its place in a file.
+    `is_sound` is False if an anchor occurs twice. No op (change of the state) can be tried on the tree then. `where`
+    returns the place in a file of a path in the tree.
     """
 
     root: dict[str, Any]
@@ -47,7 +47,7 @@ class StateTree:
         return frozenset(self.index.places)
 
     def find(self, flat: str) -> tuple[str, ...] | None:
-        """Return the tokens (steps from the root) of the place that a flat path leads to. Return None if nothing is there."""
+        """Return the tokens (steps from the root) of the place to which the path `flat` leads. Return None if there is none."""
         try:
             tokens = locate(flat, self.index, self.root)
         except ValueError:
@@ -55,11 +55,11 @@ class StateTree:
         return tokens if look_up(self.root, tokens)[0] else None
 
     def at(self, tokens: tuple[str, ...]) -> Any:
-        """Return the node at `tokens`, as returned by `find`."""
+        """Return the node at `tokens`, a result of `find`."""
         return look_up(self.root, tokens)[1]
 
     def nearest(self, flat: str) -> str:
-        """Return `; did you mean …?` for an unknown flat path. Return an empty text if no name is similar."""
+        """Return the text `; did you mean …?` for the unknown path `flat`. Return '' if no name is similar."""
         steps = flat.split(".")
         known = 0
         found: tuple[str, ...] | None = ()
@@ -73,7 +73,7 @@ class StateTree:
 
 
 def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a quest in the state: the author's fields, with defaults for missing ones.
+    """Return the mapping that the state has for `quest`, a quest in the author's form. Missing fields get defaults.
 
     `$meta.lists` is added, so that a list of two ids is not read as a value with a description.
     """
@@ -94,9 +94,9 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
-    """Return the tree of a state with its anchors, and add every broken rule of the tree to `faults`.
+    """Return the state `root` with its anchors, and add every fault in it to `faults`.
 
-    `where` converts a path in the tree to its place in a file.
+    `where` returns the place in a file of a path in the tree.
     """
     anchors: dict[str, tuple[KeyPath, str]] = {}
     for path, node, rules, described in walk_nodes(root):
@@ -130,15 +130,15 @@ def with_types(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(node: Any) -> Any:
-    """Return the value of a pair `[scalar, description]`, and any other node unchanged."""
+    """Return the scalar of `node` if `node` is a pair `[scalar, description]`. Return any other node unchanged."""
     return node[0] if is_pair(node) else node
 
 
 def start_state(tree: StateTree) -> dict[str, Any]:
     """Return the state with which sessions start.
 
-    Things in lists get ids. Values for which `$meta` has a table of descriptions get their description. A field with no
-    value and no known type is declared to take any value.
+    Mappings in lists get ids. Values for which `$meta` has a table of descriptions get their description. A field that is null
+    and has no known type is declared to take any value.
     """
     started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
     empty: dict[KeyPath, list[str]] = {}
@@ -171,8 +171,8 @@ _Node = tuple[KeyPath, Any, Rules, bool]
 def walk_nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
     """Yield (path, node, rules, may_be_pair) for every node, parents first and without `$meta`.
 
-    The rules of a mapping are its own. The rules of any other node are those of the mapping that contains it. `may_be_pair`
-    is whether a list at this place may be a value with a description.
+    `path` is the list of keys from the root. If `node` is a mapping, `rules` are its own rules. Otherwise they are the rules of
+    the mapping that contains `node`. `may_be_pair` is True if a list at this place may be a value with a description.
     """
     yield from _walk_node((), root, rules_at_root(root), "", described=False)
 

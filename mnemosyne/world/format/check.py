@@ -1,4 +1,4 @@
-"""Checks a part of a pack against its shape (its expected form), and collects all faults before an error is raised."""
+"""Checks a part of a world pack against its shape (its expected form), and collects all faults before an error is raised."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MAX_FAULTS = 200
 
 @dataclass(kw_only=True, slots=True)
 class PackFaults(FaultList):
-    """Collects all faults or doubts about a pack; `close` raises if there are any. If `last` is not 0, `add` raises at
-    the fault number `last`.
+    """Collects all faults or doubts about a pack. Call `close` at the end: it raises WorldPackError if there are any.
+
+    If `last` is not 0, `add` raises WorldPackError already when `last` faults were added.
     """
 
     last: int = 0
@@ -30,13 +31,14 @@ class PackFaults(FaultList):
             raise WorldPackError((*self.sentences(), "… and perhaps more; correct these first"))
 
     def close(self) -> None:
-        """Raise WorldPackError with all faults, sorted by file and line, if there are any."""
+        """Raise WorldPackError if there are faults. The error has all of them, sorted by file and line."""
         if len(self):
             raise WorldPackError(self.sentences())
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each fault, sorted by file and line, with `world.yaml` first. Only the first MAX_FAULTS
-        are listed.
+        """Return one sentence for each fault, sorted by file and line, with `world.yaml` first.
+
+        After the first MAX_FAULTS, one more sentence has the number of the others.
         """
         said = [str(each) for each in sorted(self.found, key=_order)]
         if len(said) > MAX_FAULTS:
@@ -45,17 +47,20 @@ class PackFaults(FaultList):
 
 
 def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
-    """Return `value` with defaults filled in and conditions parsed.
+    """Check `value` by `shape`, and return it with defaults filled in and conditions parsed.
 
-    Faults are added to `faults`. An invalid part of a record (a mapping with known keys) is left out. An invalid item of
-    a list is replaced by the mark BROKEN (see `iterate_sound`). If `value` itself has the wrong type, the result is
-    BROKEN.
+    Faults are added to `faults`; `place` is the location of `value`. An invalid field of a record (a mapping with known keys)
+    is left out. An invalid item of a list is replaced by the mark BROKEN (see `iterate_sound`). If `value` itself has the
+    wrong type, the result is BROKEN.
     """
     return shape.read(value, place.path, Reading(faults=faults, root=place))
 
 
 def iterate_sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
-    """Yield (place, item) for the items of a checked list that are not BROKEN. Yield nothing if the list itself is BROKEN."""
+    """Yield (place, item) for each item of `items` that is not BROKEN. `items` is a result of `check`, and `place` its location.
+
+    If `items` is BROKEN, nothing is yielded.
+    """
     if isinstance(items, list):
         yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
 

@@ -23,8 +23,9 @@ MAX_CHARS = 1_000
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition of a short text such as `hero.health > 20`. Raises ValueError, with the reason, if it cannot
-    be read.
+    """Return the condition in `text`, such as `hero.health > 20`.
+
+    Raises ValueError if the text cannot be read. The message of the error gives the reason.
     """
     if len(text) > MAX_CHARS:
         raise ValueError(f"is longer than {MAX_CHARS:,} characters")

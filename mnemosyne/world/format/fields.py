@@ -1,7 +1,7 @@
-"""Defines the pack format as tables: every file and key, with its shape (expected form), its default and a sentence about
-it.
+"""Defines the format of world packs as tables. A table has, for every key of a file, the shape (expected form), the default
+and a sentence for authors.
 
-Packs are checked by these tables. `publish` generates the JSON Schema and the tables of the authors' page from them.
+Packs are checked by these tables. `publish` generates the JSON Schema and the authors' page from them.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class ShortCondition(Shape):
     short: bool = True
 
     def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        """Return the value as a Condition. If it is invalid, add a fault and return BROKEN."""
+        """Return `value` as a Condition. If `value` is invalid, add a fault at `path` to `reading` and return BROKEN."""
         if isinstance(value, str) and not self.short:
             return reading.refuse(path, "is short text, which has no message; write {path, op, value, message}")
         if isinstance(value, str):
@@ -94,9 +94,9 @@ class ShortCondition(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpList(Shape):
-    """An op (a change of the state) as a list `[VERB, path, value]`.
+    """An op (a change of the state) as a list `[VERB, path, value]`. `verbs` are all allowed verbs.
 
-    For the verbs in `short` the value may be missing. For the verbs in `bare` it must be missing.
+    For the verbs in `short` the value may be missing. For the verbs in `bare` the value must be missing.
     """
 
     verbs: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Makes the draft of a pack: all files parsed, each checked by its shape, and each item with its place in the file.
+"""Makes the draft of a world pack: parses all files, checks each by its shape, and records the place of each item.
 
-Links between files are not checked here (see `checking`).
+A shape is the expected form of a value. Links between files are not checked here (see `checking`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ Item = tuple[SourceLocation, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A file that contains one mapping. `place` is its location, `value` its valid parts. `broken` is True if it is not a
-    mapping.
+    """A file that contains one mapping. `place` is the location of the file, and `value` has the valid fields.
+
+    `broken` is True if the file does not contain a mapping.
     """
 
     place: SourceLocation
@@ -62,14 +63,14 @@ class PackDraft:
     injections: tuple[Item, ...]
     imported: dict[str, Any]
     quests_known: bool
-    """Whether the ids of all quests could be read. If not, unknown ids of quests are not reported, because they may be
-    correct. `entities_known` has the same meaning for entities.
+    """True if the ids of all quests could be read. If False, references to unknown quests are not reported, because the ids
+    may exist. `entities_known` has the same meaning for entities.
     """
     entities_known: bool
 
 
 def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
-    """Return the draft of a pack. Every file is parsed and checked by its shape, and faults are added to `faults`."""
+    """Return the draft of `pack`. Every file is parsed and checked by its shape, and faults are added to `faults`."""
     world = _part(pack, WORLD_FILE, WORLD, faults)
     quests_place, quests = _read_items(pack, "quests.yaml", QUESTS_FILE, faults)
     actions_place, actions = _read_items(pack, "actions.yaml", ACTIONS_FILE, faults)
@@ -89,7 +90,7 @@ def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
 
 
 def all_have_ids(items: Any) -> bool:
-    """Return whether every item of a checked list is valid and has an id."""
+    """Return whether `items` is a list (checked by its shape) in which every item is valid and has an id."""
     return isinstance(items, list | tuple) and all(item is not BROKEN and "id" in item for item in items)
 
 

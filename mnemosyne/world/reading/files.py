@@ -1,4 +1,7 @@
-"""Reads the files of a world pack as bytes: finds them, checks which are allowed, and computes a digest of all of them."""
+"""Reads the files of a world pack (the folder that an author of a world writes) as bytes.
+
+The module also checks which files are allowed, and computes one digest of all files.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ MAX_FILES = 20_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackFolder:
-    """Contents of a pack folder."""
+    """Files of a pack. `digest` is the hash of all files."""
 
     files: dict[str, bytes]
     """Bytes of each file by relative name, sorted by name."""
@@ -87,13 +90,14 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
 
 
 def pack_of_files(files: Mapping[str, bytes]) -> PackFolder:
-    """Return a pack whose files are given by relative name instead of a folder. Templates are not supported."""
+    """Return the pack that consists of `files` (bytes by relative name). Such a pack has no templates."""
     return PackFolder(files=dict(sorted(files.items())), digest=_digest(dict(files)), template_root=None)
 
 
 def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:
-    """Return the text of a UTF-8 file, without a byte order mark. If it is not UTF-8, add a fault that guesses the
-    encoding, and return None.
+    """Return the text of a file whose bytes are `data` in UTF-8, without a byte order mark.
+
+    If `data` is not UTF-8, return None, and add to `faults` a fault at `place` that guesses the encoding.
     """
     try:
         return data.decode("utf-8-sig")

@@ -1,7 +1,7 @@
-"""Reads a pack from a JSON value as a draft, so that the checks for packs in files apply to it.
+"""Reads a world pack from a JSON value as a draft, so that the checks for packs in files apply to the value.
 
-The value has the fields of `WorldPack`. Faults name places by these fields: `lore[3].entry_id` instead of the `id` in a
-file.
+A draft is a pack whose parts were each checked by their shape (expected form). The JSON value has the fields of `WorldPack`.
+Faults name places by these fields, such as `lore[3].entry_id`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _LORE = tuple(_Form(path=part, kind=MemoryEntry, record=tables.LORE) for part in
 
 
 def read_json_draft(pack: Mapping[str, Any], faults: FaultList) -> PackDraft:
-    """Return the draft of the pack in a JSON value. Every part is checked by its shape, and faults are added to `faults`."""
+    """Return the draft of the JSON value `pack`. Every part is checked by its shape, and faults are added to `faults`."""
     root = SourceLocation(file="pack", lines=NO_LINES, names=_JSON_NAMES)
     world = _author(pack, _WORLD, root, faults)
     state = world.get("state")

@@ -11,8 +11,9 @@ _FRONT = re.compile(r"\A---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*(?:\r?\n|\Z)(?P<bo
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkdownLore:
-    """The two parts of a lore file. `front` is YAML text, from line `front_line` of the file on. `body` begins on line
-    `body_line`.
+    """The two parts of a lore file: `front`, a YAML text, and `body`, the text below it.
+
+    `front_line` and `body_line` are the numbers of their first lines in the file, from 1.
     """
 
     front: str
@@ -22,8 +23,9 @@ class MarkdownLore:
 
 
 def split_markdown(text: str) -> MarkdownLore:
-    """Return the two parts of a lore file. Raises ValueError, which names the missing part, if there is no front matter
-    or no end of it.
+    """Return the two parts of the lore file `text`.
+
+    Raises ValueError if the file does not begin with front matter, or if the front matter does not end.
     """
     if not re.match(r"---[ \t]*\r?\n", text):
         raise ValueError("does not begin with a line '---'; put front matter with id, name and category there")

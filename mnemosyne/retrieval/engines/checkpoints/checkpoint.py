@@ -1,8 +1,8 @@
-"""Reads and writes checkpoints. A checkpoint is the durable form of a scope in memory: one file of arrays, from which
-the scope opens at once.
+"""Reads and writes checkpoints. A checkpoint is a file with the index of one scope (a session or a world), as arrays.
 
-Each array has a checksum, and the file is always replaced as a whole. Rows that were added after the last writing are
-made again from the store. This module must not import an engine.
+Opening a checkpoint is fast, because the arrays are mapped into memory. Each array has a checksum, and a file is always
+replaced as a whole. Rows that were added after the last writing are made again from the store. This module must not import
+an engine.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ _RELEASE = 2
 
 
 def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
-    """Return the table in a scope's checkpoint. Return None if there is none of this release and of the scope's
-    present generation (it changes when the scope is dropped).
+    """Return the table in the checkpoint of `scope`.
 
-    It reads files: call it on a thread.
+    Return None if there is no checkpoint, or if a different release wrote it. Return None and remove the file if the
+    checkpoint belongs to an earlier generation of `scope` (the generation changes when the scope is dropped).
+
+    This function reads files: call it on a thread.
 
     Raises:
         UnreadableError: if the checkpoint is damaged.
@@ -81,10 +83,10 @@ def read_checkpoint(folder: str, scope: str) -> ScopeTable | None:
 
 
 def write_checkpoint(folder: str, scope: str, mark: str, table: ScopeTable) -> bool:
-    """Write the checkpoint of a scope of the generation `mark` (it changes when the scope is dropped). Return False,
-    and leave no file, if another process has dropped the scope since.
+    """Write `table` as the checkpoint of `scope`. `mark` is the generation of `scope` that `table` belongs to.
 
-    Call it on a thread. Raises OSError if the file cannot be written.
+    Return False, and leave no file, if another process has dropped `scope` since: the generation is then no longer `mark`.
+    Return True otherwise. This function writes files: call it on a thread. Raises OSError if the file cannot be written.
     """
     frozen = table.freeze()
     about = _About(

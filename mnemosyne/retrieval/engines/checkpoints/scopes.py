@@ -1,7 +1,8 @@
-"""Opens the scopes in memory from their files (checkpoints), notes which have changed, and writes the files when they
-are due.
+"""Opens scopes from their files (checkpoints), counts their changes, and writes the files when they are due.
 
-This module must not import an engine.
+A scope is one session or one world. Its checkpoint is one file with all of its rows. Larger scopes are in tables of LanceDB
+instead. A staged scope is a second, hidden index of a scope that is filled anew and then replaces the scope's rows. This
+module must not import an engine.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class _OpenedScope:
 class CheckpointedScopes:
     """Opens scopes from their files in a folder, and writes these files.
 
-    A file is due once `held_rows` rows and a sixteenth of all have changed, or if words have been removed. A crash
-    costs only vectors that must be computed again, because the store has the texts.
+    A file is due in two cases: rows were removed, or at least `held_rows` rows and at least one in sixteen of the scope's
+    rows have changed since the file was written. After a crash, rows that the file lacks are made again from the store.
     """
 
     def __init__(self, folder: str, *, held_rows: int) -> None:
@@ -49,8 +50,8 @@ class CheckpointedScopes:
         self._moving: dict[str, RowBatch] = {}
 
     async def open(self, scope: str) -> ScopeTable | None:
-        """Return the table of a scope from its file, or an empty table if there is no file. If the scope has no usable file
-        but has tables in LanceDB, return None.
+        """Return the table of `scope` from its file, or an empty table if there is no usable file. Return None if there is
+        no usable file, but LanceDB has tables of `scope`.
 
         Raises:
             UnreadableError: if the file is damaged. The caller then starts with an empty table.
@@ -70,7 +71,7 @@ class CheckpointedScopes:
         return ScopeTable() if table is None else table
 
     def note(self, scope: str, batch: RowBatch) -> None:
-        """Count the rows of `batch`, which were written to a scope."""
+        """Count the rows of `batch` as changes of `scope`. While `scope` is moved to LanceDB, remember them, too."""
         if (opened := self._opened.get(scope)) is not None:
             opened.changes += len(batch.rows) + len(batch.removed)
             opened.has_removed |= bool(batch.removed)
@@ -78,12 +79,12 @@ class CheckpointedScopes:
             self._moving[scope] = merge_batches(self._moving[scope], batch)
 
     def has_changes(self, scope: str) -> bool:
-        """Return whether a scope has rows that its file lacks, or still has tables in LanceDB."""
+        """Return whether `scope` was changed since its file was written, or still has tables in LanceDB."""
         opened = self._opened.get(scope)
         return opened is not None and (opened.changes != opened.saved or opened.has_table)
 
     def list_due(self, memory: MemoryIndex) -> list[str]:
-        """Return the scopes in memory whose files must be written now."""
+        """Return the scopes in `memory` whose files must be written now."""
         due = []
         for scope, opened in self._opened.items():
             changes = opened.changes - opened.saved
@@ -94,9 +95,10 @@ class CheckpointedScopes:
         return due
 
     async def save(self, scope: str, table: ScopeTable) -> bool:
-        """Write the file of a scope if the scope has changed, and remove its tables in LanceDB. Return False if
-        another process has dropped the scope or moved it to LanceDB.
+        """Write the rows of `table` into the file of `scope` if `scope` has changed, and remove the tables of `scope` in
+        LanceDB. If `table` is empty, remove the file instead.
 
+        Return False, and write nothing, if another process has dropped `scope` or moved it to LanceDB. Return True otherwise.
         Raises IndexUnavailableError if the folder cannot be written.
         """
         opened = self._opened.get(scope)
@@ -128,7 +130,7 @@ class CheckpointedScopes:
             opened.has_table = False
 
     def begin_move(self, scope: str) -> None:
-        """Begin to remember the rows that are written to a scope, while it is moved to LanceDB."""
+        """Begin to remember the rows that are written to `scope`. Call this before `scope` is moved to LanceDB."""
         self._moving[scope] = NO_ROWS
 
     def take_moving(self, scope: str) -> RowBatch:
@@ -143,7 +145,10 @@ class CheckpointedScopes:
             raise self._unavailable(scope, error) from error
 
     async def find_mark(self, scope: str, staged: str) -> str | None:
-        """Return the generation of `scope`, or None if another process has dropped it since its staged scope was opened."""
+        """Return the generation of `scope` (a mark that changes when `scope` is dropped).
+
+        Return None if another process has dropped `scope` since its staged scope, named `staged`, was opened.
+        """
         # A drop marks both. This order leaves no gap: one that comes after the second look is noticed when the file is written.
         mark = await to_thread.run_sync(read_mark, self._folder, scope)
         opened = self._opened.get(staged)
@@ -152,8 +157,10 @@ class CheckpointedScopes:
         return mark
 
     async def adopt(self, scope: str, table: ScopeTable, mark: str) -> bool:
-        """Write the file of a scope whose table was replaced by `table`, in the generation `mark`. Return the result of `save`,
-        which also raises IndexUnavailableError.
+        """Write the file of `scope`, whose table was replaced by `table`. `mark` is the generation of `scope` from `find_mark`.
+
+        Return False if another process has dropped `scope` or moved it to LanceDB, else True. Raises IndexUnavailableError if
+        the folder cannot be written.
         """
         has_table = await to_thread.run_sync(has_tables, self._folder, scope)
         self._opened[scope] = _OpenedScope(mark=mark, changes=1, has_table=has_table)

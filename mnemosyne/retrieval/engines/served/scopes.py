@@ -1,6 +1,8 @@
-"""Keeps track of the scopes of an index that are searched in published snapshots, and of their later changes.
+"""Keeps track of the scopes of an index that are searched in published snapshots, and of the changes since then.
 
-This module must not import an engine.
+A scope is one session or one world. A snapshot is a published, read-only index of one scope, made by another process. A
+snapshot is usable if its tables can be opened. To serve a scope is to search it in a snapshot. This module must not import
+an engine.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ _TRIES = 3
 
 
 class OpenedSnapshot(NamedTuple):
-    """A snapshot, and the table by which it is searched. A small snapshot is in memory as a whole. Of a large one
-    (`LargeScope`), only the words are in memory.
+    """An opened snapshot, and the table that searches it.
+
+    The table of a small snapshot (`ScopeTable`) has all rows in memory. The table of a large one (`LargeScope`) has only the
+    words in memory.
     """
 
     snapshot: ServedSnapshot
@@ -28,8 +32,10 @@ class OpenedSnapshot(NamedTuple):
 
 
 class ServedScopes:
-    """The scopes of an index that are searched in snapshots. If `source` is None, there are none. `TieredIndex` explains the
-    limits for numbers of rows.
+    """Holds the scopes of an index that are searched in snapshots of `source`. If `source` is None, no scope is.
+
+    A snapshot with at most `memory_rows` rows is searched in memory. `delta_rows` limits how many new rows of a larger one
+    are in memory with their vectors. `held_rows` is the number of new rows after which they are written.
     """
 
     def __init__(self, source: SnapshotSource | None, *, memory_rows: int, delta_rows: int, held_rows: int) -> None:
@@ -43,17 +49,17 @@ class ServedScopes:
         return scope in self._served
 
     def get(self, scope: str) -> ServedSnapshot | None:
-        """Return the snapshot in which a scope is searched, or None if it is in none."""
+        """Return the snapshot in which `scope` is searched, or None if `scope` is not searched in a snapshot."""
         return self._served.get(scope)
 
     def has_changes(self, scope: str) -> bool:
-        """Return whether anything was added to a scope, or removed from it, since its snapshot was opened."""
+        """Return whether entries of `scope` were added or removed since the snapshot of `scope` was opened."""
         snapshot = self._served.get(scope)
         return snapshot is not None and bool(snapshot.delta.rows or snapshot.delta.removed)
 
     def note(self, scope: str, batch: RowBatch) -> bool:
-        """Add `batch` to the writes since the snapshot of a scope was opened. Return False if the scope is not
-        searched in a snapshot.
+        """Record that `batch` was written to `scope` after its snapshot was opened. Return False, and record nothing, if
+        `scope` is not searched in a snapshot.
         """
         if (snapshot := self._served.get(scope)) is None:
             return False
@@ -61,8 +67,10 @@ class ServedScopes:
         return True
 
     async def open(self, scope: str) -> OpenedSnapshot | None:
-        """Return the newest usable snapshot of a scope, which is searched only after `serve`. Return None if there is
-        none, or the scope was dropped here.
+        """Open the newest snapshot of `scope` whose tables can be opened, and return it. A call of `serve` then begins the
+        searching.
+
+        Return None if there is no such snapshot, or `refuse` was called for `scope`.
         """
         if self._source is None or scope in self._refused:
             return None
@@ -74,7 +82,11 @@ class ServedScopes:
         return None
 
     async def open_newer(self, scope: str) -> OpenedSnapshot | None:
-        """Return a usable snapshot that is newer than the present one of a scope, or None. It is searched only after `serve`."""
+        """Open a snapshot that is newer than the present one of `scope`, and return it. A call of `serve` then begins the
+        searching.
+
+        Return None if there is no newer snapshot, its tables cannot be opened, or `scope` is not searched in a snapshot.
+        """
         if self._source is None or (snapshot := self._served.get(scope)) is None:
             return None
         newer = await self._source.find_newer(scope, snapshot.snapshot_id)
@@ -95,7 +107,7 @@ class ServedScopes:
         return OpenedSnapshot(snapshot, table)
 
     def serve(self, scope: str, snapshot: ServedSnapshot) -> None:
-        """Search a scope in a snapshot from now on."""
+        """Search `scope` in `snapshot` from now on. The former snapshot of `scope` is given up."""
         self.forget(scope)
         self._served[scope] = snapshot
 
@@ -110,7 +122,7 @@ class ServedScopes:
         self._refused.add(scope)
 
     async def release(self) -> None:
-        """Allow the files of the snapshots that are no longer searched to be removed."""
+        """Allow the source to remove the files of snapshots that are no longer searched."""
         while self._left and self._source is not None:
             await self._source.release(self._left.pop())
 
@@ -121,10 +133,10 @@ class ServedScopes:
         await self.release()
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return the degradation codes that apply when these scopes are searched: those of the source, and two more.
+        """Return the degradation codes that apply when `scopes` are searched: the source's codes, and two more.
 
-        `snapshot_old`: a snapshot is searched together with its later changes. `index_behind`: some of these changes
-        are not in the index yet.
+        `snapshot_old` means that entries were written after a snapshot was made, and are searched with it. `index_behind`
+        means that some of these entries are not in the index yet.
         """
         wanted = list(scopes)
         found = [self._served[scope] for scope in wanted if scope in self._served]
