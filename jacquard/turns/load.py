@@ -50,7 +50,7 @@ from jacquard.templating.files import TemplateRoot, template_roots
 from jacquard.templating.profiles import AUTO, PROFILE, Profile, find_profile_id, load_profile, with_profile
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.turn_log import TurnLog, TurnRequest
-from mnemosyne.chains.audience import may_read, read_audience
+from mnemosyne.chains.audience import VIEWERS, may_read, read_audience
 from mnemosyne.chains.unanswered_inputs import head_after, with_unanswered
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import run_off_loop, start_on_loop
@@ -328,7 +328,13 @@ def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool 
 
 def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
     """Return a window without the messages of turns that `viewer` may not know."""
-    known = tuple(each for each in window.messages if may_read(read_audience(each.message.extra), viewer))
+    known = tuple(
+        [
+            each
+            for each in window.messages
+            if VIEWERS not in each.message.extra or may_read(read_audience(each.message.extra), viewer)
+        ]
+    )
     return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 

@@ -30,7 +30,7 @@ def audience_of_entry(entry: MemoryEntry) -> Audience:
 
 def audience_of_messages(messages: Iterable[Message]) -> Audience:
     """Return the viewers who may know all of `messages`."""
-    return join_audiences(read_audience(message.extra) for message in messages)
+    return join_audiences([read_audience(message.extra) for message in messages if VIEWERS in message.extra])
 
 
 def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:

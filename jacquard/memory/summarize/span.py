@@ -52,9 +52,10 @@ class Coverage:
     messages: int = 0
     message_ids: frozenset[str] = frozenset()
 
-    def admits(self, placed: WindowMessage) -> bool:
-        """Return whether the history may show a message, because the summary does not cover it."""
-        return placed.depth > self.depth and placed.message.message_id not in self.message_ids
+    def drop_covered(self, messages: Sequence[WindowMessage]) -> list[WindowMessage]:
+        """Return the messages that the history may show, because the summary does not cover them."""
+        ids = self.message_ids
+        return [each for each in messages if each.depth > self.depth and each.message.message_id not in ids]
 
 
 NOTHING = Coverage()
@@ -97,7 +98,7 @@ def history_of(
     window: SessionWindow, coverage: Coverage, limits: WindowLimits, count: Count
 ) -> tuple[WindowMessage, ...]:
     """Return the messages of complete turns outside of the summary that fit the limits, oldest first."""
-    messages = [placed for placed in window.messages if coverage.admits(placed)]
+    messages = coverage.drop_covered(window.messages)
     start = find_history_start(window)
     known = {placed.message.message_id for placed in messages}
     if messages and start not in known and coverage.depth and messages[0].depth <= coverage.depth + 1:
@@ -168,7 +169,7 @@ def find_due_depth(
     `shown` is the history. A session below both triggers (`trigger_message_count` and `trigger_token_threshold`) is not
     summarized. The last `preserve_recent_messages` messages are never summarized.
     """
-    messages = [placed for placed in window.messages if coverage.admits(placed)]
+    messages = coverage.drop_covered(window.messages)
     if not messages or not shown:
         return None
     older = messages[0].depth > coverage.depth + 1
