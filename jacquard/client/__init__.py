@@ -1,22 +1,9 @@
-"""Client of a jacquard service: uses an engine in another process by the methods of an engine in this process."""
+"""Client of a jacquard service: uses an engine in another process by the methods of an engine in this process.
 
-from mnemosyne.core.optional_packages import explain_missing_package
+`__init__.pyi` lists the public names with the module of each, which is loaded when a name is first used.
+"""
 
-try:
-    from jacquard.client.engine import RemoteEngine, RemoteIngestor
-    from jacquard.client.errors import ServiceError, ServiceUnreachableError
-    from jacquard.client.verbs import RemoteVerbs
-    from jacquard.remote.wire import RemoteTurn, ShortReport
-except ModuleNotFoundError as error:
-    sentence = explain_missing_package("jacquard.client", error.name or "a package", "client")
-    raise ModuleNotFoundError(sentence, name=error.name) from error
+from mnemosyne.core.optional_packages import attach_names
 
-__all__ = [
-    "RemoteEngine",
-    "RemoteIngestor",
-    "RemoteTurn",
-    "RemoteVerbs",
-    "ServiceError",
-    "ServiceUnreachableError",
-    "ShortReport",
-]
+_CONNECTING = ("RemoteEngine", "RemoteIngestor", "RemoteTurn", "RemoteVerbs", "ShortReport")
+__getattr__, __dir__, __all__ = attach_names(__name__, __file__, {("httpx", "client"): _CONNECTING})

@@ -22,7 +22,9 @@ from jacquard import ChatMessage, CommitResult, ConsolidationResult, ContextEngi
 from jacquard.client.connection import Connection, address_of, call_operation, remote
 from jacquard.client.verbs import RemoteVerbs
 from jacquard.remote.operations import BY_NAME
-from jacquard.remote.wire import RemoteTurn, receive_turn
+from jacquard.remote.wire import RemoteTurn as RemoteTurn
+from jacquard.remote.wire import ShortReport as ShortReport
+from jacquard.remote.wire import receive_turn
 from mnemosyne.core import codec
 from mnemosyne.schema.event import Event
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
