@@ -28,10 +28,11 @@ REPLY = "<content>Yes, that is how I remember it, 我也这么记得。</content
 
 async def play(began: float, order: dict[str, Any]) -> dict[str, Any]:
     """Take the turns of an order; return the figures."""
-    started = monotonic()
+    started, worked = monotonic(), process_time()
     from jacquard import open_runtime
 
-    imported = monotonic()
+    imported, import_worked = monotonic(), process_time() - worked
+    modules = len(sys.modules)
     turns: list[dict[str, Any]] = []
     async with open_runtime(order["store"], embedder=order["embedder"], bare=True) as runtime:
         opened = monotonic()
@@ -59,6 +60,8 @@ async def play(began: float, order: dict[str, Any]) -> dict[str, Any]:
     return {
         "python_ms": (started - began) * 1000,
         "import_ms": (imported - started) * 1000,
+        "import_processor_ms": import_worked * 1000,
+        "modules": modules,
         "open_ms": (opened - imported) * 1000,
         "close_ms": (monotonic() - closing) * 1000,
         "turns": turns,

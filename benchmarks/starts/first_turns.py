@@ -115,6 +115,9 @@ def show_starts(figures: Mapping[str, Any], console: Console) -> None:
     for row in figures["rows"]:
         first = row["processes"][0]["turns"][0]
         console.print(Text(f"{row['messages']:,}, {row['state']}: imported {', '.join(first['imported'])}"))
+        worked, modules = _median(row, None, "import_processor_ms"), _median(row, None, "modules")
+        memory = _median(row, None, "peak_memory_mb")
+        console.print(Text(f"  import: processor {worked:.0f} ms, {modules:.0f} modules; peak memory {memory:.0f} MB"))
         console.print(Text("  " + ", ".join(f"{name} {ms:.0f}" for name, ms in first["timings_ms"].items())))
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re._constants as codes
+import re._parser as parser
+import string
+from collections.abc import Mapping
+from dataclasses import fields, replace
 
 import pytest
 from forest_parts import WORLD, window
 
 from jacquard import RulePlanner, Temporal, plan_to_json
+from jacquard.pipeline.planning.lexicons import chinese, english, overviews
 from mnemosyne import PlannerRules, TemplateRule
 
 GAME = replace(
@@ -245,3 +250,44 @@ def test_both_languages_are_read_alike(chinese, english, template, temporal):
     for text in (chinese, english):
         planned = plan(text)
         assert (planned.template_id, planned.search_intent.temporal_context.value) == (template, temporal), text
+
+
+def needs(parts, is_needed) -> bool:
+    """Return whether every match of a parsed pattern contains a character that `is_needed` accepts."""
+    return any(_needs_one(code, value, is_needed) for code, value in parts)
+
+
+def _needs_one(code, value, is_needed) -> bool:
+    if code is codes.LITERAL:
+        return is_needed(value)
+    if code is codes.IN:
+        ends = [
+            [each] if kind is codes.LITERAL else each for kind, each in value if kind in (codes.LITERAL, codes.RANGE)
+        ]
+        return len(ends) == len(value) and all(is_needed(end) for each in ends for end in each)
+    if code is codes.BRANCH:
+        return all(needs(branch, is_needed) for branch in value[1])
+    if code is codes.SUBPATTERN:
+        return needs(value[3], is_needed)
+    if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
+        return value[0] > 0 and needs(value[2], is_needed)
+    return code is codes.ATOMIC_GROUP and needs(value, is_needed)
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "is_needed", "free"),
+    [
+        (english.LEXICON, lambda code: chr(code) in string.ascii_lowercase, set()),
+        (overviews.ENGLISH, lambda code: chr(code) in string.ascii_lowercase, set()),
+        (chinese.LEXICON, lambda code: code > 127, {"filler"}),
+        (overviews.CHINESE, lambda code: code > 127, {"filler"}),
+    ],
+)
+def test_a_table_finds_nothing_in_a_text_without_a_letter_of_its_language(lexicon, is_needed, free):
+    """`by_script` leaves such tables out. `filler` is not searched for by it."""
+    found = {}
+    for each in fields(lexicon):
+        value = getattr(lexicon, each.name)
+        for pattern in value.values() if isinstance(value, Mapping) else [value]:
+            found[each.name] = found.get(each.name, True) and needs(parser.parse(pattern.pattern), is_needed)
+    assert {name for name, is_needed in found.items() if not is_needed} == free

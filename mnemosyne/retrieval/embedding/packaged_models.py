@@ -12,7 +12,6 @@ import shutil
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -119,6 +118,8 @@ def _write_bert(
 
 def _find_e5_file() -> Path | None:
     """Return the weights file in the package's list of files; the package is not imported."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         listed = distribution(_E5_PACKAGE).files or ()
     except PackageNotFoundError:
