@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
 from jacquard.authoring.replay.turn_view import FRAME_GROUP, ShownBlock, TurnView
+from mnemosyne.values import dataclass
 
 
 class BlockChange(StrEnum):
