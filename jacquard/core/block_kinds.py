@@ -65,14 +65,14 @@ class Layer(StrEnum):
 
 
 class PackagePart(StrEnum):
-    """Part of a context package (the exported material of one prompt) that contains a text."""
+    """Part of a context package (the exported material of one prompt) in which a text is placed."""
 
     SYSTEM_BLOCKS = "system_blocks"
     """Context for the model."""
     DEVELOPER_BLOCKS = "developer_blocks"
     """Instructions and rules."""
     OWN = "own"
-    """A field only for texts of this sort: messages, evidence, summary."""
+    """A field of its own, for messages, evidence or the summary."""
 
 
 class Subject(StrEnum):
@@ -89,20 +89,24 @@ class Subject(StrEnum):
 
 
 class Beside(StrEnum):
-    """Rule for adding a block to a prompt that a chat client wrote and that passes through the proxy."""
+    """Rule for adding a block to the prompt of a chat client. The prompt was written by the client and passes through
+    the proxy.
+    """
 
     ABSENT = "absent"
     """Not added, because the client sends a text of this sort itself."""
     LASTING = "lasting"
     """Added in the part of the prompt that stays the same over many turns."""
     DIRECTING = "directing"
-    """Added in the part that changes; it instructs the model instead of informing it."""
+    """Added in the part of the prompt that changes in every turn. The block instructs the model instead of informing
+    it.
+    """
     CHANGING = "changing"
-    """Added in the part that changes."""
+    """Added in the part of the prompt that changes in every turn."""
 
 
 class BlockKind(StrEnum):
-    """Kind of a block, which is also the kind of thing that the block's id refers to.
+    """Kind of a block. The kind also states what the id of the block refers to, such as a memory or a message.
 
     Blocks of different kinds with equal ids are not related. If two blocks of a prompt have the same id, `rename_duplicates`
     renames the block whose kind is listed later here.
@@ -195,7 +199,7 @@ class SlotTraits:
     """Properties shared by the blocks of a slot."""
 
     shared_layer: str | None = Layer.KNOWLEDGE.value
-    """Layer of the blocks (None for history and input, which are in none of the shared layers)."""
+    """Shared layer of the blocks (None: history or input, which do not belong to a shared layer)."""
     part: PackagePart = PackagePart.SYSTEM_BLOCKS
     """Part of a context package that contains the blocks."""
     package_type: str = "other"
@@ -299,14 +303,16 @@ _OTHER = SlotTraits()
 
 
 def slot_traits(slot: str, section: str | None = None) -> SlotTraits:
-    """Return the traits of `slot`, or of its `section` if the section has its own. An unknown slot has the default traits."""
+    """Return the traits of `slot.section` if there are any, else the traits of `slot`. An unknown slot has the default
+    traits.
+    """
     return SLOTS.get(f"{slot}.{section}") or SLOTS.get(slot) or _OTHER
 
 
 def slot_of(kind: BlockKind) -> str:
     """Return the slot of a kind whose blocks are made in code.
 
-    Raises KeyError for a kind whose slot is stated by templates.
+    Raises KeyError if the slot of blocks of this kind is stated by templates.
     """
     if (slot := KINDS[kind].slot) is None:
         raise KeyError(kind)
@@ -318,14 +324,17 @@ def _traits_of_template_block(block_id: str) -> SlotTraits:
 
 
 def remedy_of(block_id: str) -> str:
-    """Return advice, as half a sentence, for the case that this block must be kept but does not fit; '' if there is none."""
+    """Return advice, as half a sentence, for the case that the block `block_id` must be kept but does not fit. Return
+    '' if there is no advice.
+    """
     return _traits_of_template_block(block_id).remedy
 
 
 def place_beside(kind: BlockKind, block_id: str, *, has_state: bool) -> Beside:
     """Return the rule by which the proxy adds a block to a prompt that a chat client wrote.
 
-    `has_state` states whether the world has a state; without a state, some blocks are not added.
+    The block has the kind `kind` and the id `block_id`. `has_state` is true if the world has a state; without a state,
+    some blocks are not added.
     """
     kind_traits = KINDS.get(kind)
     if kind_traits is None:
@@ -338,7 +347,9 @@ def place_beside(kind: BlockKind, block_id: str, *, has_state: bool) -> Beside:
 
 
 def subject_of(source: str) -> Subject:
-    """Return the topic of a block from its source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
+    """Return the topic of a block whose source is `source` (`automation:chat/status.j2`, `curation:lore`, `history`).
+    Return NONE if the source is unknown.
+    """
     for traits in KINDS.values():
         if traits.subject is not None and source.partition(":")[0] == traits.source.rstrip(":"):
             return traits.subject

@@ -55,7 +55,9 @@ _LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(Sensitivi
 
 
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
-    """Return the value of `sensitivity` in a text's metadata; PUBLIC if it is missing, SECRET if its value is unknown."""
+    """Return the value of `sensitivity` in the metadata of a text. Return PUBLIC if there is none, and SECRET if the
+    value is unknown.
+    """
     if "sensitivity" not in metadata:
         return Sensitivity.PUBLIC
     told = metadata["sensitivity"]
@@ -75,11 +77,13 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     position: Position
     priority: int = 0
-    """Used in all positions except SYSTEM: a block of higher priority is nearer to the user input; ties are ordered by id."""
+    """Order in all positions except SYSTEM. A block of higher priority is nearer to the user input. Blocks of equal
+    priority are ordered by id.
+    """
     depth: int = 0
-    """Used only in IN_HISTORY: number of history messages after the block."""
+    """Number of history messages after the block. Used only in the position IN_HISTORY."""
     order: int = 0
-    """Used only in SYSTEM: place of the block's slot, smallest first."""
+    """Place of the block's slot, smallest first. Used only in the position SYSTEM."""
 
 
 class BlockPlace(Struct, frozen=True, kw_only=True):
@@ -91,16 +95,21 @@ class BlockPlace(Struct, frozen=True, kw_only=True):
     placement: Placement = Placement(position=Position.SYSTEM)
     """Placement if the layout has no rule for the slot."""
     layer: str | None = None
-    """Name of the wrapper `<context_layer>` that the block shares with its neighbours (for example `deterministic`), or None.
+    """Name of the wrapper `<context_layer>` that the block shares with its neighbours, for example `deterministic`
+    (None: no wrapper).
     """
     section: str | None = None
-    """Name of the element inside the layer that the block shares with its neighbours (for example `knowledge_base`), or None."""
+    """Name of the element inside the layer that the block shares with its neighbours, for example `knowledge_base`
+    (None: no element).
+    """
     volatile: bool = False
     """True if the block may change in each turn."""
     as_written: bool = False
     """True if the content is a message exactly as written, without markup. It is never joined with markup in one message."""
     sequence: int = 0
-    """Order among blocks that a layout puts in one place, smallest first; it takes precedence over `Block.rank`."""
+    """Order among blocks that a layout puts in one place, smallest first. This order takes precedence over
+    `Block.rank`.
+    """
     anchor: str = ""
     """Id of the message that follows the block; used only for APPENDED blocks of an earlier prompt."""
 
@@ -138,7 +147,7 @@ class Block(Struct, frozen=True, kw_only=True):
     origin: BlockOrigin
     priority: Priority = Priority.MEDIUM
     rank: int = 0
-    """Order among blocks of one priority for pruning; the smallest is kept first."""
+    """Order in which blocks of one priority are kept when the prompt is pruned, smallest first."""
     group: str | None = None
     """Blocks of one group are kept or dropped together (None: the block is in no group)."""
     tokens: int = 0
@@ -165,15 +174,18 @@ class PlacedBlock(Struct, frozen=True, kw_only=True):
 
 
 def place_block(block: Block, placement: Placement | None = None) -> PlacedBlock:
-    """Return a block with its placement and its tokens in the prompt; `placement` defaults to the block's own placement."""
+    """Return `block` in its place, with its tokens in the prompt. `placement` is the place by the layout (None: the
+    block's own placement).
+    """
     overhead = MESSAGE_OVERHEAD_TOKENS if block.kind is BlockKind.MESSAGE else 0
     return PlacedBlock(block=block, placement=placement or block.place.placement, tokens=block.tokens + overhead)
 
 
 def shorten_block(block: Block, content: str, tokens: int, title: str | None = None) -> Block:
-    """Return a block with the shorter `content`. `tokens` are all tokens that the new block takes in the prompt.
+    """Return `block` with the shorter text `content`. `tokens` is the number of all tokens that the new block takes in
+    the prompt.
 
-    `title` defaults to the block's own title.
+    `title` is the new title (None: the title stays).
     """
     origin = block.origin if title is None else replace_struct(block.origin, title=title)
     return replace_struct(block, content=content, tokens=tokens, origin=origin, shortened=True)
@@ -202,13 +214,13 @@ class SkeinTemplate:
     separate: bool = False
     """True if the system blocks of each `order` become a system message of their own."""
     boundary: str = ""
-    """Mark around each message that is shown exactly as written, in a prompt of one text ('': messages are escaped instead).
-    Among role messages, a message shown as written is not joined with markup.
+    """Mark around each message that is shown exactly as written, used if the prompt is one text ('': messages are
+    escaped instead). In a prompt of role messages, a message that is shown as written is not joined with markup.
     """
     alternates: bool = False
     """True if neighbouring messages of one role are joined into one message, because several providers refuse them otherwise.
 
-    The newest user message is then in the same element in every prompt.
+    If true, the newest user message is in the same element in every prompt.
     """
 
 

@@ -1,8 +1,8 @@
-"""Measures the error of our token estimate from the counts that providers report. Pure.
+"""Measures the error of our token estimates from the counts that providers report.
 
-The record of a model call contains the provider's token count and our estimate for the same prompt. The ratio of the two counts
-lowers or raises the token limit of the next turns. The token counter does not change, so that the budget and the final check of
-a prompt use the same count.
+The record of a model call contains the provider's token count and our estimate for the same prompt. The ratio of the
+two counts lowers or raises the token limit of the next turns. The token counter itself does not change, so the budget
+and the final check of a prompt use the same counts.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ LEAST, MOST, STEP = 0.7, 2.0, 0.05
 
 
 def correction_of(usages: Iterable[ModelUsage], model_hint: str | None = None) -> float:
-    """Return the factor from our estimated tokens to the provider's tokens.
+    """Return the correction of our token estimates: the provider's count divided by our estimate.
 
-    The factor is the median of (reported prompt tokens / estimated prompt tokens) over the successful answers in `usages`; 1.0
-    if there are none. If `model_hint` is given, only the answers of this model count. The factor is rounded to steps of 0.05
-    and limited to 0.7 to 2.0, so that it seldom changes; a change would alter the beginning of the prompts.
+    The correction is the median of (reported prompt tokens / estimated prompt tokens) over the successful answers in
+    `usages`. It is 1.0 if there are no such answers. If `model_hint` is given, only the answers of this model count.
+    The correction is rounded to steps of 0.05 and limited to 0.7 to 2.0. So it seldom changes; each change alters the
+    beginning of the prompts.
     """
     ratios = [ratio for usage in usages if (ratio := _ratio(usage, model_hint)) is not None]
     if not ratios:
@@ -51,13 +52,14 @@ def _ratio(usage: ModelUsage, model_hint: str | None) -> float | None:
 def add_token_counts(
     usage: ModelUsage, prompt_tokens: int | None, reply_tokens: int | None, **links: Any
 ) -> ModelUsage:
-    """Return `usage` with our estimate of the prompt in `extra`. If the provider reported no tokens, our estimates are the counts.
+    """Return `usage` with our estimate of the prompt's tokens in `extra`. If the provider reported no tokens, our
+    estimates become the token counts of the record.
 
     Args:
         usage: the record of the call.
         prompt_tokens: our estimate for the prompt (None: unknown).
         reply_tokens: our estimate for the reply (None: unknown).
-        links: values for `extra`, such as the id of the turn; a value None is left out.
+        links: further values for `extra`, such as the id of the turn. A value that is None is left out.
     """
     reported = usage.prompt_tokens > 0 or usage.total_tokens > 0
     extra = {**usage.extra, **{key: value for key, value in links.items() if value is not None}}

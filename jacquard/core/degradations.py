@@ -1,8 +1,8 @@
 """Lists the degradation codes, with a sentence for people for each code. Pure.
 
-A degradation is something that failed or was missing, so that a turn continued without it. Every code of this product is listed
-here once; `degradation_table` makes the table in docs/observability.md. `mnemosyne` reports its codes as plain strings; a test
-compares these strings with the list. This module must not import a store.
+A degradation is a report on something that failed or was missing, so that a turn continued without it. Every code of
+this product is listed here once; `degradation_table` makes the table in docs/observability.md. `mnemosyne` reports its
+codes as plain strings; a test compares these strings with the list. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class Degradation:
 def describe_degradation(code: str) -> Degradation:
     """Return the degradation for `code`, with the sentence of the code as its detail.
 
-    If the text has the form `code: detail`, its own detail is used instead. A code that is not in `DegradationCode` comes from
-    a part of the host; without a detail, the code with blanks for underscores is the detail.
+    If `code` has the form `code: detail`, this detail is used instead. A code that is not in `DegradationCode` comes
+    from a part of the host. If it has no detail, the detail is the code with blanks for underscores.
     """
     name, _, detail = code.partition(": ")
     return Degradation(code=name, detail=detail or SENTENCES.get(name, name.replace("_", " ")))

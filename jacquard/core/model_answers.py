@@ -1,4 +1,4 @@
-"""Removes thoughts and code fences that models put around an answer. Pure.
+"""Removes thoughts and code fences that models put around an answer.
 
 Small models often write their reasoning before the answer, and put a code fence around the answer. The time is linear in the
 length of the text, whatever the text contains.
@@ -13,7 +13,9 @@ _FENCE = re.compile(r"```[a-zA-Z]*")
 
 
 def strip_thoughts(text: str) -> str:
-    """Return the text without `<think>…</think>` and `<thinking>…</thinking>`; an element that is not closed is kept."""
+    """Return `text` without the elements `<think>…</think>` and `<thinking>…</thinking>`. An element that is not closed
+    is kept.
+    """
     parts: list[str] = []
     at = kept = 0
     unclosed: set[str] = set()
@@ -30,9 +32,10 @@ def strip_thoughts(text: str) -> str:
 
 
 def read_fence(text: str, *, own_line: bool = False) -> str | None:
-    """Return the stripped content of a code fence (```) around the whole text; None if the text is not in a code fence.
+    """Return the stripped content of the code fence (```) around the whole text. Return None if the whole text is not
+    in a code fence.
 
-    With `own_line` the closing fence must be on a line by itself.
+    If `own_line` is true, the closing fence must be on a line by itself.
     """
     opening = _FENCE.match(text)
     if opening is None or not text.endswith("```") or len(text) < opening.end() + len("```"):

@@ -1,7 +1,8 @@
 """Makes usage records of calls to small models: purpose, tokens and turn of each call. Pure.
 
-Small models make plans, selections, summaries and consolidations. A record contains the tokens that the provider reported;
-if the provider reported none, our own count of the prompt and the answer. This module must not import a model or a store.
+Small models make plans, selections, summaries and consolidations. A record contains the tokens that the provider
+reported. If the provider reported none, it contains our own count of the prompt and the answer. This module must not
+import a model or a store.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ UNKNOWN = "unknown"
 """Mark of a call without an answer: its cost is unknown."""
 
 UNDER_WAY = "under_way"
-"""Key in `extra` of a call that was still running when its turn was written; the record is written again when the call ends.
+"""Key in `extra` of a call that was still running when its turn was written. The record of the call is written again
+when the call ends.
 """
 
 LATE = "late"
@@ -34,7 +36,9 @@ class Call:
     answer: str | None = None
     """Text that was received (None: nothing)."""
     prompt_tokens: int | None = None
-    """Tokens of the prompt as the provider reported them (None: not reported). The same holds for `completion_tokens`."""
+    """Tokens of the prompt as the provider reported them (None: not reported). `completion_tokens` are those of the
+    answer.
+    """
     completion_tokens: int | None = None
     latency_ms: float = 0.0
 
@@ -51,9 +55,10 @@ def usage_of(
 ) -> ModelUsage:
     """Return the usage record of `call`.
 
-    `extra` of the record contains `turn_id`, and under `counted` the source of the token counts: `reported` by the provider,
-    `estimated` with `count`, or `unknown` if the call has no answer. A text in `error` marks the call as failed: nothing was
-    received, or the answer could not be used.
+    `usage_id` is the id of the record, and `stage` and `purpose` state what the call was made for. `extra` of the
+    record contains `turn_id`. It also contains the source of the token counts as `counted`: `reported` by the provider,
+    `estimated` with `count`, or `unknown` if the call has no answer. A text in `error` marks the call as failed: no
+    answer was received, or the answer could not be used.
     """
     sent, came, counted = 0, 0, UNKNOWN
     if call.answer is not None:
@@ -88,22 +93,23 @@ class _Entry:
 class CallBook:
     """Records the model calls of one turn's selection, when each begins and when each ends.
 
-    A turn may be written before all calls have ended. `usages` then reports the running calls with unknown cost, and
-    `take_late_usages` later reports how these calls ended.
+    A turn may be written before all calls have ended. In this case `usages` reports the running calls with unknown
+    cost, and `take_late_usages` later reports the end of these calls.
     """
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
     def begin(self, call: Call) -> int:
-        """Record that a call begins. Return the `place` of the call, which `end` needs."""
+        """Record that a call begins. Return the place of the call in the book, which is the argument `place` of `end`."""
         self._entries.append(_Entry(call=call))
         return len(self._entries) - 1
 
     def end(self, place: int, call: Call, error: str = "") -> None:
         """Record that the call at `place` ended as `call`. A second end of the same call is ignored.
 
-        A text in `error` states that the call failed, or that its answer could not be used.
+        `call` has the answer and its cost. A text in `error` states that the call failed, or that its answer could not
+        be used.
         """
         entry = self._entries[place]
         if not entry.ended:
@@ -112,7 +118,8 @@ class CallBook:
     def usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
         """Return the usage records of all calls so far, in the order in which they began.
 
-        The ids of the records are `TURN.select`, `TURN.select.2` and so on. `count` returns the tokens of a text.
+        The ids of the records are `TURN.select`, `TURN.select.2` and so on, with `turn_id` for TURN. `count` returns
+        the tokens of a text.
         """
         made = []
         for place, entry in enumerate(self._entries):

@@ -1,8 +1,9 @@
-"""Finds names and words in an input text, in scripts with and without spaces between words. Pure.
+"""Finds names and words in an input text, in scripts with and without spaces between words.
 
-The planner and Stream A (the part of a prompt made by rules) both use this module, so that they read an input in the same way.
-Texts are compared in a normal form: NFKC, case folded, each run of white space as one blank. An English phrase is found only as
-whole words; a Chinese, Japanese, Korean or Thai phrase is found anywhere. The rule applies to each end of a phrase separately.
+The planner and Stream A (the part of a prompt made by rules) both use this module, so that they read an input in the
+same way. Texts are compared in a normal form: NFKC, case folded, each run of white space as one blank. An English
+phrase is found only as whole words; a Chinese, Japanese, Korean or Thai phrase is found anywhere. This rule applies to
+each end of a phrase separately, because a phrase may mix scripts.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def _joins_words(character: str) -> bool:
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:
-    """Return whether `text[start:end]` begins and ends at word boundaries; in a script without spaces every place is one."""
+    """Return whether `text[start:end]` begins and ends at word boundaries. In a script without spaces, every place is a
+    word boundary.
+    """
     if start > 0 and _joins_words(text[start - 1]) and _joins_words(text[start]):
         return False
     return not (end < len(text) and _joins_words(text[end]) and _joins_words(text[end - 1]))
@@ -62,7 +65,9 @@ def mentions(normalised_text: str, phrase: str) -> bool:
 
 
 def find_mentions(normalised_text: str, phrase: str) -> Iterator[int]:
-    """Yield the places of `phrase` (at most NAME_CHARS characters) in a normalised text."""
+    """Yield the index of each occurrence of `phrase` in a normalised text. A phrase of more than NAME_CHARS characters
+    is never found.
+    """
     wanted = _normalised_phrase(phrase) if len(phrase) <= NAME_CHARS else ""
     start = normalised_text.find(wanted) if wanted else -1
     while start >= 0:
@@ -90,7 +95,8 @@ class NameMatch:
 
 
 class NameDictionary:
-    """Names and aliases of entities (persons, places, things), prepared for searches in texts. `names` maps ids to names.
+    """Names and aliases of entities (persons, places, things), prepared for searches in texts. `names` maps the id of
+    each entity to its name.
 
     Names above NAME_CHARS characters are left out. A search compares each place of the text only with names that have the same
     first character, so the time of a search depends on the length of the text and hardly on the number of names.
@@ -114,12 +120,15 @@ class NameDictionary:
         return len(self._owners)
 
     def find_owner(self, name: str) -> str:
-        """Return the id of the entity that has `name` as its id or name; if none or several have it, return `name` unchanged."""
+        """Return the id of the entity whose id, name or alias is `name`. If no entity or several entities have this
+        name, return `name` unchanged.
+        """
         ids = (name,) if name in self.names else self._owners.get(normalise(name), ())
         return ids[0] if len(ids) == 1 else name
 
     def find(self, text: str) -> tuple[NameMatch, ...]:
-        """Return the names found in `text`, in order of appearance. Of names that begin at one place the longest is returned.
+        """Return the names found in `text`, in order of appearance. If several names begin at the same place, the
+        longest one is returned.
 
         The matches do not overlap.
         """

@@ -20,7 +20,9 @@ KEYWORD_CHARS = 60
 
 
 class Triage(StrEnum):
-    """Kind of input. NUMERICAL: a declared action answers it without a model. NARRATIVE: a model answers it."""
+    """Kind of input. NUMERICAL: a declared action of the world answers the input, without a model. NARRATIVE: a model
+    answers the input.
+    """
 
     NUMERICAL = "numerical"
     NARRATIVE = "narrative"
@@ -62,8 +64,8 @@ class SearchIntent:
     )
     """Weights 0..1 of the domains `narrative`, `lore` and `event`; they need not add up to 1."""
     overview: OverviewScope | None = None
-    """Subject of the overview, if the input asks for one (many memories spread over time). None: recall searches for memories
-    that fit the input.
+    """Subject of the overview (many memories spread over time) that the input asks for. None: the input does not ask
+    for an overview, and recall searches for memories that fit the input.
     """
 
 
@@ -89,7 +91,7 @@ class PlanContext:
     entities: tuple[str, ...] = ()
     """Ids of world entities found in the input, in order of appearance."""
     action_id: str | None = None
-    """Id of the numerical action, if any."""
+    """Id of the numerical action that answers the input (None: a model answers)."""
     tier: int = 0
     """0: only rules made the plan. 1: a small model helped."""
     confidence: float = 1.0
@@ -97,7 +99,9 @@ class PlanContext:
     reasons: tuple[str, ...] = ()
     """Short sentences that explain the decisions."""
     tier1: str = ""
-    """Outcome of the small model: '' if it was not needed, `no_model`, `planned`, or why it failed."""
+    """Outcome of planner tier 1 (the small model): '' if the model was not needed, `no_model`, `planned`, or the reason
+    why it failed.
+    """
     switches: int = 0
     """Number of consecutive turns in which the focus (the active quest) changed while the topic stayed the same."""
     flags: tuple[str, ...] = ()
@@ -105,7 +109,7 @@ class PlanContext:
     injections: tuple[str, ...] = ()
     """Ids of the scheduled texts of this turn."""
     injected_at: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Scheduled text (by id) -> number of the turn in which it was last due on this branch."""
+    """Id of a scheduled text -> number of the turn in which the text was last due on this branch."""
     world_info: WorldInfoState | None = None
     """State that the world info rules of SillyTavern left for the next turn (None: these rules were not used on this branch)."""
 

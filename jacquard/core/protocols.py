@@ -25,15 +25,16 @@ from mnemosyne.values import dataclass
 class Planner(Protocol):
     """Decides what a turn is about: kind of input, focus (the active quest), goal, template and search.
 
-    1. It always answers; it never raises for an input.
-    2. A locked focus is never switched.
-    3. Equal arguments give equal plans.
+    1. It returns a plan for every input and never raises an error because of an input. 2. A locked focus is never
+    switched. 3. Equal arguments give equal plans.
 
-    A long input is planned in a worker thread, so several may be planned at once.
+    A long input is planned in a worker thread, so several inputs may be planned at the same time.
     """
 
     def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
-        """Return the plan of one turn. `user_message` is the text of the input; `window` ends with the previous turn."""
+        """Return the plan of one turn in `world`. `user_message` is the text of the input, and `window` ends with the
+        previous turn.
+        """
         ...
 
 
@@ -75,7 +76,7 @@ class PlanRefiner(Protocol):
 class QueryPrefetcher(Protocol):
     """Computes the vectors of a query before recall needs them.
 
-    1. It never raises; a vector that could not be computed ahead is computed when recall needs it.
+    1. It never raises an error. A vector that could not be computed ahead is computed when recall needs it.
     """
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
@@ -93,8 +94,8 @@ class QueryPrefetcher(Protocol):
 class IndexFeeder(Protocol):
     """Updates the indexes of recall from the store, between turns.
 
-    1. A call may be cancelled at any time; the next call continues from there.
-    2. Recall finds new entries by their words even before they are in the index.
+    1. A call may be cancelled at any time; the next call continues where the cancelled one stopped. 2. Recall finds new
+    entries by their words even before they are in the index.
     """
 
     async def feed(self, scopes: Sequence[str]) -> None:
@@ -107,7 +108,7 @@ class IndexFeeder(Protocol):
 
 
 class Cancellation:
-    """Signals that the caller no longer waits for a selection; the callbacks run when `end` is called."""
+    """Signals that the caller no longer waits for a selection. The registered callbacks run when `end` is called."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -133,7 +134,9 @@ class SelectionContext:
     """Mutable context of one selection. The request itself is immutable."""
 
     calls: CallBook = field(default_factory=CallBook)
-    """Book in which a selector records the begin and end of each model call, so that the session is charged for the call."""
+    """Book in which a selector records the beginning and the end of each model call, so that the cost of the call is
+    recorded in the session.
+    """
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Signal that the turn continues without this selection. The model call may still finish; the next turn can use it."""
 
@@ -188,17 +191,16 @@ class Selection:
 class Selector(Protocol):
     """Chooses the few candidates (recalled memories) that a prompt shows.
 
-    1. The selection contains only ids of the request, each once, at most `limit`.
-    2. Without candidates the selection is empty.
-    3. If it cannot choose, it raises SelectorError; it never invents ids.
+    1. The selection contains only ids of the request, each once, at most `limit`. 2. Without candidates the selection
+    is empty. 3. A selector that cannot choose raises SelectorError; it never invents ids.
     """
 
     name: str
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the chosen ids, best first, at most `request.limit`. `context` is None outside of a turn.
+        """Return the selection of at most `request.limit` candidates, best first. `context` is None outside of a turn.
 
-        Raises SelectorError with the cause in `code` if no selection can be made.
+        Raises SelectorError if no selection can be made; `code` of the error states the cause.
         """
         ...
 
@@ -225,12 +227,12 @@ class PruneRules:
     """Priority -> maximum age of its blocks at the time `now`. A block without a time never expires."""
     now: datetime | None = None
     max_sensitivity: Sensitivity = Sensitivity.SECRET
-    """More sensitive blocks are masked, or dropped if `mask` is false."""
+    """Blocks that are more sensitive are masked, or dropped if `mask` is false."""
     mask: bool = True
     shorten_to: float = 0.25
-    """Length of a shortened block, as a share (0..1) of its tokens."""
+    """Tokens of a shortened block as a share (0..1) of the tokens of the complete block."""
     shorten_least_tokens: int = 24
-    """Minimum length of a shortened block."""
+    """Minimum tokens of a shortened block."""
 
 
 NO_RULES = PruneRules()
@@ -248,8 +250,8 @@ class PruneResult:
     (`shortened`, `cut`, `masked`), and `tokens` states the maximum length of the changed block.
     """
     degraded: tuple[PlacedBlock, ...] = ()
-    """Blocks that the caller must change: shorten them with a summarizer, cut them, or withhold their text. Here they are still
-    unchanged.
+    """Blocks that the caller must change: shorten with a summarizer, cut, or withhold the text. The blocks in this list
+    are still unchanged.
     """
     dropped: tuple[PlacedBlock, ...] = ()
 
@@ -277,8 +279,8 @@ class Pruner(Protocol):
 class Shortener(Protocol):
     """Makes one text shorter.
 
-    1. The answer has at most `limit_tokens` tokens, is not empty, and states nothing that is not in the text.
-    2. If it cannot shorten the text, it raises SummarizerError; it never returns half an answer.
+    1. The answer has at most `limit_tokens` tokens, is not empty, and states nothing that is not in the text. 2. A
+    shortener that cannot shorten the text raises SummarizerError; it never returns half an answer.
     """
 
     name: str
@@ -332,9 +334,9 @@ class SummaryText:
 
     content: str
     model: str | None = None
-    """None if no model was called."""
+    """Name of the model (None: no model was called)."""
     prompt_tokens: int | None = None
-    """Tokens that the provider reported (None: not reported). The same holds for `completion_tokens`."""
+    """Tokens that the provider reported (None: not reported). `completion_tokens` has the same meaning for the answer."""
     completion_tokens: int | None = None
     prompt: str = ""
     """Text that was sent."""
@@ -344,7 +346,7 @@ class SummaryText:
     """Earlier calls whose answers could not be used."""
 
     def call(self, answer: str | None = None) -> Call:
-        """Return the model call that made the summary; pass `answer` if the model's answer is not the summary itself."""
+        """Return the model call that made the summary. `answer` is the model's answer (None: the summary itself)."""
         return Call(
             model=self.model or "",
             prompt=self.prompt,
@@ -357,9 +359,9 @@ class SummaryText:
 class Summarizer(Protocol):
     """Summarizes a conversation, continuing the previous summary.
 
-    1. The answer is not empty, covers `previous` and the conversation, and has about `limit_tokens` tokens at most. If the
-       answer would be longer, lines of its oldest part are omitted, and `dropped_lines` counts them.
-    2. An answer that lost the content of `previous` counts as a failure; every failure is a SummarizerError.
+    1. The answer is not empty, covers `previous` and the conversation, and has about `limit_tokens` tokens at most. If
+    the answer would be longer, lines of its oldest part are omitted, and `dropped_lines` counts them. 2. An answer that
+    lost the content of `previous` counts as a failure. Every failure raises SummarizerError.
     """
 
     name: str
@@ -408,7 +410,9 @@ class LlmResponse:
     total_tokens: int | None = None
     latency_ms: int | None = None
     finish_reason: str | None = None
-    """Provider's reason for the end of the answer: `length` if a limit cut it off."""
+    """Provider's reason for the end of the answer, such as `length` if a token limit cut the answer off (None: not
+    reported).
+    """
 
 
 class PairScorer(Protocol):
@@ -451,8 +455,8 @@ class GeneratesText(Protocol):
 class LlmAdapter(Protocol):
     """Calls one small model.
 
-    1. It keeps `timeout_seconds` and never retries by itself.
-    2. Any failure is a ModelError; cancellation passes through.
+    1. It observes `timeout_seconds` of the request and never retries by itself. 2. Any failure raises ModelError. A
+    cancellation is not caught.
     """
 
     model: str

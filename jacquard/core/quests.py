@@ -1,4 +1,4 @@
-"""Reads quests from the state of a session, for the planner and for Stream A (the part of a prompt made by rules). Pure.
+"""Reads quests from the state of a session, for the planner and for Stream A (the part of a prompt made by rules).
 
 The state is a tree of mappings and lists. Its field `quests` maps the id of a quest to the quest's fields. Any state is
 accepted: a quest or a step that is not a mapping is left out.
@@ -50,13 +50,15 @@ class Quest:
 
     @property
     def open_objectives(self) -> tuple[Objective, ...]:
-        """Active steps, required ones first, otherwise in the author's order."""
+        """Active steps. Required steps come before optional ones, each group in the author's order."""
         steps = [step for step in self.objectives if step.status == ACTIVE]
         return tuple(sorted(steps, key=lambda step: step.optional))
 
 
 def read_plain_value(value: object) -> object:
-    """Return the first part of a value with a description (`[scalar, description]`), and any other value unchanged."""
+    """Return the plain value of `value`. If `value` has the form `[scalar, description]`, return the scalar. Any other
+    value is returned unchanged.
+    """
     kind = type(value)
     if kind is str or kind is dict:
         return value

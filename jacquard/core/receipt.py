@@ -106,13 +106,14 @@ class CandidateDecision:
     The code is one of:
 
     - `selected`, `not_selected`: the selector chose the candidate, or did not.
-    - `folded`: it is a near-duplicate of a better candidate.
-    - `below_cut`: its score is too low.
-    - `below_floor`: it is not relevant enough.
+    - `folded`: the candidate is a near-duplicate of a better candidate.
+    - `below_cut`: the score of the candidate is too low.
+    - `below_floor`: the candidate is not relevant enough.
     - `turn_full`: two memories of the same past turn are chosen already.
-    - `unanswered`: it is a question, and nothing else of its turn was recalled.
-    - `over_tokens`: it was chosen, but the chosen memories take enough tokens without it.
-    - `not_asked`: no selector saw it, because the stream was late or an earlier selection was used again.
+    - `unanswered`: the candidate is a question, and nothing else of its turn was recalled.
+    - `over_tokens`: the candidate was chosen, but does not fit the token limit of the memories together with better
+      ones.
+    - `not_asked`: no selector saw the candidate, because Stream B was late or an earlier selection was used again.
     """
 
     entry_id: str
@@ -139,21 +140,23 @@ class ActivationDecision:
     """Decision of the world info rules about one lore entry. An entry whose keys do not occur in the text has no decision.
 
     World info is lore from a book of another program (SillyTavern). If `chosen` is true, the code is the cause of the
-    activation: `constant`, `key`, `sticky`, `decorator` or `vector`. Otherwise the code is the reason why it is not shown:
+    activation: `constant`, `key`, `sticky`, `decorator` or `vector`. Otherwise the code is the reason why the entry is
+    not shown:
 
-    - `group`, `probability`, `budget`, `cooldown`, `delay`, `filter`, `trigger`: a rule of this name rejected it.
-    - `outlet`: our prompts have no place for it.
-    - `empty`: it has no text.
-    - `unreadable`: its fields have invalid values; it is recalled by relevance instead.
+    - `group`, `probability`, `budget`, `cooldown`, `delay`, `filter`, `trigger`: a rule of this name rejected the
+      entry.
+    - `outlet`: our prompts have no place for the entry.
+    - `empty`: the entry has no text.
+    - `unreadable`: the fields of the entry have invalid values. The entry is recalled by relevance instead.
     """
 
     entry_id: str
     """Id of the lore entry."""
     title: str
     world: str
-    """Name of its book."""
+    """Name of the entry's book."""
     uid: str
-    """Id in its book."""
+    """Id of the entry in its book."""
     chosen: bool
     code: str
     reason: str
@@ -181,11 +184,11 @@ class LeftOut:
     reason: str
     """Reason for people."""
     first: str = ""
-    """Id of the first thing left out, if the things have an order."""
+    """Id of the first item left out ('': the items have no order)."""
     last: str = ""
-    """Id of the last thing left out, if the things have an order."""
+    """Id of the last item left out ('': the items have no order)."""
     count: int = 0
-    """Number of things left out."""
+    """Number of items left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,19 +222,19 @@ class BudgetReport:
     """Tokens of a prompt, counted by our own counter."""
 
     limit_tokens: int
-    """Maximum tokens: input limit minus the reply reserve."""
+    """Maximum tokens of the prompt: the input limit of the model minus the tokens reserved for the reply."""
     used_tokens: int
     """Tokens of the prompt."""
     counter: str
     correction: float = 1.0
-    """Provider's token count divided by our count; our limit is the provider's limit divided by this number."""
+    """Provider's token count divided by our count. `limit_tokens` is the provider's limit divided by this number."""
     tail_tokens: int = 0
     """Tokens reserved for a tool loop, in addition to the limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixReport:
-    """Beginning that the prompt shares with the previous turn's prompt; a provider can cache this part."""
+    """Beginning that the prompt shares with the prompt of the previous turn. A provider can cache this part."""
 
     shared_tokens: int
     """Tokens from the first character to the first difference."""
@@ -241,7 +244,9 @@ class PrefixReport:
     stable_messages: int = 0
     """Number of leading messages without content that changes every turn."""
     stable_chars: int = 0
-    """Number of characters at the beginning of the message after these, before its first block that changes every turn."""
+    """Number of characters at the beginning of the message after the stable messages, before its first block that
+    changes every turn.
+    """
 
 
 class BlockSpan(Struct, frozen=True, kw_only=True):
@@ -257,16 +262,16 @@ class BlockSpan(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutPart:
-    """Part of the state that is not shown completely: `shown` of `total` are shown, counted in `unit`."""
+    """Part of the state that is not shown completely. Of its `total` units, `shown` units are shown."""
 
     path: str
     """JSON Pointer in the state, or `goal` for the goal of the turn."""
     unit: str
-    """`characters`, `entries` or `fields`."""
+    """Unit of `shown` and `total`: `characters`, `entries` or `fields`."""
     shown: int
     total: int
     chars: int
-    """Size as JSON text."""
+    """Number of characters of the part as JSON text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -274,7 +279,7 @@ class StateCut:
     """Parts of the state that a prompt does not show completely; all other parts are shown completely."""
 
     limit_tokens: int
-    """Tokens that were available."""
+    """Tokens that were available for the state."""
     before_tokens: int
     """Tokens of the whole state."""
     after_tokens: int
@@ -294,14 +299,14 @@ class SentText:
     """One text of a call that went through the proxy to a model. The client wrote the text, or we added it."""
 
     message: int
-    """Index of the message in the call, counted from 0; the system text of Anthropic's API counts as the first message. A text
-    of ours may be a part of a client's message.
+    """Index of the message in the call, counted from 0. The system text of Anthropic's API counts as the first message.
+    A text that we added may be a part of a client's message.
     """
     role: str
     tokens: int
     digest: str = ""
-    """For a client's text: the first 16 hexadecimal digits of its SHA-256. In long calls one client's text represents all texts
-    up to the next listed text.
+    """For a client's text: the first 16 hexadecimal digits of its SHA-256. In a long call, one listed client's text may
+    represent all client's texts up to the next listed text.
     """
     text: str = ""
     """For a text of ours: its content; '' for a client's text."""
@@ -363,5 +368,6 @@ class Report:
     activation: tuple[ActivationDecision, ...] = ()
     """Decision about each world info entry activated by the rules of SillyTavern; shown entries come first."""
     sent: SentPrompt | None = None
-    """Texts sent to the model, if a chat client wrote the prompt. If the model calls tools, the texts of the turn's first call.
+    """Texts that were sent to the model through the proxy (None: the prompt did not come from a chat client). If the
+    model calls tools, these are the texts of the turn's first call.
     """

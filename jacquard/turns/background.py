@@ -1,4 +1,4 @@
-"""Runs the background work of an engine: no turn waits for this work.
+"""Runs the background work of an engine. No turn waits for this work.
 
 There are four kinds: memory selections that came too late for their turn, rolling summaries, consolidation (making
 memories from past turns), and preparing the next search (embedding and indexing). All work is cancelled when the engine

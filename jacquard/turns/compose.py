@@ -1,8 +1,9 @@
 """Composes the prompt of one turn from the results of both streams.
 
-Three steps: decide which blocks fit the token budget, shorten some of them if they do not, and build the messages.
-Nothing is written. The store is read only for the evidence ids of recalled entries and for blocks that may stay from
-the previous prompt. This module must not import a concrete store.
+A prompt is made in three steps. The first step decides which blocks (pieces of the prompt) fit the token budget. The
+second step shortens blocks that do not fit completely. The third step builds the messages. Nothing is written. The
+store is read only for the evidence ids of recalled entries, and for blocks of the previous prompt that may stay in
+their place. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class PromptComposer:
             self._shortener = SummarizingShortener(parts.summarizer)
 
     async def compose(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> PreparedTurn:
-        """Return the prepared turn. The receipt does not contain the timings yet.
+        """Return the prepared turn. Its receipt does not contain the timings yet. Usages and timings of this step are
+        added to `log`.
 
         Raises BudgetExceededError if the blocks that may not be dropped exceed the budget. Raises LayoutError if the
         layout is missing or not valid.
@@ -100,8 +102,8 @@ class PromptComposer:
     ) -> PreparedTurn | None:
         """Return the prompt that is used if Stream B misses its deadline; called shortly before the deadline.
 
-        `missed` is the result of Stream B in this case. Returns None if a block would have to be shortened, because
-        this takes too long. Also returns None if the prompt cannot be made; `compose` raises the error later.
+        `missed` is the result of Stream B in this case. Return None if a block would have to be shortened, because this
+        takes too long. Return None also if the prompt cannot be made; `compose` raises the error later.
         """
         try:
             return (await self._decide_off_loop(turn, skeleton, missed, log))[2]

@@ -67,9 +67,10 @@ class DeferredUsage:
         self._store, self._count, self._hold, self._emitter = store, count, hold, emitter
 
     async def write(self, session_id: str, turn_id: str, calls: CallBook) -> None:
-        """Write the usage of calls that ended since the turn was written. Never raises.
+        """Write the usage of the calls in `calls` that ended after the turn was written. Errors are logged and never
+        raised.
 
-        It waits until the turn's own transaction has released the session.
+        This method waits until the transaction of the turn has released the session.
         """
         try:
             async with self._hold(session_id):
@@ -84,13 +85,14 @@ class DeferredUsage:
 
 
 class TurnCurator:
-    """Runs Stream B for turns. `deferred_usage` writes the model calls that outlast their turn."""
+    """Runs Stream B for turns. `deferred_usage` writes the usage of model calls that end after their turn was written."""
 
     def __init__(self, parts: EngineParts, deadline: CurationDeadline, deferred_usage: DeferredUsage) -> None:
         self._parts, self._deadline, self._deferred_usage = parts, deadline, deferred_usage
 
     async def curate(self, turn: Turn, log: TurnLog, on_near: Near) -> Curation:
-        """Return the memories for a turn: an earlier late selection if the scene still matches, else a new one.
+        """Return the memories for a turn. If the late selection of an earlier turn still fits the scene, it is used;
+        else a new selection is made.
 
         `on_near` is awaited shortly before the deadline. Its argument is the result that is used if the deadline is
         missed. Failures of recall and selection do not raise an error. Raises StoreError if the store cannot be read or
@@ -210,8 +212,8 @@ def _tell_times(
 
 
 def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> Curation:
-    """Return a curation without the entries that do not fit the token limit for memories. Better entries are kept
-    first; the best one always stays.
+    """Return `curation` without the entries that do not fit the token limit for memories in `turn`. Better entries are
+    kept first, and the best entry always stays.
     """
     count, is_overview = estimator.estimate, turn.plan.search_intent.overview is not None
     left = limit_memories(turn.config, turn.window, turn.shown, count, is_overview=is_overview)
@@ -234,8 +236,8 @@ def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> C
 
 
 def order_by_time(curation: Curation) -> Curation:
-    """Return a curation in the order of events. Entries without a time, such as lore, come first. An answer follows its
-    question.
+    """Return `curation` with its entries in the order of events. Entries without a time, such as lore, come first. An
+    answer follows its question.
     """
     times = {
         each.name: (-1 if each.depth is None else each.depth, each.trust is not Trust.USER)
@@ -255,7 +257,9 @@ def _build_query(turn: Turn) -> RetrievalQuery:
 
 
 def build_request(turn: Turn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
-    """Return the request of a turn for Stream B. If there is a `lease`, its keywords are searched for too."""
+    """Return the request of a turn for Stream B. `query` is the search of the turn. If `lease` is given, the keywords
+    of the lease are searched too.
+    """
     settings, names = turn.config.curation, party_names(turn.world)
     most = OVERVIEW_FACTOR if query.rate is not None else 1
     return CurationRequest(

@@ -1,4 +1,4 @@
-"""ContextEngine: prepares and commits turns. Only the engine writes to the store.
+"""Prepares and commits turns (class `ContextEngine`). Only the engine writes to the store.
 
 `_prepare` shows one turn from start to end: load the session, plan, run Stream A (state and history) and Stream B
 (memories) at the same time, compose one prompt within one budget, record the turn in one transaction. Each step is a
@@ -6,8 +6,8 @@ module of this folder. Nothing of a turn is written before its prompt is complet
 behind.
 
 Calls on one session run one after another: a lock orders them within the process, and `EngineParts.locks`, if given,
-among processes. A write by a process without this lock is detected by the session's version number. The engine then
-decides once more, on the new version.
+among processes. If a process without this lock writes to the session, the engine detects this by the session's version
+number. Then the engine decides the turn once more, on the new version.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class _OpenEngine:
 class ContextEngine:
     """Prepares and commits turns, and records what a host did between them.
 
-    Use it in `async with`; leaving the block cancels background work. Without `async with` the engine opens with its
-    first call, and the host awaits `close` at its end. Calls on one session run one after another; different sessions
-    never wait for each other.
+    Use an engine in `async with`; leaving the block cancels its background work. Without `async with`, the engine opens
+    with its first call, and the host must await `close` at the end. Calls on one session run one after another;
+    different sessions never wait for each other.
 
         async with create_context_engine(store) as engine:
             turn = await engine.prepare_turn("s1", "Hello.")
@@ -182,7 +182,7 @@ class ContextEngine:
         return self._open
 
     async def settle(self, seconds: float) -> bool:
-        """Wait at most `seconds` for background work. Return True if none is left."""
+        """Wait at most `seconds` for background work. Return whether all background work has ended."""
         background = (await self._ensure_open()).background
         with anyio.move_on_after(seconds):
             await background.wait_until_idle()
@@ -196,12 +196,14 @@ class ContextEngine:
 
     @property
     def config(self) -> RuntimeConfig:
-        """Configuration of all turns that are prepared without their own."""
+        """Configuration of all turns that are prepared without a `runtime_config`."""
         return self._config
 
     @property
     def emitter(self) -> EventEmitter:
-        """Emitter of this engine's events. Each event has the tags of its session."""
+        """Emitter of this engine's events. Each event has the tags (labels, such as the arms of experiments) of its
+        session.
+        """
         return self._emitter
 
     @property
@@ -210,10 +212,11 @@ class ContextEngine:
         return self._worlds
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """Create a session in `world`. The store keeps this pack as the present version of the world.
+        """Create a session in `world` and return its head (the end of its first branch). The store keeps this pack as
+        the present version of the world.
 
-        If the settings name a profile, the session remembers it for later turns. Raises SessionExistsError if the id is
-        taken. Raises ConfigError if the world does not have that profile.
+        If the settings name a profile (kind of agent), the session keeps this profile for later turns. Raises
+        SessionExistsError if the id is taken. Raises ConfigError if there is no such profile.
         """
         return await self._start(session_id, world, self._config.profile)
 
@@ -234,19 +237,19 @@ class ContextEngine:
         author: str = "host",
         viewer: str | None = None,
     ) -> SessionHead:
-        """Create a session that begins with memories of another one, and with a summary of the old session in every
-        prompt.
+        """Create a session that begins with memories of the old session `session_id`. Every prompt of the new session
+        contains a summary of the old session.
 
         The new session has the world, owner and profile of the old one, and starts with the world's initial state and
-        quests. `memory_ids` are the memories to copy (None: all). With a `viewer`, only memories that this character
-        may know are copied. Each copy names its source, and an erasure of the source erases the copy. Repeating the
-        call returns the same session.
+        quests. `memory_ids` are the ids of the memories to copy (None: all). If `viewer` is given, only memories that
+        this character may know are copied. Each copy names its source, and an erasure of the source erases the copy.
+        `author` is recorded as the author of this request. Repeating the call returns the same session.
 
         Raises:
             SessionNotFoundError: if the old session does not exist.
-            SessionExistsError: if another session has the new id.
-            MemoryNotFoundError: for an unknown memory.
-            ConfigError: for a superseded memory, and for an empty new id.
+            SessionExistsError: if a session with the new id exists that was not made by the same call.
+            MemoryNotFoundError: if `memory_ids` contains an unknown id.
+            ConfigError: if a requested memory is superseded, or the new id is empty.
 
         If an error is raised, nothing was written.
         """
@@ -279,9 +282,9 @@ class ContextEngine:
     ) -> PreparedTurn:
         """Return the prompt of one turn with its receipt (the reasons for every block).
 
-        A repeated call is answered from the stored record. A call is repeated if it has the same configuration and the
-        same turn id, or the same input after the same turn. Secrets in the message (keys, cards, passwords) are masked,
-        and the receipt lists the masks (`report.redactions`).
+        A repeated call is answered from the stored record. A call counts as repeated if it has the same configuration,
+        and either the same turn id or the same input after the same turn. Secrets in the message (keys, cards,
+        passwords) are masked, and the receipt lists the masks (`report.redactions`).
 
         Args:
             session_id: id of the session.
@@ -292,9 +295,18 @@ class ContextEngine:
             dry_run: write nothing, not even a missing session.
             finish: completes the receipt before it is written, for a host whose model call contains more than this prompt.
 
-        Raises InputTooLargeError, SessionNotFoundError, BudgetExceededError, TemplateError, LayoutError, AssemblerError
-        and StoreError. Raises WorldUnavailableError if the pack of the session's world is missing, and RedactionError
-        if the message cannot be searched for secrets. If an error is raised, nothing of the turn was written.
+        Raises:
+            InputTooLargeError: if the message is too long.
+            SessionNotFoundError: if the session does not exist and the engine has no world for new sessions.
+            BudgetExceededError: if the blocks that must be kept do not fit into the budget.
+            TemplateError: if a template cannot be rendered.
+            LayoutError: if the layout is missing or not valid.
+            AssemblerError: if an assembler of the host breaks its rules.
+            WorldUnavailableError: if the pack of the session's world is missing.
+            RedactionError: if the message cannot be searched for secrets.
+            StoreError: if the store cannot be read or written.
+
+        If an error is raised, nothing of the turn was written.
         """
         if dry_run:
             async with self._parts.overlay() as parts, ContextEngine(parts, self._config) as engine:
@@ -409,8 +421,8 @@ class ContextEngine:
     async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
         """Return the number of tokens of `messages`, by this engine's estimator.
 
-        A message is an object or a mapping with `role` and `content`. `model_hint` is the model to count for (None: the
-        one in the settings). The model's own tokenizer is used if it is available.
+        A message is an object or a mapping with `role` and `content`. `model_hint` is the model for which the tokens
+        are counted (None: the model in the settings). The tokenizer of this model is used if it is available.
         """
         own, hint = self._parts.estimator, model_hint or self._config.model_hint
         counter = own if hasattr(own, "estimate_messages") else MessageTokenEstimator(own)
@@ -424,15 +436,16 @@ class ContextEngine:
         *,
         turn_id: str | None = None,
     ) -> CommitResult:
-        """Commit the model's reply to the pending turn (or to `turn_id`): the text, and all ops in it or none.
+        """Commit the model's reply to the turn `turn_id` (None: the pending turn). The text is stored, and either all
+        ops in the reply are applied or none.
 
-        Ops are the changes of the state that the reply asks for. If the turn is committed already, the result of that
-        commit is returned. `refs` are the pieces of evidence that the reply cites.
+        Ops are the changes of the state that the reply asks for. If the turn is committed already, the result of the
+        earlier commit is returned. `refs` are the pieces of evidence that the reply cites.
 
         Raises:
             TurnNotFoundError: if no turn is pending.
             TurnNotPendingError: if another input replaced the turn.
-            EvidenceNotFoundError: if a ref points to nothing.
+            EvidenceNotFoundError: if one of `refs` points to evidence that the session does not have.
             WorldUnavailableError: if the pack of the session's world is missing.
             InputTooLargeError: if the reply is too long.
 
@@ -454,27 +467,30 @@ class ContextEngine:
         turn_id: str | None = None,
         message_id: str = "",
     ) -> None:
-        """Store one chunk of the reply to the pending turn (or to `turn_id`).
+        """Store one chunk of the reply to the turn `turn_id` (None: the pending turn). `chunk_index` is the place of
+        the chunk in the reply, counted from 0.
 
         The turn contains the reply only after `finalize_assistant_message`, which any process may call. Chunks may come
-        in any order and more than once. Each chunk is one write to the database, so join several tokens in one.
+        in any order and more than once. Each chunk is one write to the database, so join several tokens in one chunk.
         `message_id` distinguishes several replies to one turn.
 
         A reply that gets no new chunk for `chunks.expire_seconds` is dropped. A session keeps at most eight unfinished
-        replies; of more, the one without new chunks for longest is dropped.
+        replies. If there are more, the reply that has waited longest for a new chunk is dropped.
 
-        Raises ChunkConflictError if another text has this index already. Raises TurnNotFoundError if the turn is
-        unknown or none is pending. Raises InputTooLargeError if the chunk makes the reply too long; the earlier chunks
-        are kept.
+        Raises ChunkConflictError if another text has this index already, or if the index is not valid. Raises
+        TurnNotFoundError if the turn is unknown or none is pending. Raises InputTooLargeError if the chunk makes the
+        reply too long; the earlier chunks are kept.
         """
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 
     async def finalize_assistant_message(
         self, session_id: str, refs: Sequence[Ref] | None = None, *, turn_id: str | None = None, message_id: str = ""
     ) -> CommitResult:
-        """Join the chunks of a reply and commit the reply. The chunks are dropped once it is written.
+        """Join the chunks of a reply, commit the reply, and return the result. The chunks are dropped when the reply
+        has been written.
 
-        Raises MissingChunksError if a chunk is missing or if there are none. Raises the errors of
+        `refs`, `turn_id` and `message_id` are those of `commit_assistant_message` and `commit_assistant_chunk`. Raises
+        MissingChunksError if a chunk is missing or if there are no chunks. Raises the errors of
         `commit_assistant_message` too.
         """
         finish = partial(self._replies.finish, session_id, turn_id, message_id, tuple(refs or ()))
@@ -486,15 +502,17 @@ class ContextEngine:
     async def abort_assistant_message(
         self, session_id: str, *, turn_id: str | None = None, message_id: str = ""
     ) -> int:
-        """Drop the chunks of a reply and return their number. The turn stays pending."""
+        """Drop the chunks of a reply to the turn `turn_id` (None: the pending turn) and return the number of dropped
+        chunks. The turn stays pending.
+        """
         return await self._replies.abort(session_id, turn_id, message_id)
 
     def ingestor_of(self, session_id: str) -> SessionIngestor:
         """Return the ingestor that stores texts from outside as evidence of a session.
 
-        If the links of a text name a turn, its evidence belongs to that turn: it is known only on the turn's branch,
-        and only to those who may know the turn. Otherwise it belongs to the session. Raises ConfigError if the engine
-        has no ingestor.
+        If the links of a text name a turn, the evidence belongs to this turn: it is known only on the branch of the
+        turn, and only to viewers who may know the turn. Otherwise the evidence belongs to the session. Raises
+        ConfigError if the engine has no ingestor.
         """
 
         async def place(links: EvidenceLinks, metadata: Mapping[str, Any]) -> tuple[EvidenceLinks, Mapping[str, Any]]:
@@ -513,20 +531,21 @@ class ContextEngine:
     ) -> PutResult:
         """Store a tool call with links to the evidence of its results, and to its task if it names one.
 
-        The call belongs to the turn in `extra.turn_id`, else to the pending turn. Its results are then known only on
-        the branch of that turn, and only to those who may know the turn. The result of a call outside of every turn
+        The call belongs to the turn in `extra.turn_id`, else to the pending turn. Its results are known only on the
+        branch of this turn, and only to viewers who may know the turn. The result of a call outside of every turn
         belongs to the session.
 
-        A running call is recorded twice under one id: first with the status RUNNING, then with its end. The end takes
-        missing fields from the start, and its duration is the time between both records unless it states one. Any other
-        call replaces a stored call with the same id.
+        A running call is recorded twice under one id: first with the status RUNNING, then with its end. Fields that the
+        end does not state are taken from the start. If the end states no duration, the duration is the time between
+        both records. Any other call replaces a stored call with the same id.
 
-        The arguments are redacted unless the settings switch this off. A `result` is first stored as evidence
-        (`jacquard.pipeline.record.evidence`). Text of the result that the prompt had shown is not stored again.
+        The arguments are redacted unless the settings switch this off. `result` is the text of the result; it is first
+        stored as evidence with `options` (`jacquard.pipeline.record.evidence`). Text of the result that the prompt
+        showed already is not stored again.
 
-        Raises EvidenceNotFoundError and SessionNotFoundError. Raises ConfigError for a call that cannot be stored, and
-        for a `result` if the engine has no ingestor. Raises InputTooLargeError if the result is too long. If an error
-        is raised, nothing was written.
+        Raises EvidenceNotFoundError if the session lacks one of the results. Raises SessionNotFoundError if the session
+        does not exist. Raises ConfigError if the call cannot be stored, or if `result` is given and the engine has no
+        ingestor. Raises InputTooLargeError if the result is too long. If an error is raised, nothing was written.
         """
         async with self._hold("record_tool_call", session_id, self._emitter):
             named = tuple(result_evidence_ids or ())
@@ -577,11 +596,12 @@ class ContextEngine:
         *,
         turn_id: str | None = None,
     ) -> PutResult:
-        """Store a model call with links to its turn (default: the newest) and to the evidence of its answer.
+        """Store a model call with links to its turn (`turn_id`; None: the pending turn, else the newest) and to the
+        evidence of its answer (`llm_output_evidence_id`; None: there is none).
 
         The provider's token counts correct the estimates of later turns. If the call has none, the estimate is stored
-        and marked as an estimate (`extra.counted`). Raises EvidenceNotFoundError, SessionNotFoundError and
-        TurnNotFoundError.
+        and marked as an estimate (`extra.counted`). Raises EvidenceNotFoundError, SessionNotFoundError or
+        TurnNotFoundError if the session lacks this evidence, does not exist, or lacks the turn `turn_id`.
         """
         async with self._hold("record_model_usage", session_id, self._emitter, turn_id):
             done = await record_model_usage(
@@ -600,9 +620,10 @@ class ContextEngine:
     ) -> ConsolidationResult:
         """Make memories from the past turns of a branch: turn summaries, events, and narratives over many turns.
 
-        No turn waits for this work. It can be stopped and called again, and does nothing twice. With `chapter_ends`, a
-        chapter ends with the newest turn. Raises ConfigError if no model is configured (`consolidation.model`, else
-        `summary.model`). Raises SessionNotFoundError.
+        No turn waits for this work. The work can be stopped and called again; what is done is not done twice. If
+        `chapter_ends` is true, a chapter of the story ends with the newest turn. `branch_id` is the branch (None: the
+        active one), and `progress` is called during the work. Raises ConfigError if no model is configured
+        (`consolidation.model`, else `summary.model`). Raises SessionNotFoundError if the session does not exist.
         """
         consolidator = (await self._ensure_open()).background.consolidator
         if not consolidator.is_able:
@@ -623,7 +644,8 @@ class ContextEngine:
         """Summarize a branch now, except for its newest messages, even if no summary is due (for example after an
         import).
 
-        Returns None if nothing is new. Raises SummarizerError and SessionNotFoundError.
+        Return the new summary, or None if there is nothing new to summarize. Raises SummarizerError if the summarizer
+        fails. Raises SessionNotFoundError if the session does not exist.
         """
         roller = (await self._ensure_open()).background.roller
         async with self._hold("summarize", session_id, self._emitter):
@@ -634,11 +656,11 @@ class ContextEngine:
     ) -> RepairResult:
         """Apply the host's own ops (changes of the state), all or none, as a turn without messages.
 
-        The ops may do what an author's rules forbid a model, but types and limits still apply. A turn that waits for
-        its reply is closed without one.
+        The ops may do what an author's rules forbid to a model, but types and limits still apply. A turn that waits for
+        its reply is closed without a reply. `reason` is recorded with the repair.
 
-        Raises ConfigError if there are no ops. Raises StateOpError if an op is refused. Raises SessionNotFoundError and
-        VersionConflictError.
+        Raises ConfigError if there are no ops or they change nothing. Raises StateOpError if an op is refused. Raises
+        SessionNotFoundError if the session does not exist. Raises VersionConflictError if another writer came first.
         """
         async with self._hold("repair_state", session_id, self._emitter):
             return await repair_state(
@@ -646,27 +668,33 @@ class ContextEngine:
             )
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Return the head (newest committed turn) of every branch, the active branch first. Raises
-        SessionNotFoundError.
+        """Return the head (newest committed turn) of every branch, the active branch first.
+
+        Raises SessionNotFoundError if the session does not exist.
         """
         return await self._parts.store.branches(session_id)
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
-        """Open a branch after a committed turn (None: before the first turn) and make it the active one.
+        """Open a branch after the committed turn `turn_id` (None: before the first turn), make the new branch active,
+        and return its head. `branch_id` is the name of the new branch (None: a free name).
 
         Raises BranchExistsError if the name is taken. Raises TurnNotFoundError if the turn is unknown or not committed.
-        Raises SessionNotFoundError.
+        Raises SessionNotFoundError if the session does not exist.
         """
         async with self._hold("fork", session_id, self._emitter, turn_id):
             return await open_branch(self._parts.store, session_id, turn_id, branch_id, "fork")
 
     async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """Make another branch the active one. Raises BranchNotFoundError and SessionNotFoundError."""
+        """Make the branch `branch_id` active, and return its head.
+
+        Raises BranchNotFoundError or SessionNotFoundError if the branch or the session does not exist.
+        """
         async with self._hold("switch", session_id, self._emitter):
             return await self._parts.store.switch(session_id, branch_id)
 
     async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
-        """Go back to a committed turn (None: before the first turn), on a new branch. Later turns stay on their branch.
+        """Go back to the committed turn `turn_id` (None: before the first turn) on a new branch, and return the head of
+        this branch. Later turns stay on their branch.
 
         Raises the same errors as `fork`.
         """
@@ -681,16 +709,19 @@ class ContextEngine:
         turn_id: str | None = None,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Prepare the input of a committed turn (default: the newest) again, on a new branch, for another reply.
+        """Prepare the input of the committed turn `turn_id` (None: the newest) again, on a new branch, for another
+        reply.
 
-        To return to an earlier reply, call `switch`. Raises TurnNotFoundError if no turn is committed, and the errors
-        of `prepare_turn`.
+        To return to an earlier reply, call `switch`. `runtime_config` and `finish` are those of `prepare_turn`. Raises
+        TurnNotFoundError if no turn is committed. Raises the errors of `prepare_turn` too.
         """
         find_request = partial(self._find_swipe, session_id, turn_id)
         return await self._answer(session_id, find_request, runtime_config, turn_id, finish)
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
-        """Prepare the newest input again: the input of the pending turn, or, if none is pending, the same as `swipe`."""
+        """Prepare the newest input again. This is the input of the pending turn. If no turn is pending, the call does
+        the same as `swipe`.
+        """
 
         async def find_request(config: RuntimeConfig) -> TurnRequest:
             pending = (await self._parts.store.window(session_id, message_limit=1)).pending
@@ -716,11 +747,12 @@ class ContextEngine:
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
     ) -> SessionHead:
-        """Change the text of a message of the active branch, on a new branch that has copies of all later turns.
+        """Change the text of a message of the active branch to `content`, on a new branch that has copies of all later
+        turns. Return the head of the new branch, which is named `branch_id` (None: a free name).
 
         State and ops stay unchanged. Secrets in the text are masked, and the receipts of later turns list the masks
-        (`report.redactions`). Raises ConfigError if the message is unknown or the text empty. Raises
-        InputTooLargeError.
+        (`report.redactions`). Raises ConfigError if the message is unknown or the text is empty. Raises
+        InputTooLargeError if the text is too long.
         """
         check_user_message(content, self._config.limits)
         said = await self._keep_secrets_out(Message(role=Role.USER, content=content))
@@ -728,10 +760,12 @@ class ContextEngine:
             return await edit_message(self._parts.store, session_id, message_id, said, branch_id)
 
     async def retell(self, session_id: str, after: str | None, turns: Sequence[RetoldTurn]) -> SessionHead:
-        """Open a branch after the committed turn `after` (None: before the first turn) and write `turns` there.
+        """Open a branch after the committed turn `after` (None: before the first turn), write `turns` there, and return
+        the head.
 
         A turn in `turns` is either a copy of a stored turn, with the ops of its reply, or has messages that were
-        exchanged elsewhere. Raises TurnNotFoundError and SessionNotFoundError.
+        exchanged elsewhere. Raises TurnNotFoundError or SessionNotFoundError if the turn `after` or the session does
+        not exist.
         """
         kept = []
         for turn in turns:
@@ -745,8 +779,8 @@ class ContextEngine:
         """Store messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool
         calls.
 
-        They are added after the newest turn. A missing session is started if the engine has a world for it
-        (`EngineParts.opening`). Repeating the call changes nothing.
+        The messages are added after the newest turn. Return the head after them. A missing session is started if the
+        engine has a world for new sessions (`EngineParts.opening`). Repeating the call changes nothing.
         """
         read = await calculate(_read_adopted, messages, self._config.limits, size=MESSAGE_CHARS * len(messages))
         adopted = [await self._keep_secrets_out(message) for message in read]
@@ -766,8 +800,8 @@ class ContextEngine:
         kept. A session belongs to the user in its `meta.actor.user_id`, or else to the author of the message. An
         erasure of the user erases the facts.
 
-        Raises ConfigError for an empty text, an empty id, or impossible times. Raises RedactionError if a text cannot
-        be searched for secrets. Raises InputTooLargeError.
+        Raises ConfigError if a text or the id is empty, or if times are impossible. Raises RedactionError if a text
+        cannot be searched for secrets. Raises InputTooLargeError if a text is too long.
         """
         for fact in facts:
             check_user_message(fact.text, self._config.limits)
@@ -802,7 +836,7 @@ class ContextEngine:
         return done
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Return the to-do list of a session. Raises SessionNotFoundError."""
+        """Return the to-do list of a session. Raises SessionNotFoundError if the session does not exist."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
 
     async def _keep_secrets_out(self, message: Message, config: RuntimeConfig | None = None) -> Message:

@@ -66,7 +66,9 @@ _MOST_TRANSLATED = 8
 
 
 class TurnLoader:
-    """Loads and plans turns. Work that it starts ahead runs in `tasks`, which outlives the turn."""
+    """Loads and plans turns. Work that is started ahead of its use runs in the task group `tasks`, which lives longer
+    than the turn.
+    """
 
     def __init__(
         self,
@@ -86,10 +88,11 @@ class TurnLoader:
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, request: TurnRequest, log: TurnLog) -> Turn:
-        """Return the turn with its session and world, but without a plan. The world is in the language of the session.
+        """Return the turn of `request` with its session and world, but without a plan. The world is in the language of
+        the session. Times and degradations are added to `log`.
 
-        Raises SessionNotFoundError. Raises WorldUnavailableError if the pack of the world is missing, and ConfigError
-        if the profile is unknown.
+        Raises SessionNotFoundError if the session does not exist. Raises WorldUnavailableError if the pack of the world
+        is missing. Raises ConfigError if the profile is unknown.
         """
         config, message = request.config, request.message
         inputs = await self._read_inputs(request)
@@ -135,8 +138,8 @@ class TurnLoader:
         return f"{digest}\0{self._host_mark}" if self._host_mark else digest
 
     async def find_stored_turn(self, turn: Turn, *, is_named: bool) -> TurnRecord | None:
-        """Return the stored record that already answers this turn, or None. `is_named` states whether the host gave the
-        turn's id.
+        """Return the stored record that already answers `turn`. Return None if there is no such record. `is_named`
+        states whether the host gave the id of the turn.
         """
         record = turn.window.pending
         if record is None or record.turn_id != turn.turn_id:
@@ -161,8 +164,8 @@ class TurnLoader:
         return record if given == mark_newest(evidences) else None
 
     async def plan(self, turn: Turn, log: TurnLog, trigger: str = "normal") -> Turn:
-        """Return the turn with its history and plan. If the message calls a declared action, its result is in the
-        turn's state.
+        """Return `turn` with its history and plan. If the message calls a declared action, the result of the action is
+        in the state of the turn.
 
         `trigger` is described at `TurnRequest`. Raises ConfigError, StateOpError and TemplateError if an action cannot
         be applied.
@@ -296,7 +299,7 @@ class TurnLoader:
 
 
 def find_locale(window: SessionWindow) -> str:
-    """Return the locale in the session's document, or '' if there is none."""
+    """Return the locale in the session's document. Return '' if there is none."""
     return "" if window.meta is None else window.meta.locale.strip()
 
 
@@ -316,7 +319,8 @@ def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
 def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool = False) -> SessionWindow:
     """Return a window without damaged parts, and without messages that `viewer` may not know.
 
-    With `is_followed`, another turn follows the pending one, so its message is shown as unanswered.
+    If `is_followed` is true, another turn follows the pending turn. The message of the pending turn is then shown as
+    unanswered.
     """
     whole = replace(
         window,
@@ -341,7 +345,8 @@ def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
 def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
     """Return the id of the turn for the input `text`.
 
-    If the waiting turn has the same input, the new turn replaces it. Otherwise the new turn follows it.
+    If the waiting turn has the same input and viewer, the new turn replaces the waiting turn. Otherwise the new turn
+    follows the waiting turn.
     """
     head, pending = window.head, window.pending
     if pending is None or is_retry(pending, text, viewer):

@@ -55,7 +55,9 @@ from mnemosyne.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ModelFailures:
-    """Reasons why the last summary or consolidation failed, by session id. They are known only in this process."""
+    """Session id -> reason why the last summary or consolidation of the session failed. The reasons are known only in
+    this process.
+    """
 
     summaries: dict[str, str] = field(default_factory=dict)
     memories: dict[str, str] = field(default_factory=dict)
@@ -74,8 +76,8 @@ class EngineParts:
     automation: AutomationStream
     curation: CurationStream
     pruner: Pruner | Mapping[str, Pruner] | None
-    """Pruner of all turns, or the host's pruners by name. The setting `prune.policy` chooses among these and the
-    built-in ones.
+    """Pruner of all turns, or the host's pruners by name. The setting `prune.policy` chooses among the host's pruners
+    and the built-in pruners.
     """
     estimator: TokenEstimator
     clock: Clock
@@ -88,7 +90,9 @@ class EngineParts:
     Packs of all other worlds are read from the store (`jacquard.pipeline.worlds`).
     """
     shortener: Shortener | None = None
-    """Shortens texts that do not fit. None: `summarizer` does this; without a summarizer, texts are cut by sentences."""
+    """Shortens texts that do not fit. None: `summarizer` shortens them; if this is None too, texts are cut after a
+    sentence.
+    """
     summarizer: Summarizer | None = None
     """Writes rolling summaries. None: a summary consists of the most informative sentences, without a model."""
     consolidator: LlmAdapter | None = None
@@ -105,7 +109,7 @@ class EngineParts:
     events: EventBus | None = None
     """Receives the engine's events."""
     locks: SessionLocks | None = None
-    """Order calls on one session among processes. None: calls are ordered only among the tasks of this process."""
+    """Locks that order the calls of several processes on one session. None: only calls of this process are ordered."""
     tracing: Tracing = NO_TRACING
     """Receives the tracing spans (timed steps of a call)."""
     ahead: QueryPrefetcher | None = None
@@ -113,22 +117,24 @@ class EngineParts:
     feeder: IndexFeeder | None = None
     """Indexes the entries of committed turns in the background. None: recall indexes them in the next turn."""
     opening: WorldPack | None = None
-    """World for sessions that do not exist yet: their first turn starts them in it. None: a missing session is an
-    error.
+    """World for sessions that do not exist yet: the first turn starts the session in this world. None: a missing
+    session is an error.
     """
     deriver: BlockDeriver | None = None
-    """Makes blocks from evidence and from the session's context blocks, by `derive_options`. None: the built-in one."""
+    """Makes blocks from evidence and from the session's context blocks, by `derive_options`. None: the built-in
+    deriver.
+    """
     resolver: EvidenceResolver | None = None
-    """Finds the text that a ref (pointer to evidence) points to. None: the built-in one."""
+    """Finds the text that a ref (pointer to evidence) points to. None: the built-in resolver."""
     renderer: Renderer | None = None
-    """Renders blocks, by `render_hints`. None: the built-in one."""
+    """Renders blocks, by `render_hints`. None: the built-in renderer."""
     derive_options: DeriveOptions = EVERYTHING
     render_hints: RenderHints = NO_HINTS
     fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
     """Fetch the texts of evidence that lies in other places, by URI scheme. The built-in resolver uses them."""
     ref_selector: TextSelector | None = None
-    """Finds the part of a text that a selector names. The deriver and the built-in resolver use it. None: the built-in
-    one.
+    """Finds the part of a text that a selector names. The deriver and the built-in resolver use this part. None: the
+    built-in selector.
     """
     hasher: Hasher = DEFAULT_HASHER
     """Computes the hash that identifies a text, in the deriver, the resolver and the composer of prompts."""
@@ -140,10 +146,11 @@ class EngineParts:
     """Reasons why background work failed."""
 
     def host_mark(self) -> str:
-        """Return a fingerprint of the host's own parts, or '' if all are built in.
+        """Return a fingerprint of the host's own parts. Return '' if all parts are built in.
 
-        It is part of the request fingerprint, because other parts make other prompts. It consists of the classes of the
-        parts, their `name` and `version` if they have any, and the options.
+        The fingerprint is part of the request fingerprint (`request_fingerprint`), because other parts make other
+        prompts. It consists of the classes of the host's parts, their `name` and `version` if they have any, and the
+        options.
         """
         given: dict[str, object] = {
             "deriver": self.deriver,
@@ -166,7 +173,7 @@ class EngineParts:
         """Return the parts that derive, resolve and render evidence. Parts that the host does not provide are the
         built-in ones.
 
-        With `redacts`, fetched texts are redacted.
+        If `redacts` is true, texts that are fetched from other places are redacted.
         """
         hash_text, selector = self.hasher.digest, self.ref_selector
         resolver = RefResolver(
@@ -189,7 +196,9 @@ class EngineParts:
 
     @asynccontextmanager
     async def overlay(self) -> AsyncIterator[EngineParts]:
-        """Yield the parts of an engine that decides like this one but writes only to memory, not to the store."""
+        """Yield the parts of an engine that makes the same decisions as this one, but writes only to memory and not to
+        the store.
+        """
         store = OverlayStore(self.store)
         async with self.curation.overlay(store, store.own_scopes) as curation:
             yield replace(
@@ -229,7 +238,8 @@ def _mark_authored(options: DeriveOptions) -> DeriveOptions:
 class HostParts:
     """Parts of a host that replace built-in parts of an engine opened by `open_runtime`.
 
-    None, or an empty mapping, means the built-in part. The Protocol of each part describes it.
+    A field that is None, or an empty mapping, leaves the built-in part in place. The Protocol of each part describes
+    the part.
     """
 
     deriver: BlockDeriver | None = None
@@ -249,7 +259,7 @@ class HostParts:
     """Pruner of all turns, or pruners by name, from which the setting `prune.policy` chooses."""
 
     def put_into(self, parts: EngineParts) -> EngineParts:
-        """Return `parts` with these parts in the places of the built-in ones."""
+        """Return `parts` with the parts of this object in place of the built-in ones."""
         return replace(
             parts,
             deriver=self.deriver,

@@ -1,4 +1,4 @@
-"""Writes a prepared turn in one transaction and emits its events. It must not import a concrete store."""
+"""Writes a prepared turn in one transaction and emits its events. This module must not import a concrete store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mnemosyne.schema.session import Message
 
 
 async def amend_sent(parts: EngineParts, turn: PreparedTurn) -> None:
-    """Rewrite the sent messages in the receipt of a pending turn, because the actual model call differed from the
-    prepared one.
+    """Rewrite `sent` (the messages that were sent to the model) in the receipt of a pending turn. This is needed if the
+    actual model call differed from the prepared one.
 
-    Raises StoreError, and ValueError if the session was continued meanwhile. If an error is raised, nothing was
-    written.
+    Raises StoreError if the store cannot be read or written. Raises ValueError if the session was continued meanwhile.
+    If an error is raised, nothing was written.
     """
     record = await parts.store.turn(turn.session_id, turn.turn_id)
     head = await parts.store.head(turn.session_id, record.branch_id)
@@ -37,14 +37,15 @@ async def record_turn(
     anchors: Mapping[str, str],
     log: TurnLog,
 ) -> PreparedTurn:
-    """Write a composed turn with its evidence and its model calls in one transaction. Return it with the session's new
-    version.
+    """Write the composed turn `prompt` with its evidence and its model calls in one transaction. Return `prompt` with
+    the session's new version.
 
-    `message` is the input of the turn in stored form. `anchors` maps each anchor that the prompt shows to its place in
-    the state. If the turn waits for a reply, it is added to the cache `parts.waiting`.
+    `turn` contains the inputs of the prompt, and `message` is the input text of the turn in stored form. `anchors` maps
+    each anchor that the prompt shows to its place in the state. If the turn waits for a reply, it is added to the cache
+    `parts.waiting`.
 
-    Raises VersionConflictError if another writer came first. Raises StoreError. If an error is raised, nothing was
-    written.
+    Raises VersionConflictError if another writer came first. Raises StoreError if the store cannot be written. If an
+    error is raised, nothing was written.
     """
     store, emitter, version = parts.store, log.emitter, turn.window.head.version
     spent = log.calls.usages(turn.turn_id, parts.estimator.estimate)

@@ -21,7 +21,9 @@ from jacquard.turns.turn_log import TurnLog
 from mnemosyne.core.errors import ContextEngineError
 
 ComposeAhead = Callable[[Skeleton, Curation], Awaitable[PreparedTurn | None]]
-"""Makes the prompt that is used if Stream B misses its deadline, from the skeleton and Stream B's result in this case."""
+"""Makes the prompt that is used if Stream B misses its deadline. The arguments are the skeleton, and the result of
+Stream B in this case. The result is None if the prompt cannot be made ahead.
+"""
 
 
 class StreamRunner:
@@ -35,9 +37,10 @@ class StreamRunner:
     ) -> tuple[Skeleton, Curation, PreparedTurn | None]:
         """Run both streams and return (skeleton, curation, prompt).
 
-        `prompt` is set only if Stream B missed its deadline and `compose_ahead` had made the prompt for this case.
-        Failures of recall and selection do not raise an error. Raises TemplateError from Stream A, and StoreError from
-        either stream; the other stream is then cancelled.
+        `prompt` is None, unless Stream B missed its deadline and `compose_ahead` had made the prompt for this case.
+        `state_tokens` is the maximum number of tokens of the state. Failures of recall and selection do not raise an
+        error. Raises TemplateError from Stream A, and StoreError from either stream; the other stream is then
+        cancelled.
         """
         curation = Curation.skipped("not_started", "Stream B has not started.")
         waiting = _CurationWait()
@@ -99,8 +102,8 @@ class _CurationWait:
 
 
 def stream_facts(curation: Curation) -> dict[str, Fact]:
-    """Return the attributes of Stream B's tracing span: its path and code, and the numbers of candidates and chosen
-    ones. No texts.
+    """Return the attributes of the tracing span of Stream B: path, code, number of candidates, and number of chosen
+    candidates. They contain no texts.
     """
     return {
         "jacquard.stream_b.path": curation.path.value,

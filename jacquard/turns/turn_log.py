@@ -18,16 +18,17 @@ from mnemosyne.schema.session import Message
 from mnemosyne.values import dataclass
 
 FinishTurn = Callable[[PreparedTurn], PreparedTurn]
-"""Completes the receipt of a turn before it is written, because the model call may contain more than our prompt.
+"""Function that completes the receipt of a turn before the turn is written, because the model call may contain more
+than our prompt.
 
-It is called in a worker thread.
+The function is called in a worker thread.
 """
 
 
 class Stopwatch:
     """Times the steps of a turn for its receipt.
 
-    Laps follow one another. Marks count from the end of the last lap and may overlap.
+    A lap ends when the next one begins. A mark is the time from the end of the last lap; marks may overlap.
     """
 
     def __init__(self) -> None:
@@ -80,4 +81,6 @@ class TurnLog:
     """Codes of the degradations so far: what failed or was missing, so that the turn continued without it."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     damage_mark: int = 0
-    """Position in the store's damage log at which this turn began. Later notes name damaged records that the turn met."""
+    """Position in the store's damage log at which this turn began. Notes after this position name damaged records that
+    the turn met.
+    """

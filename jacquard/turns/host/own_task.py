@@ -1,7 +1,8 @@
 """Keeps an engine open in a task of its own, for hosts that do not use `async with`.
 
-A task group belongs to the task that entered it. A host may call the engine from any task, and any of these may end
-first. So the engine's group is entered in one more task, which ends with `close` or with the event loop.
+A task group belongs to the task that entered it. A host may call the engine from several tasks, and any of them may end
+before the others. Therefore the task group of the engine is entered in a further task, which ends with `close` or with
+the event loop.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ class OwnTask:
 
     @property
     def is_running(self) -> bool:
-        """True while the context is open. It is False before `start`, after `close`, and once the task has ended."""
+        """True while the context is open: after `start`, and until `close` or the end of the task."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Enter the context. Raises ConfigError if the event loop is not asyncio's, because other loops have no tasks
-        without a parent.
+        """Enter the context in a new task.
+
+        Raises ConfigError if the event loop does not belong to asyncio, because other loops have no tasks without a
+        parent.
         """
         try:
             loop = asyncio.get_running_loop()

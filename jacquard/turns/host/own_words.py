@@ -13,10 +13,12 @@ from mnemosyne.schema.session import Message, Role
 
 
 async def mask_secrets(message: Message, redactor: Redactor, *, pass_through: bool) -> Message:
-    """Return a user's message with its secrets masked, and with a field that lists the rules that found them.
+    """Return a user's message with its secrets masked, and with a field that lists the redaction rules that found the
+    secrets.
 
-    A message of another role, or without secrets, is returned unchanged. If the message cannot be searched,
-    RedactionError is raised, or, with `pass_through`, the message is returned unchanged.
+    A message of another role, or without secrets, is returned unchanged. If the message cannot be searched and
+    `pass_through` is true, the message is returned unchanged. Raises RedactionError if the message cannot be searched
+    and `pass_through` is false.
     """
     if message.role is not Role.USER:
         return message

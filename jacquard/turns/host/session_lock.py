@@ -30,8 +30,8 @@ class SessionLock:
     """Admits one caller at a time to each session, in the order of the calls. Different sessions never wait for each
     other.
 
-    `locks` order the calls among processes; each is acquired after the lock of this process. None: no other process
-    uses the store.
+    `locks` are locks of the store that order the calls of several processes (None: no other process uses the store).
+    Such a lock is acquired after the lock of this process.
     """
 
     def __init__(self, locks: SessionLocks | None = None) -> None:

@@ -17,8 +17,8 @@ ChatMessage = Message | str | Mapping[str, Any]
 
 
 def to_user_message(message: ChatMessage) -> Message:
-    """Return the user's input as a message. Raises ConfigError if it is empty, has another role, or has an invalid
-    time.
+    """Return the user's input as a message. Raises ConfigError if the message is empty, has another role than user, or
+    has an invalid time.
     """
     made = to_message(message, Role.USER)
     if made.role is not Role.USER:
@@ -38,13 +38,14 @@ def to_reply(message: ChatMessage) -> Message:
 
 
 def to_tool_call(call: ToolCall) -> ToolCall:
-    """Return a tool call with an aware time. Raises ConfigError if its time is not valid."""
+    """Return a tool call whose time has a time zone. Raises ConfigError if the time is not valid."""
     at = _to_time(call.called_at, "ToolCall.called_at")
     return call if at is call.called_at else replace(call, called_at=at)
 
 
 def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:
-    """Return a host's message as a `Message` with an aware time. Plain text gets the role `role`.
+    """Return a host's message as a `Message` whose time has a time zone. A plain text, or a dict without a role, gets
+    the role `role`.
 
     Raises ConfigError with the reason if the message cannot be used.
     """

@@ -33,9 +33,11 @@ _PAGE = 200
 async def open_branch(
     store: Store, session_id: str, turn_id: str | None, branch_id: str | None, stem: str
 ) -> SessionHead:
-    """Open a branch after a committed turn (None: before the first turn) and make it the active one.
+    """Open a branch after the committed turn `turn_id` (None: before the first turn), make the branch active, and
+    return its head.
 
-    Without a `branch_id` it is called `stem-1`, `stem-2` and so on, whichever is free.
+    The branch is named `branch_id`. If this is None, it gets the first free name of `STEM-1`, `STEM-2` and so on, with
+    the value of `stem`.
     """
     return await store.fork(session_id, turn_id, branch_id or await _free_name(store, session_id, stem))
 
@@ -49,9 +51,9 @@ async def _free_name(store: Store, session_id: str, stem: str) -> str:
 
 
 async def find_answered_turn(store: Store, session_id: str, turn_id: str | None) -> TurnRecord:
-    """Return a committed turn that has a message of the user (`turn_id` None: the newest turn of the active branch).
+    """Return the turn `turn_id` (None: the newest turn of the active branch), which must have a message of the user.
 
-    Raises TurnNotFoundError if there is no such turn, and ConfigError if it has no user message.
+    Raises TurnNotFoundError if there is no such turn. Raises ConfigError if the turn has no user message.
     """
     if turn_id is None:
         newest = (await store.head(session_id)).turn_id
@@ -67,7 +69,7 @@ async def find_answered_turn(store: Store, session_id: str, turn_id: str | None)
 
 
 def find_input(record: TurnRecord) -> Message | None:
-    """Return the first user message of a turn, or None."""
+    """Return the first user message of a turn. Return None if there is none."""
     return next((message for message in record.messages if message.role is Role.USER), None)
 
 
@@ -91,8 +93,8 @@ async def retell(
 ) -> SessionHead:
     """Open a branch after the committed turn `after` (None: before the first turn) and write `turns` there.
 
-    A copied turn that still has a reply repeats its ops on the state. Other turns leave the state unchanged. The branch
-    is named `branch_id`, or with `stem` and a number.
+    A copied turn that still has a reply applies its ops to the state again. Other turns leave the state unchanged. The
+    branch is named `branch_id` (None: `stem` and a number). Return the head of the branch.
     """
     head = await open_branch(store, session_id, after, branch_id, stem)
     told: str | None = after
@@ -112,7 +114,8 @@ async def retell(
 async def edit_message(
     store: Store, session_id: str, message_id: str, said: Message, branch_id: str | None
 ) -> SessionHead:
-    """Change the text of a message to the text of `said`, on a new branch with copies of the later turns.
+    """Change the text of the message `message_id` to the text of `said`, on a new branch with copies of the later
+    turns. Return the head of this branch.
 
     The later turns keep their messages, ops and states. Raises ConfigError if the message is unknown or the text is
     empty.
@@ -136,7 +139,9 @@ def _with_text(message: Message, said: Message) -> Message:
 
 
 async def read_path(store: Store, session_id: str, *, from_turn: str | None = None) -> list[TurnRecord]:
-    """Return the committed turns of the active branch, oldest first. With `from_turn`, only this turn and later ones."""
+    """Return the committed turns of the active branch, oldest first. If `from_turn` is given, return only this turn and
+    later ones.
+    """
     path: list[TurnRecord] = []
     before: int | None = None
     while page := await store.turns(session_id, limit=_PAGE, before_depth=before):
@@ -208,10 +213,10 @@ async def _repeat_ops(
 
 
 async def adopt_messages(store: Store, session_id: str, messages: Sequence[Message]) -> SessionHead:
-    """Commit messages that were exchanged elsewhere, after the head. Each user message begins a turn.
+    """Commit messages that were exchanged elsewhere, after the newest turn. Each user message begins a turn. Return the
+    new head.
 
-    Roles, authors, times and ids of the messages stay. Turns with the ids that the session already has are not written
-    twice.
+    Roles, authors, times and ids of the messages stay. A turn whose id the session already has is not written again.
     """
     head = await store.head(session_id)
     turns = await calculate(_group_turns, head, messages, size=MESSAGE_CHARS * len(messages))

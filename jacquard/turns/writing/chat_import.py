@@ -1,8 +1,9 @@
 """Imports a chat of another program into a session, page by page. Alternative replies become branches.
 
-An import can be stopped at any time and repeated. Stored turns are recognised by their ids and messages and are not
-written twice. A longer chat adds its new turns. A chat that differs becomes a branch from the first difference. The
-active branch does not change. The caller holds the lock of the session.
+An import can be stopped at any time and repeated. Stored turns are recognised by their ids and messages, and are not
+written twice. If the chat has become longer, its new turns are added. If the chat differs from the session, the chat
+becomes a branch from the first difference on. The active branch does not change. The caller holds the lock of the
+session.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mnemosyne.values import dataclass
 PAGE_TURNS = 200
 """Maximum number of turns that are read and written together."""
 PAGE_CHARS = 2_000_000
-"""Maximum number of characters after which a page ends, even if it has fewer turns."""
+"""Number of characters after which a page ends, even if it has fewer than PAGE_TURNS turns."""
 
 Progress = Callable[[int], None]
 
@@ -50,7 +51,7 @@ async def import_chat(
     number of turns so far.
 
     Raises CorpusError if the session has turns but not the first turn of this chat, because it is another conversation.
-    Raises SessionNotFoundError.
+    Raises SessionNotFoundError if the session does not exist.
     """
     chat = _ChatImport(store, await store.window(session_id, message_limit=1), page)
     done = 0

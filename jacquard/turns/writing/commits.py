@@ -82,7 +82,9 @@ class ReplyCommitter:
         self._lifetime = timedelta(seconds=config.chunks.expire_seconds)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
-        """Write a complete reply. If another writer came first, try once more."""
+        """Commit a complete reply to the turn `turn_id` (None: the pending turn) and return the result. If another
+        writer came first, try once more. `refs` are the pieces of evidence that the reply cites.
+        """
 
         async def commit(*_: str) -> CommitResult:
             return await self._commit(session_id, reply, turn_id, refs)
@@ -127,9 +129,11 @@ class ReplyCommitter:
     async def finish(
         self, session_id: str, turn_id: str | None, message_id: str, refs: tuple[Ref, ...]
     ) -> CommitResult:
-        """Join the chunks of a reply and commit the reply. The chunks are dropped once it is written.
+        """Join the chunks of a reply, commit the reply, and return the result. The chunks are dropped when the reply
+        has been written.
 
-        Raises MissingChunksError if a chunk is missing or if there are none.
+        If the reply was finished before, return the result of that commit. Raises MissingChunksError if a chunk is
+        missing, or if there are no chunks.
         """
         reply = await self._find_unfinished(session_id, turn_id, message_id)
         if reply is None:

@@ -1,8 +1,8 @@
-"""Starts a session with the memories of another one: remembered texts, memories of its turns, and a summary.
+"""Starts a session with the memories of an old session: remembered texts, memories of the old turns, and a summary.
 
 The new session begins with the initial state of its world. Each memory is a copy that names its source, so that an
-erasure of the source finds the copy. First a note in the memory log of the source names the new session. Then the new
-session is written in one transaction.
+erasure of the source finds the copy. First a note about the new session is written to the memory log of the old
+session. Then the new session is written in one transaction.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Continuation:
     """Copy only memories that this character may know."""
 
     def may_know(self, audience: Audience) -> bool:
-        """Return whether the viewer of this request may know a text with this audience."""
+        """Return whether the viewer of this request may know a text with this `audience`. Without a viewer, return
+        True.
+        """
         return self.viewer is None or may_read(audience, self.viewer)
 
     def field(self) -> dict[str, Any]:
@@ -103,9 +105,9 @@ class Continuation:
 
 
 async def find_continued(store: Store, asked: Continuation) -> SessionHead | None:
-    """Return the head of the new session if an equal request created it before, or None if its id is free.
+    """Return the head of the new session, if an equal request created it before. Return None if the new id is free.
 
-    Raises SessionExistsError if another session has this id, and ConfigError if the id is empty.
+    Raises SessionExistsError if another session has the new id. Raises ConfigError if the new id is empty.
     """
     if not asked.new_session_id.strip():
         raise ConfigError("The id of the new session is empty; give it one.")
@@ -124,8 +126,9 @@ async def continue_session(
 ) -> SessionHead:
     """Create the new session and return its head. The caller holds the lock of the old session.
 
-    Raises SessionNotFoundError, MemoryNotFoundError and SessionExistsError. Raises ConfigError if a requested memory is
-    superseded.
+    `world` is the world of both sessions, `roller` makes the summary, and `at` is the present time. Raises
+    SessionNotFoundError if the old session does not exist. Raises MemoryNotFoundError if a requested memory is unknown.
+    Raises SessionExistsError if the new id is taken. Raises ConfigError if a requested memory is superseded.
     """
     window = await store.window(asked.session_id, message_limit=6)
     copies = _Copies(asked, world, at)

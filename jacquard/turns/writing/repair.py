@@ -1,7 +1,7 @@
 """Repairs a session's state with the host's own ops (changes of the state), recorded as a turn without messages.
 
-So a repair belongs to its branch, is listed in the op log, and is undone by a fork before it. This module must not
-import a concrete store.
+Therefore a repair belongs to its branch and is listed in the op log. A fork before the turn undoes the repair. This
+module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ async def repair_state(
     reason: str,
     branch_id: str | None,
 ) -> RepairResult:
-    """Apply ops of the host to the state at the head of a branch. A turn that waits for its reply is closed without
-    one.
+    """Apply the host's `ops` to the state at the head of a branch. A turn that waits for its reply is closed without a
+    reply.
 
-    Raises ConfigError if there are no ops or if they change nothing. Raises StateOpError for the first refused op. If
-    an error is raised, nothing was written.
+    `limits` are the limits of the state's size, and `reason` is recorded with the repair. Raises ConfigError if there
+    are no ops or if they change nothing. Raises StateOpError if an op is refused. If an error is raised, nothing was
+    written.
     """
     window = await parts.store.window(session_id, message_limit=1, branch_id=branch_id)
     if (pending := window.pending) is not None:
