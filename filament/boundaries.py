@@ -33,8 +33,8 @@ def choose_boundary(boundary: str, text: str) -> str:
 def show_text(text: str, boundary: str = "") -> str:
     """Return `text` for a place between tags.
 
-    The text is escaped, unless a `boundary` is given and escaping would alter the text. Then the text is written
-    unescaped, in an element `text` with that boundary.
+    Without a `boundary`, the text is escaped. With a `boundary`, a text that escaping would alter is written unescaped, in an
+    element `text` that has the boundary as its attribute.
     """
     if not boundary or _SPECIAL.search(text) is None:
         return escape_text(text)
@@ -53,18 +53,18 @@ class ContentPiece:
     """The same characters unescaped."""
     is_tag: bool = False
     boundary: str = ""
-    """Boundary of an unescaped text, or '' for a tag or an escaped text. In an unescaped text nothing counts as a tag."""
+    """Boundary of an unescaped text, in which nothing counts as a tag. It is '' for a tag or an escaped text."""
 
     def with_text(self, text: str) -> ContentPiece:
-        """Return a piece with another `text`, written in the same way: with this piece's boundary, or escaped."""
+        """Return a piece with the new `text`. If this piece has a boundary, the new piece is written with it, else escaped."""
         return ContentPiece(source=show_text(text, self.boundary), text=text, boundary=self.boundary)
 
 
 def split_content(content: str) -> tuple[ContentPiece, ...]:
     """Return the texts and tags of `content`, in order.
 
-    The `source` of all pieces joined is `content` again. If the end of an element `text` is missing, its characters
-    are read as tags and escaped text.
+    The `source` texts of all pieces, joined, are `content` again. If an element `text` has no closing tag, its characters are
+    read as tags and escaped text.
     """
     pieces: list[ContentPiece] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Errors of filament. This module imports nothing from the package.
+"""Defines the errors that filament raises. This module imports nothing from the package.
 
 FilamentError
 ├── MarkupError     an illegal name of an element or attribute, a misplaced node, or text that is not filament markup
@@ -27,7 +27,7 @@ class MarkupError(FilamentError):
 class PayloadError(FilamentError):
     """Raised if a YAML body cannot be written or read.
 
-    `line` is the 1-based line of the YAML text. It is None if a value, not a text, is at fault.
+    `line` is the 1-based line of the YAML text. It is None if a value could not be written, because there is no text then.
     """
 
     def __init__(self, reason: str, line: int | None = None) -> None:
@@ -38,7 +38,7 @@ class PayloadError(FilamentError):
 class AnchorError(FilamentError):
     """Raised if anchors are not unique.
 
-    `duplicates` maps each such anchor to the JSON Pointers of all its places, in reading order.
+    `duplicates` maps each anchor that occurs more than once to the JSON Pointers of all its places, in reading order.
     """
 
     def __init__(self, duplicates: Mapping[str, tuple[str, ...]]) -> None:

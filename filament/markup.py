@@ -30,7 +30,7 @@ _ANGLE_TOKEN = re.compile(
     r"<(?=[|｜][^<>|｜\s]{1,64}[|｜]?>|[^<>|｜\s]{1,64}[|｜]>|</?SYS>>|/?s>|(?:seed:)?[be]os>|(?:pad|unk|[se]op|eo[htm])>|"
     r"(?:start|end|begin)_of_[a-z_]{1,32}>|fim_[a-z]{1,16}>|[A-Z]{2,8}_TOKEN>|(?:unused|reserved_|extra_id_|TOKENS_UNUSED_)\d{1,4}>)"
 )
-"""Control tokens of chat templates. A tokenizer takes their text for the token wherever the text occurs."""
+"""Texts of control tokens of chat templates. A tokenizer reads such a text as the control token wherever it occurs."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));", re.ASCII)
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
@@ -63,15 +63,12 @@ def clean_text(text: str) -> str:
 
 
 def clean_surrogates(text: str) -> str:
-    """Return `text` with each lone surrogate replaced by U+FFFD.
-
-    No encoding and no YAML escape can carry a surrogate.
-    """
+    """Return `text` with each lone surrogate replaced by U+FFFD, because neither UTF-8 nor YAML can express a surrogate."""
     return _SURROGATE.sub(_REPLACEMENT, text)
 
 
 def escape_text(text: str) -> str:
-    """Return cleaned text that is safe between tags.
+    """Return `text` cleaned (see `clean_text`) and escaped, so that it is safe between tags.
 
     `&`, `<` and `>` become entities. So does the opening bracket of a chat template's control token such as `[INST]`.
     """
@@ -79,7 +76,7 @@ def escape_text(text: str) -> str:
 
 
 def escape_attribute(text: str) -> str:
-    """Return cleaned text for a quoted attribute: like `escape_text`, and quotes, newlines and tabs become references too."""
+    """Return `text` cleaned and escaped for a quoted attribute. Unlike `escape_text`, also escape quotes, newlines and tabs."""
     return _escape_brackets(clean_text(text).translate(_ATTRIBUTE_ESCAPES))
 
 
@@ -90,8 +87,8 @@ def _escape_brackets(text: str) -> str:
 def show_as_written(text: str) -> str:
     """Return `text` for a place in which nothing is escaped.
 
-    Lone surrogates are replaced. The control tokens of chat templates (`<|im_start|>`, `[INST]`, `</s>`) get a blank,
-    so that no tokenizer takes them for its own.
+    Lone surrogates are replaced. A blank is put into each control token of a chat template (`<|im_start|>`, `[INST]`,
+    `</s>`), so that no tokenizer reads it as a control token.
     """
     text = clean_surrogates(text)
     if "<" in text:
@@ -102,8 +99,8 @@ def show_as_written(text: str) -> str:
 def unescape(text: str) -> str:
     """Return `text` with the five XML entities and numeric references decoded once (`&amp;lt;` becomes `&lt;`).
 
-    `unescape(escape_text(t)) == clean_text(t)`. Other entities stay unchanged, and so does a reference to a character
-    that `clean_text` would replace.
+    `unescape(escape_text(t)) == clean_text(t)`. Other entities stay unchanged. A reference to a character that `clean_text`
+    would replace stays unchanged, too.
     """
     return _ENTITY.sub(_character, text) if "&" in text else text
 

@@ -1,4 +1,4 @@
-"""Nodes that a prompt text is rendered from: elements, text bodies and YAML bodies.
+"""Defines the nodes from which a prompt text is rendered: elements, text bodies and YAML bodies.
 
 Nodes are frozen and are checked when they are created, so each node has legal names and a legal shape. `render`
 decides how nodes are written.
@@ -60,7 +60,7 @@ Node = Element | Text | Data
 def element(name: str, *children: Node | str, **attributes: str | int | float | None) -> Element:
     """Return an Element.
 
-    A child that is a str becomes a Text body. Attributes keep their order; those that are None are left out.
+    A child that is a str becomes a Text body. Attributes keep their order. An attribute that is None is left out.
 
     Raises:
         MarkupError: as for `Element`.

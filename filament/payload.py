@@ -6,8 +6,8 @@ it for another type.
 
 The reader follows YAML 1.2's core schema, so that an author gets the value as typed: `yes`, `on`, `12:30` and
 `2020-01-01` are texts, `true` and `1e3` are not. The reader uses only the events of the C parser. The C parser's node
-tree is not used, because a deeply nested text would overflow the stack and end the process. Tags, anchors, aliases
-(which can expand without bound), second documents, and duplicate or non-text keys are refused.
+tree is not used, because a deeply nested text would overflow the stack and end the process. Tags, anchors, aliases, second
+documents, and duplicate or non-text keys are refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dump_yaml(value: Any, indent: int = 0) -> str:
     markup; `render_body` escapes it.
 
     Raises:
-        PayloadError: if a value cannot be written; the message names its place.
+        PayloadError: if a value cannot be written. The message names the place of the value.
     """
     out: list[str] = []
     pad = " " * indent
@@ -205,8 +205,8 @@ def load_yaml_marked(text: str, *, as_text: Callable[[str], bool] | None = None)
     The keys of `lines` are paths from the root, made of text keys and 0-based list places; `()` is the root. The line
     of a mapping entry is the line of its key. The line of a list item is the line on which the item starts.
 
-    Below each root key for which `as_text` returns true, every scalar is read as text: `1.10` and `true` stay these
-    texts.
+    Below each root key for which `as_text` returns true, every scalar is read as text, so `1.10` stays `1.10`. If `as_text` is
+    None, there is no such key.
 
     Raises:
         PayloadError: with the line, for bad syntax, a duplicate or non-text key, an alias, a tag, a second document,

@@ -29,12 +29,12 @@ class _Open:
 
 
 def parse_element(text: str, *, data: Collection[str] = ()) -> Element:
-    """Return the element that `text` renders; `data` names the elements whose body is YAML.
+    """Return the element from which `text` was rendered. `data` names the elements whose body is YAML.
 
     `parse_element(render(x), data=…) == x` for every Element whose texts are clean (see `clean_text`).
 
     Raises:
-        MarkupError: if the text has a form that `render` does not write; the message names the line of the first one.
+        MarkupError: if the text has a form that `render` does not write. The message names the line of the first fault.
         PayloadError: if a YAML body cannot be read.
     """
     stack: list[_Open] = []

@@ -1,6 +1,6 @@
-r"""Renders nodes as prompt text: the same node gives the same bytes in any process.
+r"""Renders nodes (elements, texts and data) as prompt text. The same node gives the same bytes in any process.
 
-The layout lets callers nest blocks that were rendered before, unchanged:
+The layout allows a caller to put a rendered block into another block without changing it:
 
 - Every tag starts at column 0. Nothing is indented for depth, because leading spaces would cost tokens and shift
   YAML.
@@ -39,5 +39,8 @@ def render(node: Node) -> str:
 
 
 def render_body(value: Any, indent: int = 0) -> str:
-    """Return `value` as escaped YAML, to be put between two tags. `dump_yaml` describes its form and errors."""
+    """Return `value` as escaped YAML, to be put between two tags. Each line is indented by `indent` spaces.
+
+    `dump_yaml` describes the form of the YAML and the errors.
+    """
     return escape_text(dump_yaml(value, indent))

@@ -1,4 +1,4 @@
-"""Reads the JSON blocks of a reply: finds their end, reads their value, and repairs or refuses broken ones.
+"""Reads the JSON blocks of a reply: finds the end and the value of each block, and repairs or refuses broken JSON.
 
 Valid JSON shows where it ends, so tags inside its strings belong to the strings. Broken JSON ends at the next tag, or
 at its likely end (`find_likely_end`).
@@ -32,8 +32,8 @@ _FIRST_STEP, _STEP = 64, 4096
 def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None]:
     """Read the block that `tag` opens, up to its closing tag or to the end of its JSON.
 
-    `inside` is the name of the element around the block, or None if there is none. Ops wait until the reply is complete;
-    `judge_updates` then decides whether they count.
+    `inside` is the name of the element around the block, or None if there is none. A block of ops (an update) is only recorded.
+    `judge_updates` decides whether it counts when the reply is complete.
     """
     state.counts[tag.kind] = state.counts.get(tag.kind, 0) + 1
     state.pass_tag(tag)

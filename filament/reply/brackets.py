@@ -10,9 +10,9 @@ _SINGLE_OP = re.compile(r"""\[\s*["']|\{\s*["']?op["']?\s*:""", re.ASCII)
 def find_likely_end(text: str, start: int, limit: int) -> int:
     """Return the index at which unclosed broken JSON probably ends, so that the prose after it stays prose.
 
-    The JSON begins at `start` and ends before `limit`. The result is the place after which all brackets are closed.
-    Otherwise it is the last bracket of the paragraph, or the end of the paragraph if JSON continues after that
-    bracket.
+    The JSON begins at `start` and ends before `limit`. If all brackets are closed at some place, the result is the index after
+    that place. Otherwise it is the index after the last closing bracket of the paragraph. If JSON continues after that
+    bracket, or there is no such bracket, it is the end of the paragraph.
     """
     balanced = scan_brackets(text[start:limit])[2]
     if balanced is not None:
@@ -25,7 +25,7 @@ def find_likely_end(text: str, start: int, limit: int) -> int:
 
 
 def measure_depth(body: str) -> int:
-    """Return the largest number of brackets that are open at once. Brackets in strings count too."""
+    """Return the largest number of brackets in `body` that are open at once. Brackets in strings count, too."""
     opened = deepest = 0
     for char in body:
         if char in "[{":
@@ -37,10 +37,10 @@ def measure_depth(body: str) -> int:
 
 
 def scan_brackets(body: str) -> tuple[int, bool, int | None]:
-    """Return (open brackets, in_string, end) for the end of `body`.
+    """Return (open brackets, in_string, end) after reading `body`.
 
-    `in_string` states whether a string is open. `end` is the index after which all brackets were closed, or None if they
-    never were.
+    `in_string` is True if a string is still open. `end` is the index after which all brackets were closed, or None if the
+    brackets were never all closed.
     """
     opened, in_string, escaped = 0, False, False
     for place, char in enumerate(body):
@@ -58,7 +58,7 @@ def scan_brackets(body: str) -> tuple[int, bool, int | None]:
 
 
 def ends_between_ops(body: str) -> bool:
-    """Return whether the cut-off JSON `body` ends after a complete op: outside of strings, with no op open."""
+    """Return whether the cut-off JSON `body` ends after a complete op (one change of the state), not inside an op or string."""
     opened, in_string, _ = scan_brackets(body)
     outer = 2 if body.startswith("{") else 1
     allowed = 0 if _SINGLE_OP.match(body) else outer

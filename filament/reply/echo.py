@@ -1,4 +1,4 @@
-"""Recognises updates that only repeat ops from the prompt. Such updates change nothing.
+"""Recognises updates (blocks of ops) that only repeat ops from the prompt. Such updates are not applied.
 
 Texts are compared without blanks, quotes, case, entities and full-width forms, because models change these when they
 repeat a text.

@@ -1,4 +1,4 @@
-"""Finds the end of JSON in a reply while it arrives, reads its value, and repairs it if it is broken.
+"""Finds the end of JSON in an arriving reply, reads the value of the JSON, and repairs broken JSON.
 
 Only this file imports json_repair.
 """
@@ -58,7 +58,7 @@ class JsonScan:
         self._escaped = False
 
     def take(self, text: str) -> None:
-        """Take the next characters, up to the end of the JSON. `length` shows how many were taken."""
+        """Read `text` up to the end of the JSON. `length` grows by the number of characters that were read."""
         at = 0
         while at < len(text) and not self.done and not self.broken:
             at = self._in_string(text, at) if self._string is not None else self._scan_outside_string(text, at)
@@ -119,11 +119,11 @@ def decode_json(text: str) -> tuple[Any, bool]:
 
 
 def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
-    """Return (value, fault, cost) for broken JSON; `cost` is the number of characters given to the repair.
+    """Return (value, fault, cost) for the broken JSON `body`. `cost` is the number of characters given to the repair.
 
     `fault` is '' if the JSON was only escaped, and 'repaired' if it was repaired. Any other `fault` is the reason why
-    there is no value. `cut` states that the reply ends inside the JSON, so that a half-written op must not be
-    completed by a guess. `repairable` is the maximum number of characters to repair.
+    there is no value. If `cut`, the reply ends inside the JSON, so a half-written op is not completed by a guess.
+    `repairable` is the maximum number of characters to repair.
     """
     body = body.strip().removesuffix("```").rstrip()
     if "&quot;" in body:
@@ -147,10 +147,11 @@ def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int
 
 
 def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, ...], str]:
-    """Return (ops, lost, fault) of a block: its ops numbered from `first`, and no `fault`, if all ops can be read.
+    """Return (ops, lost, fault) for `value`, the JSON value of a block of ops.
 
-    If one op is malformed, `ops` is empty, `lost` has a verdict on each op, and `fault` is the reason as a sentence
-    without a full stop. If the ops cannot be separated, `lost` is empty too.
+    If all ops can be read, `ops` are numbered from `first`, `lost` is empty, and `fault` is ''. If one op is malformed, `ops`
+    is empty, `lost` has a verdict on each op, and `fault` is the reason as a sentence without a full stop. If the ops cannot be
+    separated, `ops` and `lost` are empty.
     """
     raw = value.get("ops") if isinstance(value, dict) and "op" not in value else value
     if isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], str)):

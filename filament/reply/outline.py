@@ -1,8 +1,8 @@
-"""Decides which updates (blocks of ops) of a reply count, by their places in the reply.
+"""Decides which updates of a reply count, by their places in the reply.
 
-The reader records a mark for each tag, and for each text that is outside of all elements. Once the reply is complete,
-one pass over these marks judges every update. So the verdict depends only on the text of the reply. `docs/filament.md`
-section 6 has the rule.
+An update is one block of ops (changes of the state). The reader records a mark for each tag, and for each text outside of all
+elements. Once the reply is complete, one pass over these marks judges every update. So the verdict depends only on the text of
+the reply. `docs/filament.md` section 6 explains which places count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MarkKind(Enum):
     - ELEMENT: a tag of an element other than the content.
     - OPENED, CLOSED: the opening or the closing tag of the content.
     - STRAY: a closing tag that closed nothing.
-    - FAULT: an element that was left open or was closed by another one.
+    - FAULT: an element that was left open, or was closed by the closing tag of another element.
     - MOVED: all text so far belongs to the thought.
     - UPDATE: an update.
     - INNER: text inside the content.
@@ -71,7 +71,7 @@ class FoundBlock:
 
     @property
     def is_untagged(self) -> bool:
-        """Return whether the model left the tag out. Such an update counts at the end of the content too."""
+        """Return whether the model left the tag out. Such an update counts at the end of the content, too."""
         return not self.tag.spelling
 
 
@@ -115,7 +115,7 @@ class Outline:
         self._marks: list[_Mark] = []
 
     def add(self, kind: MarkKind, name: str = "") -> None:
-        """Record a mark that has no text of its own; `name` is the name of its element."""
+        """Record a mark without text. `name` is the name of the mark's element, if it has one."""
         self._marks.append(_Mark(kind=kind, name=name))
 
     def add_text(self, start: int, end: int) -> None:
@@ -130,18 +130,18 @@ class Outline:
             self._marks.append(_Mark(kind=MarkKind.TEXT, start=start, end=end))
 
     def add_inner(self) -> None:
-        """Record that the content has text here."""
+        """Record that the content has text at this place."""
         if not self._marks or self._marks[-1].kind is not MarkKind.INNER:
             self.add(MarkKind.INNER)
 
     def add_update(self, update: FoundBlock) -> None:
-        """Record an update, at any place."""
+        """Record `update` at this place, whether it is inside or outside of elements."""
         self._marks.append(_Mark(kind=MarkKind.UPDATE, update=update))
 
     def judge(self, source: Source, *, needs_content: bool) -> Iterator[tuple[FoundBlock, MisplacedUpdate | None]]:
         """Yield (update, reason) for each update, in order; `reason` is None if the update counts.
 
-        `needs_content` states that content is legal in this reply, so that updates must follow the content.
+        If `needs_content`, an update counts only after the content. `source` has the text of the reply.
         """
         if not any(mark.update is not None for mark in self._marks):
             return

@@ -1,7 +1,7 @@
-"""State of one parse of a reply: the text so far, the results, and methods that look ahead in the text.
+"""Holds the state of one parse of a reply: the text so far, the results, and methods that look ahead in the text.
 
-A method that looks ahead is a generator. It pauses until there is enough text. Its answer depends only on the text,
-never on how the text was cut into chunks, and each character is read a fixed number of times.
+A method that looks ahead is a generator. The generator pauses until there is enough text. Its answer depends only on the text,
+never on the division of the text into chunks. Each character is read a fixed number of times.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ParserState:
         self.repaired_chars = 0
 
     def append(self, text: str, *, last: bool = False) -> None:
-        """Take the next characters of the reply; `last` states that the reply ends with them."""
+        """Take `text`, the next characters of the reply. If `last`, the reply ends with them."""
         self.source.append(text)
         self.tags.scan(text, last=last)
         self.ended = last
@@ -68,11 +68,11 @@ class ParserState:
 
     @property
     def next_op(self) -> int:
-        """The number of the next op of the reply. Lost ops count too."""
+        """The number of the next op of the reply. Ops that could not be read count, too."""
         return len(self.ops) + len(self.lost)
 
     def add_piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
-        """Record the kind of the source from `start` to `end`. Pieces follow one another without a gap."""
+        """Record that the source from `start` to `end` is of `kind` and belongs to `tag`. Call this without gaps, in order."""
         if start >= end:
             return
         last = self.pieces[-1] if self.pieces else None
@@ -100,8 +100,9 @@ class ParserState:
             yield
 
     def find_following(self, index: int, start: int = 0) -> Looking[Tag | None]:
-        """Return the first tag whose index is at least `index` and which begins at `start` or later, or None if the
-        reply ends first.
+        """Return the first tag that has at least the number `index` and begins at `start` or later.
+
+        Return None if the reply has no such tag.
         """
         tags = self.tags.tags
         while True:
@@ -114,7 +115,10 @@ class ParserState:
             yield
 
     def find_json_start(self, at: int) -> Looking[int | None]:
-        """Return the index at which JSON starts, at `at` or after blanks and a code fence, or None if no JSON follows."""
+        """Return the index at which JSON starts: `at`, or an index after blanks and a code fence that begin at `at`.
+
+        Return None if no JSON follows.
+        """
         at = yield from self.skip_blanks(at)
         if self.source.slice(at, at + 1) == "`":
             end = at
@@ -133,7 +137,7 @@ class ParserState:
         return at if self.source.slice(at, at + 1) in ("{", "[") else None
 
     def skip_blanks(self, at: int) -> Looking[int]:
-        """Return the index of the next character that is not blank, or of the end of the reply."""
+        """Return the index of the first character, from `at` on, that is not blank, or of the end of the reply."""
         while True:
             text = self.source.slice(at, min(at + _STEP, self.source.length))
             blank = len(text) - len(text.lstrip())
@@ -160,5 +164,5 @@ class ParserState:
                 yield
 
     def add_event(self, kind: EventKind, **facts: Any) -> None:
-        """Record an event."""
+        """Record an event of `kind`; `facts` are the fields of the ParseEvent."""
         self.events.append(ParseEvent(kind=kind, **facts))

@@ -1,4 +1,4 @@
-"""Decides whether a place in a text is quoted, so that an update at that place does not count.
+"""Decides whether a place in a reply is quoted, because an update (a block of ops) inside a quotation does not count.
 
 Quotes are back-ticks, a code fence, quotation marks, a quoted line, a comment, or a tag that stays text. Only the
 text before the place is read.
@@ -25,7 +25,7 @@ _FENCE_CHARS, _TAIL_CHARS = 3, 2
 
 
 class QuotingContext:
-    """Tracks which quotes are open in a text that arrives in stretches, with elements between the stretches."""
+    """Tracks which quotations are open in the text of a reply. The text is given in stretches, without the elements between."""
 
     def __init__(self) -> None:
         self._fence = self._block = self._tail = ""
@@ -50,7 +50,7 @@ class QuotingContext:
             )
 
     def open_tag(self) -> str | None:
-        """Return the name of the last tag that was opened and not closed, or None if there is none."""
+        """The name of the last tag that was opened and not closed, or None if no tag is open."""
         return next(reversed(self._tags), None)
 
     def find_quotation(self) -> str:

@@ -1,7 +1,6 @@
-"""Decides what the tags of a reply mean, as soon as the text so far allows it.
+"""Decides, for each tag of an arriving reply, whether it opens an element, closes one, or is only mentioned in a text.
 
-A tag that is only mentioned in a text stays text. Whether a tag is mentioned can depend on later text, so the reader
-pauses until it has enough text.
+A tag that is only mentioned stays text. The decision can depend on later text, so the reader pauses until it has enough text.
 """
 
 from __future__ import annotations
@@ -18,7 +17,10 @@ from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
 class Reader:
-    """Reads one reply: tracks the open elements and writes the texts. `run` is resumed whenever there is more text."""
+    """Reads one reply: tracks the open elements and writes the texts.
+
+    `run` is a generator. The caller resumes it whenever there is more text in the ParserState.
+    """
 
     def __init__(self, state: ParserState, expected: ExpectedReply) -> None:
         self._state = state

@@ -1,7 +1,7 @@
 """Reads a model's reply while it arrives: chunks go in, events come out, and `close` returns the whole reply.
 
-The result depends only on the text. However the text is cut into chunks, the events together contain the same, and
-the reply is equal. The time is linear in the length of the reply. No I/O, no clock.
+The result depends only on the text: if the same text is cut into other chunks, the events together contain the same, and the
+reply is equal. The time is linear in the length of the reply. This module does no I/O and reads no clock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from filament.reply.values import ParsedReply, ParseEvent
 class StreamParser:
     """Reads one reply.
 
-    The parser is tolerant, because models make mistakes: no text makes it raise, except in strict mode. It repairs a fault
-    if it can, and reports each repair.
+    Models make mistakes, so the parser repairs a fault if it can, and reports each repair. Only strict mode raises an error
+    because of a text.
 
     Content is returned while it arrives. Some text is held back, because later text may change its meaning:
 
@@ -33,11 +33,11 @@ class StreamParser:
 
     Args:
         expected: The legal tags.
-        strict: Whether `close` raises ReplyError if anything was repaired or is odd in form.
-        user_text: The user's message of this turn. An update with an op from this text only repeats the user and is
-            not applied.
+        strict: If true, `close` raises ReplyError if anything was repaired or is odd in form.
+        user_text: The user's message of this turn. An update (a block of ops) is not applied if one of its ops occurs in this
+            text, because the update then only repeats the user.
         prompt_text: The whole prompt. An update without its tag is not applied if one of its ops occurs in this text.
-        carries_untagged: Whether updates without their tag are applied at all.
+        carries_untagged: Whether updates without their tag can be applied at all.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StreamParser:
 
     @property
     def scanned_chars(self) -> int:
-        """Number of characters read so far. One character may be read several times, so this measures the work."""
+        """Number of characters read so far, as a measure of the work. A character that is read twice counts twice."""
         state = self._state
         return state.source.scanned_chars + state.tags.scanned_chars + self._reader.scanned_chars
 
@@ -78,7 +78,7 @@ class StreamParser:
         return self._take_events()
 
     def close(self) -> ParsedReply:
-        """End the reply and return it; its `tail` contains the last events. A second call returns the same reply.
+        """End the reply and return it. `tail` of the result has the last events. A second call returns the same reply.
 
         Raises:
             ReplyError: in strict mode, if anything was repaired or is odd in form.
@@ -119,11 +119,11 @@ def parse_reply(
     - Elements that are open at the end are closed.
     - Broken JSON is repaired. If the repair fails or an op is malformed, the block is dropped and the content stays.
     - A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
-    - An update counts only outside of all elements and after the content, with nothing but complete elements between it and
-      the end of the reply. The ops of the update must not occur in `user_text`. `set_aside` lists every other update.
-    - An update without its tag is a list of ops, or a code fence with one, that begins a line. It counts in the same
-      places and at the end of the content, unless one of its ops occurs in `prompt_text` or `carries_untagged` is
-      false.
+    - An update counts only outside of all elements and after the content. Only complete elements may follow the update.
+      None of its ops may occur in `user_text`. Every other update is in `set_aside` of the result.
+    - An update without its tag is a list of ops (perhaps in a code fence) at the beginning of a line. It counts in the same
+      places and at the end of the content. It does not count if one of its ops occurs in `prompt_text`, or if
+      `carries_untagged` is false.
 
     `The lock clicks. <state_update>[["SET", "door.open", true]]</state_update>` has the content `The lock clicks.`
     and one op.

@@ -1,6 +1,6 @@
 """Defines the legal tags of a reply, and finds tags in a text that is still arriving.
 
-`TagScanner` finds the same tags wherever the text is cut into chunks.
+`TagScanner` finds the same tags however the text is cut into chunks.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class TagRule:
     body: Body = Body.TEXT
     aliases: tuple[str, ...] = ()
     required: bool = False
-    """Whether a reply without this tag is reported."""
+    """If true, a reply without this tag gets a correction (a remark in its log)."""
     repeatable: bool = True
     """Whether the tag may occur more than once.
 
-    If false, further texts are joined to the first text, further blocks are left out, and both are reported.
+    If false, a second text is joined to the first one, a second block is left out, and both are reported.
     """
 
 
@@ -60,9 +60,9 @@ _CORE = (
 class ExpectedReply:
     """Tags that a reply may contain, and their order.
 
-    Content, thought and state_update are known even if they are not in `tags`: a state_update is then left out, and
-    the player does not see it. Any other unknown tag stays text. A tag of ops counts only after the content, whatever
-    `sequence` contains. If content is not legal, an update needs no content before it.
+    Content, thought and state_update are recognised even if they are not in `tags`: a state_update is then left out, and
+    the player does not see it. Any other tag that is not in `tags` stays text. A tag of ops counts only after the content,
+    whatever `sequence` contains. If content is not in `tags`, a tag of ops counts without content.
 
     Raises:
         MarkupError: if a name is illegal, a name is given twice, or `sequence` contains a name that is not in `tags`.
@@ -70,7 +70,7 @@ class ExpectedReply:
 
     tags: tuple[TagRule, ...] = _CORE
     sequence: tuple[str, ...] = ()
-    """Names of tags in their order. A tag that comes after a later one is reported and still read."""
+    """Names of tags in their expected order. A tag out of this order is reported, and still read."""
 
     def __post_init__(self) -> None:
         seen: set[str] = {WRAPPER}
@@ -88,7 +88,7 @@ REPLY = ExpectedReply()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
-    """Tags that one parse knows.
+    """Tags that one parse recognises.
 
     `rules` maps each canonical name to its rule, `legal` contains the canonical names that are legal, and `kinds`
     maps each lower-case spelling to its canonical name.
@@ -101,7 +101,10 @@ class Vocabulary:
 
 @lru_cache(maxsize=64)
 def vocabulary_of(expected: ExpectedReply) -> Vocabulary:
-    """Return the tags that a parse with `expected` knows: the legal tags, and the core tags that are not legal."""
+    """Return the tags that a parse with `expected` recognises: the tags of `expected`, and content, thought and state_update.
+
+    The latter three are recognised even if they are not legal.
+    """
     rules = {rule.name: rule for rule in expected.tags}
     taken = {spelling.lower() for rule in expected.tags for spelling in (rule.name, *rule.aliases)}
     for rule in _CORE:
@@ -151,7 +154,7 @@ class TagScanner:
         self._closings: dict[str, deque[int]] = {kind: deque() for kind in kinds.values()}
 
     def scan(self, text: str, *, last: bool = False) -> None:
-        """Take the next characters of the text. If they are the `last`, an incomplete tag is text."""
+        """Find the tags in `text`, the next characters of the whole text. If `last`, nothing follows, so half a tag is text."""
         text, base = self._half + text, self.safe
         self.scanned_chars += len(text)
         self._half = ""
@@ -172,7 +175,7 @@ class TagScanner:
         self.safe = base + end
 
     def find_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
-        """Return the first closing tag of one of `kinds` after the tag with index `after`.
+        """Return the first closing tag of one of `kinds` after the tag with index `after`. Return None if there is none so far.
 
         `after` must not decrease between calls.
         """

@@ -1,4 +1,4 @@
-"""Cleans the text of a reply that arrives in pieces, and returns each part as soon as it is certain.
+"""Cleans the text of a reply that arrives in pieces, and returns each part as soon as later text cannot change it.
 
 `TextCleaner` cleans, `Source` stores the text for reading again, and `TextWriter` writes the text of one tag.
 """
@@ -25,11 +25,11 @@ _ENCLOSING = {
     **dict(zip("“‘「『（(【[《", "”’」』）)】]》", strict=True)),
     **{mark: mark for mark in "\"'`*_"},
 }
-"""Marks that open, with those that close."""
+"""Opening marks, with the marks that close them."""
 _PAUSES = frozenset(",，:：;；、")
 _ENDS = frozenset(".。!！?？…")
 _AFTER = frozenset("”’」』）)】]》") | _PAUSES | _ENDS
-"""Characters with no blank before them."""
+"""Characters that have no blank before them."""
 _BEFORE_GAP = re.compile(r"(?:[“‘「『（(\[【《,，:：;；、\s]|(?<![^\s“‘「『（(\[【《])[\"'`*_])+\Z")
 _BEHIND_GAP = re.compile(r"[\s\"'`*_”’」』）)\]】》,，：:;；、.。!！?？…]*")
 _GAP_CHARS = 12
@@ -46,9 +46,9 @@ class TextCleaner:
         self._held = ""
 
     def take(self, chunk: str, *, last: bool = False) -> str:
-        """Return the cleaned text that is certain by now and was not returned before.
+        """Take the next `chunk`, and return the cleaned text that is certain by now and was not returned before.
 
-        The last character may wait for the next `chunk`, unless this chunk is the `last` one.
+        If `last`, no chunk follows. Otherwise the last character may be held back until the next call.
         """
         text, self._held = self._held + chunk, ""
         if text and not last and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
@@ -61,7 +61,10 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 
 class Source:
-    """The cleaned text so far. Reading a slice costs only the slice's length; `scanned_chars` counts the characters read."""
+    """The cleaned text so far. The cost of reading a slice depends only on its length.
+
+    `scanned_chars` counts the characters that were read.
+    """
 
     def __init__(self) -> None:
         self._text = StringIO(newline="\n")
@@ -75,23 +78,22 @@ class Source:
         self.length += len(text)
 
     def slice(self, start: int, end: int) -> str:
-        """Return characters `start`..`end` (0-based, half-open)."""
+        """Return the characters from `start` up to, not including, `end` (0-based)."""
         self._text.seek(start)
         self.scanned_chars += max(end - start, 0)
         return self._text.read(max(end - start, 0))
 
     def read_all(self) -> str:
-        """Return everything."""
+        """Return the whole text so far."""
         return self._text.getvalue()
 
 
 class TextWriter:
     """Writes one text of the reply piece by piece: unescaped, trimmed, and without the blocks that were cut out.
 
-    The code fence around such a block is removed too, and no double blank lines and no gap in a sentence remain
-    (`_close_gap`). A character is returned once it certainly belongs to the text. A blank that may be trailing, half
-    an entity, a code fence or an empty quote is held back. The result depends only on the text, not on how the text
-    is cut into pieces.
+    The code fence around a block that was cut out is removed, too. No double blank line and no gap in a sentence remains. A
+    character is returned once it certainly belongs to the text. A blank that may be trailing, half an entity, a code fence or
+    an empty quote is held back. The result depends only on the text, not on its division into pieces.
     """
 
     def __init__(self) -> None:
@@ -116,9 +118,9 @@ class TextWriter:
         return self._hold_undecided(unescape(text))
 
     def cut(self, at: int, *, leaves_hole: bool = False) -> str:
-        """Record that a block was cut out at index `at` of the source; return the text that is certain now.
+        """Record that a block was cut out at index `at` of the source, and return the text that is certain now.
 
-        `leaves_hole` states that the block was in the middle of the text, so that a gap has to be closed.
+        If `leaves_hole`, the block was in the middle of the text, so the gap is closed.
         """
         text = self._flush_entity()
         held = "".join(self._held)

@@ -1,6 +1,6 @@
 """Finds an update whose tag the model forgot: a list of ops, or a code fence around one, at the beginning of a line.
 
-The first characters of an op decide, because no sentence begins with them.
+An update is a block of ops (changes of the state). The first characters of an op decide, because no sentence begins with them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Candidate:
     json: int
     """Index at which its JSON begins."""
     is_certain: bool
-    """Whether this is an update whatever text follows. If false, more text is needed to decide."""
+    """True if this is an update, whatever text follows. If False, more text is needed to decide."""
 
 
 def find_untagged(text: str, *, fresh: bool) -> Candidate | None:
-    """Return the first candidate in `text`, or None if there is none.
+    """Return the first place in `text` that may be an update without a tag, or None if there is none.
 
-    `fresh` states that `text` begins at the beginning of a line.
+    If `fresh`, `text` begins at the beginning of a line.
     """
     for line in _LINE.finditer(text):
         start = line.end()

@@ -13,7 +13,7 @@ from filament.state.changes.ops import Op
 from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
-"""Codes of oddities in a reply's form that need no repair. Strict mode refuses these too."""
+"""Codes of oddities in a reply's form that need no repair. Strict mode refuses a reply with an oddity, too."""
 INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED = (
     "update_inside",
     "update_quoted",
@@ -34,8 +34,8 @@ class EventKind(StrEnum):
     - BLOCK: a JSON block was read. For a block of ops, the event comes when the reply ends, because only then it is
       certain that the block counts.
     - CORRECTED: something was repaired or noticed.
-    - MOVED: the opening tag of the thought was missing, so all `content` so far was `thought`. A screen must withdraw
-      it.
+    - MOVED: the opening tag of the thought was missing, so all text that was reported as `content` so far was `thought`. A
+      screen must withdraw this text.
     """
 
     TEXT = "text"
@@ -54,7 +54,7 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """One stretch of `ParsedReply.source`, from character `start` to `end` (0-based, half-open).
+    """One stretch of `ParsedReply.source`, from character `start` up to, not including, `end` (0-based).
 
     `tag` is the canonical name of the tag to which the stretch belongs.
     """
@@ -118,7 +118,7 @@ class ParsedReply:
     """Ops of all updates that count, in order, numbered from 0. `set_aside` lists the other updates."""
     lost: tuple[OpVerdict, ...] = ()
     """Verdicts on ops that could not be read. If the ops of an update cannot be separated, the update counts as one op. Pass
-    these verdicts to `judge_ops`, because a host that applied half a reply would break the rule of all or none.
+    these verdicts to `judge_ops`: it applies either all ops of a reply or none, and ops in `lost` count as refused.
     """
     blocks: tuple[Block, ...] = ()
     """Blocks of all other JSON tags, in order."""
@@ -135,12 +135,10 @@ class ParsedReply:
 
     @property
     def corrections(self) -> tuple[str, ...]:
-        """Return one sentence for each repair and each omission. Oddities of form are only in `log`."""
+        """One sentence for each repair and each omission. Oddities of form are only in `log`."""
         return tuple(entry.sentence for entry in self.log if entry.code not in FORM_CODES)
 
     @property
     def set_aside(self) -> tuple[Correction, ...]:
-        """Return the log entries of the updates that were not applied because of their place: code, reason with
-        advice, and place.
-        """
+        """The log entries on updates that were not applied because of their place in the reply."""
         return tuple(entry for entry in self.log if entry.code in SET_ASIDE_CODES)

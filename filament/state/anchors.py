@@ -1,9 +1,9 @@
-"""Finds the anchors of a state tree and gives ids to things without one.
+"""Finds the anchors of a state tree, by which ops address mappings, and gives ids to things without an id.
 
-An anchor is the `id` of a thing, or the `_anchor` of a container (a mapping that may grow). The id of a removed thing is
-never given to another thing. For this, the root's `$meta.gone` keeps the ids of removed things with their names. A thing
-with the same name may return under its id, for example after a move from one bag to another. The functions never change
-a tree; they return a copy that shares the unchanged parts.
+A thing is a mapping in a list or group, such as an item in a bag. An anchor is the `id` of a thing, or the `_anchor` of a
+container (a mapping that may grow). The id of a removed thing is never given to another thing: the root's `$meta.gone` keeps the
+ids of removed things with their names. A thing with the same name may return under its old id, for example after a move from
+one bag to another. The functions never change a tree; they return a copy that shares the unchanged parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def collect_anchors(tree: Any) -> dict[str, str]:
     """Return a mapping from each `id` and `_anchor` to its JSON Pointer, in reading order. `$meta` is not searched.
 
     Raises:
-        AnchorError: if an anchor occurs at more than one place; the error lists all such anchors.
+        AnchorError: if an anchor occurs at more than one place. The error lists all such anchors.
     """
     places: dict[str, list[Tokens]] = {}
     for anchor, tokens in walk_anchors(tree):
@@ -39,7 +39,7 @@ def collect_anchors(tree: Any) -> dict[str, str]:
 
 
 def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
-    """Yield (anchor, tokens) for each `id` and `_anchor` of `tree` in reading order, duplicates too.
+    """Yield (anchor, tokens) for each `id` and `_anchor` of `tree` in reading order. Duplicates are yielded, too.
 
     `tokens` are the steps to the mapping that has the anchor; they begin with `at`, the place of `tree`.
     """
@@ -81,11 +81,11 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 
 
 def with_anchors(tree: Any) -> Any:
-    """Return `tree` with an `id` in every mapping in a list and in every thing that follows its group's template.
+    """Return `tree` with an `id` in every mapping in a list and in every mapping that follows the template of its group.
 
     - A mapping in a list gets `item_<n>`, numbered in reading order from the highest such id that is or was in the
-      tree. Lists of containers come first, then all other lists. Older prompts showed ids only in containers, and
-      those ids must keep their meaning.
+      tree. Lists of containers are numbered first, because older prompts showed ids only in containers, and those ids must
+      keep their meaning.
     - A thing in a group gets its key as its id. It gets `item_<n>` instead if the key is or was the id of another
       thing, or is a top field of the tree.
 
@@ -190,7 +190,7 @@ def list_made_ids(tree: Any) -> list[tuple[str, str]]:
 
 
 def assign_item_ids(node: Any, fresh: Iterator[str]) -> Any:
-    """Return `node` with an `id` in every mapping in a list. A mapping without an id takes the next one from `fresh`."""
+    """Return `node` with an `id` in every mapping in a list. A mapping without an id takes the next id from `fresh`."""
     return _assign_ids(node, fresh, everywhere=True)
 
 
@@ -223,16 +223,15 @@ def _is_nameless(item: Any) -> bool:
 
 
 def read_removed_ids(tree: Any) -> Mapping[str, str]:
-    """Return the ids of removed things with their names; empty if nothing was removed."""
+    """Return the ids of removed things, mapped to their names. The result is empty if nothing was removed."""
     gone = meta_of(tree).get(GONE)
     return gone if isinstance(gone, Mapping) else EMPTY
 
 
 def patch_removed_ids(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the JSON Patch that updates `$meta.gone`; empty if there is nothing to record.
+    """Return the JSON Patch that updates `$meta.gone` of `tree`. The patch is empty if there is nothing to record.
 
-    The patch records the removed things `left` (id -> name), and deletes the ids in `back`, whose things have
-    returned.
+    The patch adds the removed things `left` (names by id), and deletes the ids `back`, whose things have returned.
     """
     if not isinstance(tree, Mapping):
         return []

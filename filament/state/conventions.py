@@ -1,8 +1,8 @@
 """Recognises the conventions of a state: values with a description (VWD), anchors, and the author's `$meta`.
 
-A two-element list `[scalar, "text"]` is a VWD: a value with its description. It is a plain list only if the rules of
-the mapping that has the field declare the field a list (`rules`). An anchor is an `id` or an `_anchor`, the name of a
-thing. In `$meta` the author writes rules for a mapping; a model never sees `$meta`. This module imports nothing.
+A two-element list `[scalar, "text"]` is a VWD: a value with its description. Only if the rules of the mapping around it declare
+the field a list, it is a plain list (see the module `rules`). An anchor is an `id` or an `_anchor`, by which ops address a
+mapping. In `$meta` the author writes rules for a mapping; a model never sees `$meta`. This module imports nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_MAPPINGS = frozenset({str, int, float, bool, type(None), list, tuple})
 def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
     """Return whether `value` is a mapping, like `isinstance(value, Mapping)`.
 
-    For the types that occur in state trees this takes a fifth of the time.
+    For the types that occur in state trees this function is five times as fast as `isinstance`.
     """
     kind = type(value)
     return kind is dict or (kind not in _NO_MAPPINGS and isinstance(value, Mapping))
@@ -69,7 +69,7 @@ def anchors_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def label_of(node: Any) -> str:
-    """Return the label of a thing: its `name`, `title` or `text`, cut to 80 characters; empty if it has none."""
+    """Return the label of the mapping `node`: its `name`, `title` or `text`, cut to 80 characters. Return '' if it has none."""
     for key in ("name", "title", "text"):
         value = node.get(key) if is_mapping(node) else None
         plain = value[0] if isinstance(value, list | tuple) and is_pair(value) else value

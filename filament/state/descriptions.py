@@ -1,4 +1,7 @@
-"""Chooses the description of a value that was set, so that a changed number does not silently keep its old text."""
+"""Chooses the description of a value that was set, so that a changed number does not keep a description that no longer fits.
+
+A VWD is a value with a description, `[value, "text"]`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from filament.state.verdicts import Note, Remark
 
 
 def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
-    """Return the text that `table` has for `value`, or None if it has none.
+    """Return the text that `table`, a sequence of (value, text), has for `value`. Return None if the table has none.
 
     A table whose keys are all numbers is read in steps. The row with the highest number that is not above `value` counts. If
     `value` is below all numbers, the first row counts. In any other table, the row whose key equals `value` counts.
@@ -28,8 +31,8 @@ def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list
     """Return the new content of `field` after `new` is set in it: a plain value, or a VWD `[value, text]`.
 
     `new` is a scalar, or a pair of a value and its description. `old` is the present content, or None if there is none. The
-    description comes from the first of these that exists: the author's table or text in `rules`, the description in `new`,
-    or the old description. The old description is dropped if the value changes, unless the author's rule keeps it. Remarks
+    description is the first of these that exists: the description by the author's rule in `rules`, the description in `new`,
+    the old description. If the value changes, the old description is dropped, unless the author's rule keeps it. Remarks
     are added to `notes`.
     """
     value, given = (new[0], new[1]) if is_pair(new) else (new, None)
@@ -51,9 +54,9 @@ def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list
 
 
 def derive_text(rule: str | tuple[tuple[Any, str], ...] | None, value: Any) -> str | None:
-    """Return the description that `rule` gives `value`, or None if it gives none.
+    """Return the description of `value` by `rule`. Return None if `rule` has no description for it.
 
-    `rule` is the author's rule for the field: a table, or a text with a placeholder.
+    `rule` is the author's rule for the field: a table, a text with a placeholder, or None.
     """
     if isinstance(rule, tuple):
         return look_up_text(rule, value)
@@ -65,7 +68,7 @@ def _value_text(value: Any) -> str:
 
 
 def add_note(notes: list[Note], code: Remark, field: str, text: str) -> None:
-    """Add a remark on `field` to `notes`."""
+    """Add a remark on `field` to `notes`: its `code`, and its `text` as a sentence."""
     notes.append(Note(code=code, field=field, text=text))
 
 

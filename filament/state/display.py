@@ -1,4 +1,8 @@
-"""Shows the state tree to a model: values with their descriptions, without the author's rules and without hidden fields."""
+"""Converts the state tree to the form that a model sees: values with their descriptions, without the author's rules.
+
+A VWD is a value with a description, `[value, "text"]`. `$meta` of a mapping contains the author's rules for it. Hidden fields
+can be removed, too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ _GONE = object()
 def display(tree: Any) -> Any:
     """Return `tree` as a model sees it: each VWD as `value (description)`, without `$meta`, keys in stored order.
 
-    Values are shown exactly as stored. A VWD with an empty description is shown as its value only. The result shares
+    Values are shown exactly as stored. If the description of a VWD is empty, only the value is shown. The result shares
     nothing with `tree`. Hidden fields are still in the result; `without_hidden` removes them.
     """
     return _display_node(tree, rules_at_root(tree), "")
@@ -111,7 +115,7 @@ def _drop_hidden(node: Any, rules: Rules | None, field: str) -> Any:
 
 
 def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
-    """Return whether the value at the place `tokens` is hidden, itself or with a mapping above it."""
+    """Return whether the value at the path `tokens` is hidden from models, or is inside of a hidden mapping."""
     node, rules, field, is_entry = tree, rules_at_root(tree), "", False
     for token in tokens:
         if is_mapping(node):
@@ -133,11 +137,11 @@ def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
 
 
 def list_limits(tree: Any) -> dict[str, list[str]]:
-    """Return a mapping from each rule for values that a model has to know to the paths of the fields with that rule.
+    """Return the rules for values that a model has to know, each mapped to the paths of the fields with this rule.
 
-    A rule is a range (`0..100`, `≥ 0`, `≤ 9`), the values to choose from (`novice | master`), a unit, or a range with
-    its unit. Paths have the form that ops use and are in reading order. Fields that the tree does not have are left
-    out. A rule in the template of a group is listed once for all things in the group (`people.*.trust`).
+    A rule is a text: a range (`0..100`, `≥ 0`, `≤ 9`), the values to choose from (`novice | master`), a unit, or a range with
+    its unit. Paths have the form that ops use and are in reading order. Fields that the tree does not have are left out. If a
+    template has a rule for all mappings in a group, one path with `*` is listed (`people.*.trust`).
     """
     found: dict[str, dict[str, None]] = {}
     for rule, path in _walk_limits(tree, rules_at_root(tree), "", "", ""):
@@ -192,8 +196,8 @@ def _end_text(end: float | None) -> str | None:
 def with_own_lists(tree: Any) -> Any:
     """Return `tree` with every list field declared in the `$meta.lists` of its own mapping.
 
-    Some list fields are declared only in a template, which is missing if a part of the tree is shown separately. A tree
-    without such a template is returned unchanged.
+    Some list fields are declared only in a template. If a part of the tree is shown separately, that template is missing, and a
+    list of two could be read as a VWD. A tree without such a template is returned unchanged.
     """
     return _display_field(tree, rules_at_root(tree), "")
 

@@ -1,4 +1,8 @@
-"""Finds the place in a state tree that an op names by an anchor or a path, with the rules that hold there."""
+"""Finds the place in a state tree that an op names by an anchor or a path, with the rules that hold at this place.
+
+An op is one change of the state. An anchor is an `id` or `_anchor` by which ops address a mapping. Tokens are the steps from the
+root to a place.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from filament.state.rules import Rules, rules_at_root, shown_names
 from filament.state.verdicts import Authority, Legal, Refusal, RefusedError, find_nearest, list_choices
 
 _MOST_COMPARED = 20_000
-"""Maximum number of names to compare for the hints of one turn, because a comparison costs as much as judging an op."""
+"""Maximum number of names to compare for the hints of one turn, because one comparison takes as long as judging one op."""
 
 _MOST_LISTED = 12
 
@@ -26,9 +30,9 @@ _WALK_COST = 10
 class AnchorIndex:
     """Index of the anchors of a tree that is being changed. `drop`, `shift` and `add` update it after each change.
 
-    `shown` maps the anchors that the prompt showed to JSON Pointers. It is needed for ids that `with_anchors` made only
-    for the prompt. Such an id is used if the tree has no anchor of this name, and the pointer leads to a mapping without
-    anchors. The attribute `gone` maps the ids of removed things to their names.
+    `shown` maps the anchors that the prompt showed to JSON Pointers. Some of these ids exist only in the prompt, because
+    `with_anchors` made them. Such an id is used if the tree has no anchor of this name, and the pointer leads to a mapping
+    without anchors. The attribute `gone` maps the ids of removed mappings to their names.
     """
 
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
@@ -56,7 +60,7 @@ class AnchorIndex:
                 self._enter(anchor, tokens)
 
     def add(self, found: Iterable[tuple[str, Tokens]]) -> None:
-        """Add anchors. An anchor that exists at another place becomes ambiguous and can no longer be addressed."""
+        """Add the anchors `found`. An anchor that is already at another place becomes ambiguous and cannot be addressed."""
         for anchor, tokens in found:
             if anchor not in self.places:
                 self._enter(anchor, tokens)
@@ -74,7 +78,7 @@ class AnchorIndex:
     def drop(self, at: Tokens, node: Any) -> dict[str, Tokens]:
         """Remove all anchors at and below `at`, the place of `node`.
 
-        Returns the removed anchors with their places, in the order in which they had been added.
+        Return the removed anchors with their places, in the order in which they had been added.
         """
         dropped = {name: self.places[name] for name in sorted(self.list_under(at, node), key=self._order.__getitem__)}
         for name in dropped:
@@ -83,8 +87,9 @@ class AnchorIndex:
         return dropped
 
     def shift(self, at: Tokens, items: Sequence[Any], place: int, by: int) -> None:
-        """Renumber the anchors in the list at `at`, which contains `items`: add `by` (1 or -1) to each index from
-        `place` on.
+        """Renumber the anchors in the list at `at` after an insertion or removal at the index `place`.
+
+        `items` are the entries of the list. `by` (1 or -1) is added to each index from `place` on.
         """
         size = len(at)
         if (len(items) - place) * _WALK_COST < len(self.places):
@@ -109,7 +114,7 @@ class AnchorIndex:
         return names.union(name for name in self._shown if self.places[name][: len(at)] == at)
 
     def pop_returned_ids(self) -> list[str]:
-        """Return the ids in `gone` that were added again since the last call, in the order of `gone`."""
+        """Return the ids of removed mappings (`gone`) that were added again since the last call, in the order of `gone`."""
         waiting, self._back = self._back, set()
         back = {name for name in waiting if name in self.gone and (name in self.places or name in self.ambiguous)}
         return [name for name in self.gone if name in back] if len(back) > 1 else list(back)
@@ -117,8 +122,8 @@ class AnchorIndex:
     def suggest(self, name: str, others: Iterable[str]) -> str:
         """Return the name in `others` that is most similar to `name`.
 
-        The result is '' if no name is similar, if the similar one is hidden, or if many names were compared in this
-        turn already.
+        The result is '' if no name is similar, if the similar name is hidden from models, or if too many names were compared
+        in this turn already.
         """
         known = list(others) if self._compared < _MOST_COMPARED else []
         self._compared += len(known)
@@ -127,14 +132,14 @@ class AnchorIndex:
 
 
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
-    """Return the tokens of the place that `target` names. The last token may name a field that does not exist yet.
+    """Return the tokens of the place in `tree` that `target` names. The last token may name a field that does not exist yet.
 
-    A JSON Pointer is used unchanged. In a flat path, the longest beginning that is an anchor is resolved, because ids
-    may contain dots. If no beginning is an anchor, the path starts at the root. The remaining names are field names,
-    or ids of entries in a list. Without `may_create`, a target of one name must be an anchor or a top field.
+    A JSON Pointer is used unchanged. In a flat path, the longest beginning that is an anchor is looked up in `index`, because
+    ids may contain dots. If no beginning is an anchor, the path starts at the root. The remaining names are field names,
+    or ids of entries in a list. If not `may_create`, a target of one name must be an anchor or an existing field of the root.
 
     Raises:
-        RefusedError: if the path does not exist, or its id occurs at several places.
+        RefusedError: if the path does not exist, or begins with an id that occurs at several places.
     """
     if target.startswith("/"):
         try:
@@ -228,9 +233,7 @@ class Spot:
     described: bool
     """Whether the value is a VWD (value with description)."""
     part: str | None
-    """"0" or "1" if the path continues into the first or second element of a VWD, else None. If it does, `tokens` end at the
-    VWD.
-    """
+    """"0" or "1" if the path leads to the first or second element of a VWD (`tokens` then end at the VWD), else None."""
     holder: Mapping[str, Any]
     """The nearest mapping above the place."""
     field: str
@@ -244,17 +247,17 @@ class Spot:
 
     @property
     def is_in_list(self) -> bool:
-        """Return whether the place is an entry of a list."""
+        """Whether the place is an entry of a list."""
         return isinstance(self.owner, list | tuple)
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether the rules forbid any change at this place. If the value is a mapping, its own `updatable` decides."""
+        """Whether the rules forbid any change at this place. If the value is a mapping, its own rules decide."""
         return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 
 
 def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -> Spot:
-    """Return the spot at `tokens`, with the rules for ops that `authority` gives.
+    """Return the place at the path `tokens` in `tree`, with the rules for ops that `authority` gives.
 
     Raises:
         RefusedError: if the place is the root or in `$meta`, or if the path does not exist.
@@ -301,7 +304,10 @@ def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -
 
 
 def open_place(token: str, owner: Any) -> int | None:
-    """Return the index of the list `owner` at which `token` allows an insertion, the end included, or None if there is none."""
+    """Return the index in the list `owner` at which an op may insert at `token` (`-` is the end).
+
+    Return None if `owner` is not a list, or `token` is not an index up to its length.
+    """
     if not isinstance(owner, list | tuple):
         return None
     return len(owner) if token == "-" else list_place(token, len(owner) + 1)

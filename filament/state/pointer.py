@@ -23,8 +23,7 @@ def join_pointer(tokens: Iterable[str | int]) -> str:
 def split_pointer(pointer: str) -> Tokens:
     """Return the tokens of a JSON Pointer.
 
-    Raises ValueError if a pointer that is not empty does not begin with `/`, or has a `~` that is not followed by 0
-    or 1.
+    Raises ValueError if `pointer` is not empty and does not begin with `/`, or has a `~` that is not followed by 0 or 1.
     """
     if pointer == "":
         return ()

@@ -1,7 +1,7 @@
 """Defines the built-in rules of quests, which hold for the top field `quests` of a typed state.
 
-A state is typed if its root's `$meta` has `typed: true`. The rules are data in the form of `$meta`, and the field
-follows them like an author's template. Three more keys are legal in them:
+A state is typed if its root's `$meta` has `typed: true`: its values then keep their types. The rules of quests have the form of
+an author's `$meta`, and `quests` follows them like a template. They have three keys that authors do not have:
 
 - `transitions`: for each value of a field, the values that may follow.
 - `synonyms`: other words for the values of a field.

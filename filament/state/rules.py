@@ -1,10 +1,11 @@
 """Computes which rules hold for each mapping of a state: the author's `$meta` with all that the mapping inherits.
 
-The rules of a mapping come from three sources, the nearest first: its own `$meta`, the `$meta` of the template that
-it follows, and the mapping above it (only for the two switches `updatable` and `extensible`).
+The rules of a mapping come from three sources, the nearest first: the mapping's own `$meta`, the `$meta` of the template that
+the mapping follows, and the mapping above (only for the two switches `updatable` and `extensible`).
 
-A template is a mapping with example fields and rules, in the `$meta` of another mapping. All things inside of that
-mapping follow the template, also things that are added later. Nothing is copied into the things.
+A thing is a mapping inside of another mapping or list. A template is a mapping with example fields and rules, in the `$meta` of
+another mapping. All things inside of that mapping follow the template, also things that are added later. Nothing is copied into
+the things.
 
 A group is a mapping without an `id` that has its own template, or a container in a container. A group itself does not
 follow the template of the mapping around it, but the things in the group do. The group's own template takes precedence.
@@ -28,11 +29,11 @@ META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES
 TYPED = "typed"
 """Key of the root's `$meta`: `true` in a state that a world pack started, unless the pack's author sets `false`."""
 TRANSITIONS, SYNONYMS, ENTRIES = "transitions", "synonyms", "entries"
-"""Rules that only quests have; authors do not write them."""
+"""Rules that only quests have. Authors do not write these rules."""
 GONE = "gone"
 """Key of the root's `$meta` that filament writes: the ids of removed things, with their names."""
 OTHERS = "*"
-"""In `updatable: {field: …}`, this key is for all fields that are not named."""
+"""In `updatable: {field: …}`, the value of this key holds for all fields that are not named."""
 SELF = "$self"
 """In `necessary`, this word is for the thing itself."""
 KEEP, DROP = "keep", "drop"
@@ -72,7 +73,7 @@ class Rules:
     container: bool = False
     """Whether the mapping has an `_anchor`."""
     closed: bool = False
-    """Whether the author made the mapping not extensible, so that its lists may not grow either."""
+    """True if the author wrote that the mapping is not extensible. The lists in the mapping may not grow then, either."""
     typed: bool = False
     """Whether the state is typed: values keep their type, and only extensible mappings (containers by default) take
     new fields.
@@ -82,16 +83,16 @@ class Rules:
 
     @property
     def holds_things(self) -> bool:
-        """Return whether the mapping's fields that are mappings follow its template `pattern`."""
+        """Whether mappings in the fields of this mapping follow the template `pattern`."""
         return bool(self.pattern) and not self.container
 
     @property
     def is_free(self) -> bool:
-        """Return whether the giver of the ops may change, add and delete everything, because it is not a model."""
+        """Whether the giver of the ops may change, add and delete everything. Only a model may not."""
         return self.authority is not Authority.MODEL
 
     def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
-        """Return the rules of the mapping `child` in `field`. With `entry`, `child` is an entry of the list in `field`."""
+        """Return the rules of the mapping `child`, the value of `field` or, if `entry`, an entry of the list in `field`."""
         # A turn asks this for each mapping of the state, so that nothing is looked up twice.
         container, own, free = is_container(child), meta_of(child), self.is_free
         grouped = not entry and not self.container and is_group(child)
@@ -121,10 +122,11 @@ class Rules:
         )
 
     def shape_below(self, field: str, *, entry: bool) -> Mapping[str, Any]:
-        """Return the template that a mapping in `field` follows, empty if there is none.
+        """Return the template that a mapping in `field` follows. The result is empty if it follows none.
 
-        If this mapping's own template (`shape`) has a value for `field`, that value is the template. Otherwise the template
-        is `pattern`: always for an entry of a list, and for a mapping in a field unless this mapping is a container.
+        If `entry`, the mapping is an entry of the list in `field`: its template is `pattern`, unless the quests' rules name
+        another for `field`. Otherwise its template is the value that `shape` has for `field`, merged over `pattern`; in a
+        container, only the former.
         """
         if entry:
             by_field = self.meta.get(ENTRIES)
@@ -145,7 +147,7 @@ class Rules:
     def hides(self, field: str, value: Any = None) -> bool:
         """Return whether `field` with this `value` is hidden from models and players.
 
-        A field is hidden if `hidden` names it, or if the mapping in the field hides itself.
+        A field is hidden if the rule `hidden` names it, or if `value` is a mapping whose own rules hide it.
         """
         named = self.meta.get(HIDDEN)
         if named is True or (isinstance(named, list | tuple) and field in named):
@@ -170,7 +172,8 @@ class Rules:
         return field in self.shape or (is_mapping(types) and field in types)
 
     def limits_of(self, field: str) -> tuple[float | None, float | None] | None:
-        """Return the (min, max) that the author set for `field`, or None if there are no limits. An open end is None.
+        """Return the limits (min, max) that the author set for `field`, or None if there are none. In the pair, None means
+        that there is no limit.
 
         Raises RefusedError if the author's limits are malformed.
         """
@@ -189,7 +192,10 @@ class Rules:
         return pair[0], pair[1]
 
     def bounds_of(self, field: str) -> tuple[float | None, float | None]:
-        """Return the (min, max) for a number in `field`: the author's limits, or those that the field's name implies."""
+        """Return the limits (min, max) for a number in `field`; None in the pair means that there is no limit.
+
+        If the author set no limits, only the field `count` of a typed state has one: it is at least 0.
+        """
         return self.limits_of(field) or (0 if self.typed and field == COUNT else None, None)
 
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
@@ -212,13 +218,13 @@ class Rules:
         )
 
     def unit_of(self, field: str) -> str:
-        """Return the unit of a field, empty if it has none."""
+        """Return the unit of `field`, or '' if it has no unit."""
         units = self.meta.get(UNITS)
         unit = units.get(field) if is_mapping(units) else None
         return unit if isinstance(unit, str) else ""
 
     def followers_of(self, field: str, value: Any) -> tuple[str, ...] | None:
-        """Return the values that may follow `value` in `field`, or None if any value may."""
+        """Return the values that may follow `value` in `field`. Return None if any value may follow."""
         by_field = None if self.is_free else self.meta.get(TRANSITIONS)
         table = by_field.get(field) if is_mapping(by_field) else None
         return table.get(value) if is_mapping(table) and isinstance(value, str) else None
@@ -231,7 +237,7 @@ class Rules:
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
         """Return the author's rule for the descriptions of `field`, or None if there is none.
 
-        The rule is a table as a tuple of (value, text), a text with VALUE, or one of KEEP and DROP.
+        The rule is a tuple of pairs (value, description), a text that contains VALUE, or KEEP or DROP.
 
         Raises:
             RefusedError: if the author's rule is anything else.
@@ -273,9 +279,9 @@ class Rules:
 
 
 def shown_names(node: Any, rules: Rules | None = None) -> list[str]:
-    """Return the fields of the mapping `node` that models are shown; empty if `node` is not a mapping.
+    """Return the names of the fields of `node` that are not hidden from models. The result is empty if `node` is not a mapping.
 
-    Pass the `rules` of `node` if they are known; otherwise only the mapping's own `$meta` counts.
+    Pass the `rules` of `node` if they are known. Otherwise only its own `$meta` is read, without templates.
     """
     if not is_mapping(node):
         return []
@@ -284,7 +290,7 @@ def shown_names(node: Any, rules: Rules | None = None) -> list[str]:
 
 
 def is_group(child: Mapping[str, Any]) -> bool:
-    """Return whether the mapping `child` only groups things: it has a template for them, and no `id`."""
+    """Return whether the mapping `child` is a group: it has no `id`, but a template for the things in it."""
     return ID not in child and META in child and is_mapping(meta_of(child).get(TEMPLATE))
 
 

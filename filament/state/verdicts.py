@@ -1,5 +1,6 @@
-"""Defines the verdict on each op: applied or refused, a stable code, a sentence, and remarks on side effects.
+"""Defines the verdict on each op (a change of the state): applied or refused, a stable code, a sentence, and remarks.
 
+A remark reports a side effect of an applied op.
 Codes are for programs and do not change. Sentences are for models, players and authors, and may change. This module
 imports nothing.
 """
@@ -17,13 +18,13 @@ _CHOICES_SHOWN = 12
 
 
 class Authority(StrEnum):
-    """Giver of the ops that are judged.
+    """Giver of the ops that are judged. It decides which rules of the state apply.
 
     - MODEL: a model. All rules apply.
     - HOST: a program that repairs the state. It may do what the rules `updatable`, `extensible`, `necessary` and the
       transitions of quests forbid a model. Types and limits apply.
-    - AUTHOR: the actions of a world pack. It may do the same as HOST, and a value without a declared type may change its
-      kind.
+    - AUTHOR: the actions of a world pack. They may do the same as HOST, and may also change the kind of a value that has no
+      declared type.
     """
 
     MODEL = "model"
@@ -94,7 +95,7 @@ class Remark(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Legal:
-    """Alternatives to a refused op that would be legal. What is unknown is empty."""
+    """Hints on legal alternatives to a refused op. Fields that do not apply are empty."""
 
     field: str = ""
     """The field (or id) that the op named."""
@@ -103,7 +104,7 @@ class Legal:
     choices: tuple[Any, ...] = ()
     """The values or names to choose from."""
     limits: tuple[float | None, float | None] | None = None
-    """The least and the greatest legal value. None is an open end."""
+    """(least, greatest) legal value; None in the pair means that there is no such limit. None if the field has no limits."""
     kind: str = ""
     """Type of the field: `text`, `integer`, `number`, `boolean`, `list` or `mapping`."""
 
@@ -116,7 +117,7 @@ def find_nearest(name: str, names: Iterable[str], *, most: int = 60) -> str:
 
 
 def list_choices(choices: Iterable[Any]) -> str:
-    """Return choices as a list for a sentence: the first twelve, and how many more there are."""
+    """Return `choices` as text for a sentence: the first twelve, and the number of the others."""
     shown = [_describe_choice(choice) for choice in choices]
     more = len(shown) - _CHOICES_SHOWN
     return ", ".join(shown[:_CHOICES_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -129,7 +130,7 @@ def _describe_choice(choice: Any) -> str:
 
 
 class RefusedError(ValueError):
-    """Refusal of an op: a code, a sentence, and the legal alternatives. The caller adds the op and its number."""
+    """Refusal of an op, with its code, the reason as a sentence, and legal alternatives. The caller adds the op's number."""
 
     def __init__(self, code: Refusal, reason: str, legal: Legal | None = None) -> None:
         self.code, self.reason, self.legal = code, reason, legal
@@ -173,7 +174,7 @@ class OpVerdict:
 def build_refusal(
     number: int, op: str, code: Refusal, reason: str, *, target: str = "", legal: Legal | None = None
 ) -> OpVerdict:
-    """Return the verdict on an op that is refused."""
+    """Return the verdict on a refused op. `number` is its place in the reply, `op` its text, and `target` its path."""
     return OpVerdict(
         number=number, op=op, outcome=Outcome.REFUSED, code=code.value, reason=reason, target=target, legal=legal
     )

@@ -1,4 +1,4 @@
-"""Fits a new value to the type of its field: another spelling becomes the legal value, any other value is refused.
+"""Fits a new value to the type of its field: another spelling of a legal value is converted, any other value is refused.
 
 `$meta.types` declares the type of a field. In a typed state, a field without a declared type keeps the kind of its
 value (text, number or truth value).
@@ -32,7 +32,7 @@ def fit_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -
 
     Args:
         rules: Rules of the mapping that has `field`.
-        old: The present value, NOTHING for a new field.
+        old: The present value of `field`, or NOTHING if the field is new.
 
     Raises:
         RefusedError: if `new` does not fit the type or is outside the limits.
@@ -48,13 +48,17 @@ def fit_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -
 def fit_entry(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
     """Return `new` fitted to the kind of `old`, the entry that it replaces in the list in `field`.
 
-    Raises RefusedError if it does not fit.
+    `rules` are the rules of the mapping that has `field`. Remarks on a conversion are added to `notes`. Raises RefusedError if
+    `new` does not fit.
     """
     return _fit(rules, field, _kept_kind(rules, old), new, notes)
 
 
 def fit_number(field: str, value: Any, notes: list[Note]) -> Any:
-    """Return `value` as a number if it is a text that contains only a number. Anything else is returned unchanged."""
+    """Return `value` as a number if it is a text that contains only a number. Return any other value unchanged.
+
+    A remark on the conversion of `field` is added to `notes`.
+    """
     made = _read_text("number", value) if isinstance(value, str) else _UNREADABLE
     if made is _UNREADABLE:
         return value

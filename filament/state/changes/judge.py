@@ -1,7 +1,7 @@
 """Judges the ops of a turn one by one, and applies either all of them or none.
 
-An op is one change of the state. A tree is never changed; the new tree shares the unchanged parts. Every op gets a
-verdict, not only the first refused one, so that a host, a model or an author sees all faults at once.
+An op is one change of the state. The tree that is passed in is never changed; the new tree shares the unchanged parts with it.
+Every op gets a verdict, also after a refused one, so that a host, a model or an author sees all faults at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class JudgedOps:
 
     @property
     def refused(self) -> OpVerdict | None:
-        """Return the first op that was refused for a reason of its own, or None."""
+        """The first op that was refused for a reason of its own, or None if no op was refused."""
         return find_refused(self.verdicts)
 
 
@@ -59,14 +59,14 @@ def judge_ops(
     limits: OpLimits = NO_LIMITS,
     authority: Authority = Authority.MODEL,
 ) -> JudgedOps:
-    """Return the verdict on each of `ops`, with the tree and the patch that follow from them.
+    """Return the verdict on each of `ops`, with the new tree and the JSON Patch.
 
-    No op makes this function raise, and `tree` is not changed. Each op sees the effect of the valid ops before it. If one op
-    is refused, the others are still judged, but none takes effect. An op without a fault of its own then gets the code
-    `turn_refused`. The patch also gives ids to things that have none. These are the ids that `with_anchors` shows.
+    An invalid op does not raise an error, and `tree` is not changed. Each op sees the effect of the valid ops before it. If one
+    op is refused, the others are still judged, but none takes effect. An op without a fault of its own then gets the code
+    `turn_refused`. The patch also gives ids to mappings in lists that have none; `with_anchors` shows the same ids.
 
     Args:
-        ops: Typed ops, or ops in either spelling.
+        ops: `Op` values, or ops as JSON in one of the two forms that `parse_op` reads.
         anchors: The anchors that the prompt showed, mapped to their JSON Pointers.
         lost: Verdicts on ops of the same reply that could not be read. They count as refused. If there are any, all
             verdicts are numbered by their place in the reply (`Op.number`).
@@ -127,11 +127,11 @@ class AppliedOps:
 
 
 def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
-    """Return the JSON Pointer of the place that `op` names in `tree`. Its last step may be a field that does not
-    exist yet.
+    """Return the JSON Pointer of the place that `op` names in `tree`. The last step of the pointer may be a field that does
+    not exist yet.
 
-    `anchors` maps the anchors that the prompt showed to JSON Pointers. The tree's own anchors take precedence, so a
-    thing that moved is still found.
+    `anchors` maps the anchors that the prompt showed to JSON Pointers. The tree's own anchors take precedence, so an entity
+    that was moved after the prompt is still found.
 
     Raises:
         OpError: if the place does not exist.
@@ -145,9 +145,9 @@ def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
 def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = None) -> AppliedOps:
     """Return the tree after all `ops`, in order, with the JSON Patch. The given `tree` is not changed.
 
-    Either all ops are applied or none; `judge_ops` gives a verdict on every op instead. Each op sees the effect of
-    the ops before it, including the ids of things that were just added. `docs/filament.md` explains which changes
-    `$meta` allows. `anchors` are the anchors that the prompt showed, mapped to JSON Pointers.
+    Either all ops are applied or none. (`judge_ops` returns a verdict on every op instead of an error.) Each op sees the effect
+    of the ops before it, including the ids of mappings that were just added. `docs/filament.md` explains which changes `$meta`
+    allows. `anchors` are the anchors that the prompt showed, mapped to JSON Pointers.
 
     Raises:
         OpError: for the first op that is refused, with its place in `ops`, its reason and its code.

@@ -1,7 +1,7 @@
 """Turns one op (a change that a model asks for) into JSON Patch objects, if the rules allow the change.
 
-This module changes nothing. `judge` applies the proposed patch, so the recorded patch is always the one that was
-applied.
+This module changes nothing. The module `judge` applies the returned patch and records it, so the recorded patch is always the
+applied one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpPlanner:
-    """Working state while ops are applied one by one."""
+    """Working state while the ops of a turn are applied one by one."""
 
     tree: Any
     """The tree after the ops so far."""
@@ -51,16 +51,19 @@ class OpPlanner:
     """Giver of the ops."""
 
     def spot(self, tokens: Tokens) -> Spot:
-        """Return the spot at `tokens`, with the rules that hold for `authority`."""
+        """Return the place at the path `tokens` in the tree, with the rules that hold for `authority`."""
         return spot_at(self.tree, tokens, self.authority)
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
-        """Yield ids that are not in `value`, are not in use in the tree, and never were."""
+        """Yield new ids that do not occur in `value`, and were never in use in the tree."""
         return next_item_id((self.index.last_item_id, *(anchor for anchor, _ in walk_anchors(value))))
 
 
 def propose(op: Op, tokens: Tokens, planner: OpPlanner) -> Patch:
-    """Return the JSON Patch of `op`, whose target is at `tokens`. Raises RefusedError if a rule forbids the change."""
+    """Return the JSON Patch of `op`. `tokens` is the path to the place in the tree that `op` changes.
+
+    Raises RefusedError if a rule forbids the change.
+    """
     spot = planner.spot(tokens)
     if op.verb is Verb.DELETE:
         return _propose_delete(spot)

@@ -1,7 +1,7 @@
-"""Computes the value that a place in the state has after a change.
+"""Computes the value that a place in the state has after a change, by the author's rules.
 
-This is a new value for an old one, or a new thing that follows a template. The functions change nothing. They return the
-value as it will be in the tree, or raise RefusedError with the reason why a rule forbids it.
+The change sets a new value in place of an old one, or adds a new mapping that follows a template (example fields and rules of an
+author). The functions do not change the state. They return the value to be stored, or raise RefusedError if a rule forbids it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from filament.state.verdicts import Legal, Note, Refusal, RefusedError, Remark, 
 def replace_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note], *, entry: bool = False) -> Any:
     """Return the value of a place after `new` was set in place of `old`.
 
-    `rules` are those of the mapping that has `field`. With `entry`, the place is an entry of the list in `field`.
+    `rules` are the rules of the mapping that has `field`. If `entry`, the place is an entry of the list in `field`; otherwise
+    it is `field` itself. Remarks on changes of `new` are added to `notes`.
 
     - A VWD (value with description) gets the description that belongs to its new value.
     - A mapping stays a mapping and keeps its `id`, `_anchor` and `$meta`. Each of its fields is replaced separately,
@@ -100,11 +101,12 @@ def _replace_list(rules: Rules, field: str, old: Any, new: Any, notes: list[Note
 
 
 def build_value(rules: Rules, field: str, value: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return a new value as it will be in `field` or, with `entry`, in the list in `field`.
+    """Return `value` in the form in which it is stored in the new field `field` or, if `entry`, in the list in `field`.
 
-    A mapping follows its template: fields that are missing are filled in, in the template's order. Fields that the
-    template does not have come after them, if the mapping may be extended. Types, limits and necessary fields are
-    checked. A value with a table of descriptions gets its description.
+    `rules` are the rules of the mapping that has `field`. A mapping follows its template: missing fields are filled in, in the
+    template's order. Then come the fields that the template does not have, if the mapping may be extended. Types, limits and
+    necessary fields are checked. If the author has a table of descriptions for the value, the value gets its description.
+    Remarks are added to `notes`.
 
     Raises:
         RefusedError: if a rule forbids the value.
@@ -175,9 +177,9 @@ def plain_of(value: Any) -> Any:
 
 
 def assign_new_ids(value: Any, fresh: Iterator[str], *, in_container: bool = False) -> Any:
-    """Return the new `value` with an id for each thing in a container.
+    """Return the new `value` with an id for each mapping in a list and for each mapping in a container.
 
-    `in_container` states that `value` is itself a thing in a container, or a list of such things.
+    Ids are taken from `fresh`. If `in_container`, `value` itself is an entry of a container, or a list of such entries.
     """
     if in_container and isinstance(value, list | tuple):
         return [assign_new_ids(item, fresh, in_container=True) if isinstance(item, Mapping) else item for item in value]

@@ -1,4 +1,7 @@
-"""Defines the typed op (one change of a state) and reads its two spellings. This module reads no state tree."""
+"""Defines the op (one change of a state) as a typed value, and reads the two forms in which models write ops.
+
+The forms are a list such as `["SET", path, value]`, and a JSON Patch object. This module reads no state tree.
+"""
 
 from __future__ import annotations
 
@@ -58,16 +61,16 @@ class Op:
 
 
 def parse_op(raw: Any, number: int = 0) -> Op:
-    """Return the op that `raw` spells; `number` is its place in the list of ops.
+    """Return the op that is written in `raw`. `number` is the place of the op in the list of ops. Legal forms are:
 
-    - `["SET", "item_sword_01.count", 0]`: any of the verbs, in any case;
-    - `{"op": "add|replace|remove", "path": "/a/b" or "a.b", "value": …}`: a JSON Patch object; a verb in place of
-      `add` is legal too;
+    - `["SET", "item_sword_01.count", 0]`, with any verb, in any case;
+    - `{"op": "add|replace|remove", "path": "/a/b" or "a.b", "value": …}`: a JSON Patch object, in which a verb may
+      replace `add`;
     - `add` to a path that ends in `/-` is a PUSH.
 
     Raises:
-        OpError: for any other shape, and for a value that is not JSON data, is nested deeper than 32, has a number
-            beyond 64 bits, or writes `$meta`.
+        OpError: if `raw` has another form, or if its value is not JSON data, is nested deeper than 32 levels, has a number
+            beyond 64 bits, or contains `$meta`.
     """
     try:
         return _parse_op(raw, number)
@@ -113,7 +116,8 @@ def _read_verb(word: Any) -> Verb:
 def copy_json_value(value: Any, depth: int = 0) -> Any:
     """Return a copy of `value` that is made only of dict, list, str, int, float, bool and None.
 
-    Raises ValueError if `value` is not JSON, is nested too deep, or writes `$meta`.
+    `depth` is the number of levels around `value`. Raises ValueError if `value` is not JSON, is nested too deep, or contains
+    `$meta`.
     """
     if depth > MAX_VALUE_DEPTH:
         raise ValueError(f"the value is nested deeper than {MAX_VALUE_DEPTH} levels")

@@ -1,7 +1,7 @@
 """Applies JSON Patch objects (RFC 6902: add, replace, remove) to a tree, without checking any rules.
 
-A stored log of changes is replayed in this way, because a change that was allowed when it was written is not checked
-again. Only the mappings and lists on the path to a change are copied, each of them once, however many changes follow.
+A stored log of changes is replayed in this way: each change was checked before it was stored. Only the mappings and lists on
+the path to a change are copied, and each of them only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
     """Return `tree` after all ops of `patch`. Neither `tree` nor the values in `patch` are changed.
 
     Raises:
-        OpError: if an op is not add, replace or remove, or its path does not exist; the error has the op's place in
+        OpError: if an op is not add, replace or remove, or its path does not exist. The error has the op's index in
             `patch`.
     """
     changing = ChangingTree(tree)
@@ -35,9 +35,9 @@ def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
 class ChangingTree:
     """A tree to which patch ops are applied one after the other. The attribute `tree` is the result so far.
 
-    The original tree and the values in ops are never changed. A part that `tree` shares with one of them is copied before
-    its first change, and only such copies are changed in place. So the cost of an op depends on the depth of its path, not
-    on the size of the tree.
+    The original tree and the values in ops are never changed. A part that `tree` shares with the original tree or with a value
+    is copied before its first change. Later changes are made in the copy. So the cost of an op depends on the depth of its
+    path, not on the size of the tree.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -45,7 +45,7 @@ class ChangingTree:
         self._copies: dict[int, Any] = {}
 
     def play(self, op: PatchOp) -> None:
-        """Apply one op. Raises ValueError, with the fault, if the op cannot be applied; the tree is then unchanged."""
+        """Apply one op. Raises ValueError if the op cannot be applied. The tree is then unchanged."""
         verb, tokens = op.get("op"), split_pointer(str(op.get("path", "")))
         if verb not in _VERBS:
             raise ValueError(f"{verb!r} is not supported here. Use add, replace or remove")
