@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from anyio.abc import TaskGroup
 
@@ -24,6 +23,7 @@ from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import (
     find_hidden_entries,
     find_searched_text,
+    guess_searched_text,
     known_keywords,
     recent_texts,
 )
@@ -58,7 +58,7 @@ from mnemosyne.damage import has_lost, note_of, without_lost
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.memory import UserFact, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnInputs, TurnRecord
-from mnemosyne.schema.session import TurnStatus, WindowMessage
+from mnemosyne.schema.session import TurnStatus
 from mnemosyne.schema.world import BARE_DIGEST, WorldPack
 
 _MOST_TRANSLATED = 8
@@ -95,6 +95,9 @@ class TurnLoader:
         is missing. Raises ConfigError if the profile is unknown.
         """
         config, message = request.config, request.message
+        if self._parts.ahead is not None:
+            # Before the session is read, because its vector is ready later than everything else of the search.
+            self._begin_prefetch(config, await run_off_loop(guess_searched_text, message.content))
         inputs = await self._read_inputs(request)
         window = show_window(inputs.window, config.viewer)
         log.stopwatch.lap("window")
@@ -175,7 +178,12 @@ class TurnLoader:
         pinned = await self._system_messages.load(turn.window.head, history.messages, turn.window.previous)
         log.stopwatch.lap("summary")
         searched = await run_off_loop(find_searched_text, text, window, turn.world)
-        begin_prefetch = partial(self._begin_prefetch, searched, window, history.messages, config)
+
+        def begin_prefetch(plan: PlanContext) -> None:
+            # A memory of the turn before may serve.
+            if window.prefetch is None or not is_late(window.prefetch):
+                self._begin_prefetch(config, searched, recent_texts(history.messages), known_keywords(plan))
+
         planned = await self._planner.plan(text, window, turn.world, config, turn.turn_id, on_plan=begin_prefetch)
         log.usages += planned.usages
         log.degradations += planned.degradations
@@ -258,18 +266,11 @@ class TurnLoader:
         return window, history
 
     def _begin_prefetch(
-        self,
-        searched_text: str,
-        window: SessionWindow,
-        history: tuple[WindowMessage, ...],
-        config: RuntimeConfig,
-        plan: PlanContext,
+        self, config: RuntimeConfig, searched_text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()
     ) -> None:
-        """Start computing the vectors of the search, unless a memory of the previous turn may serve."""
-        recalls = window.prefetch is None or not is_late(window.prefetch)
-        if self._parts.ahead is not None and config.curation.enabled and recalls:
-            texts = searched_text, recent_texts(history), known_keywords(plan)
-            start_on_loop(self._tasks.start_soon, self._parts.ahead.prefetch, *texts)
+        """Start computing those vectors of a search that are not computed yet."""
+        if self._parts.ahead is not None and config.curation.enabled:
+            start_on_loop(self._tasks.start_soon, self._parts.ahead.prefetch, searched_text, recent, keywords)
 
     async def _activate(self, turn: Turn, log: TurnLog, trigger: str) -> Turn:
         """Return the turn with its activated world info, if the rules of SillyTavern decide."""

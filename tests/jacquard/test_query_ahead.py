@@ -9,6 +9,7 @@ from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard import CurationConfig, PlannerConfig, RuntimeConfig
 from mnemosyne import EmbedderUnavailableError, MemoryStore, PrefetchingEmbedder, RetrievalQuery, StoreUnavailableError
+from mnemosyne.core.off_loop import on_loop
 from mnemosyne.retrieval.embedding.prefetching import KEPT
 from mnemosyne.retrieval.recall.query_features import vector_texts
 
@@ -84,6 +85,31 @@ async def test_the_words_are_embedded_beside_the_plan_and_once(planned):
     assert embedder.queries == [(INPUT,)]
     assert turn.plan.tier == (1 if planned is PLANNED else 0)
     assert "embedder_unavailable" not in {each.code for each in turn.report.degradations}
+
+
+class StoreThatReadsLast(MemoryStore):
+    """Reads a session only once the embedder has begun: were they one after the other, this would wait for ever."""
+
+    def __init__(self, embedder):
+        super().__init__()
+        self.embedder = embedder
+
+    async def turn_inputs(self, *args, **options):
+        await on_loop(self.embedder.begun.wait)
+        self.embedder.may_end.set()
+        return await super().turn_inputs(*args, **options)
+
+
+async def test_the_words_are_embedded_before_the_session_is_read_and_once():
+    embedder = RecordingEmbedder()
+    with anyio.fail_after(60):
+        async with small_engine(embedder=embedder, config=PATIENT, store=StoreThatReadsLast(embedder)) as (
+            engine,
+            _,
+            _,
+        ):
+            await engine.prepare_turn("s", INPUT)
+    assert embedder.queries == [(INPUT,)]
 
 
 async def test_a_fault_of_it_harms_no_turn():

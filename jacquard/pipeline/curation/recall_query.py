@@ -252,10 +252,17 @@ def find_searched_text(user_message: str, window: SessionWindow, world: WorldPac
     Speaker labels, talk outside of the story and words such as "do you remember" are removed. If nothing is left after that,
     return the whole input.
     """
-    left = remove_asides(remove_speaker_labels(user_message, window, world)).strip()
-    if not _REMINDER.search(left):
-        return left or user_message
-    return _REMINDER.sub(" ", left).strip(_MARKS) or left
+    return _remove_reminders(remove_speaker_labels(user_message, window, world)) or user_message
+
+
+def guess_searched_text(user_message: str) -> str:
+    """Return what `find_searched_text` returns for an input without speaker labels, before the session is known."""
+    return _remove_reminders(user_message) or user_message
+
+
+def _remove_reminders(text: str) -> str:
+    left = remove_asides(text).strip()
+    return (_REMINDER.sub(" ", left).strip(_MARKS) or left) if _REMINDER.search(left) else left
 
 
 SEVERAL = 3
