@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mnemosyne.chains.state import view_state
 from mnemosyne.values import dataclass
 
 ACTIVE = "active"
@@ -86,7 +87,11 @@ def _raw_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def find_active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
-    """Return the quests whose status is active, in the state's order."""
+    """Return the quests whose status is active, in the state's order. `state` must not be changed afterwards."""
+    return view_state(state).derive(_find_active_quests)
+
+
+def _find_active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     return tuple(_quest(key, raw) for key, raw in _raw_quests(state) if _text(raw.get("status")) == ACTIVE)
 
 

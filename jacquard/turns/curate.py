@@ -189,7 +189,7 @@ class TurnCurator:
 
 
 def _count_shown_chars(turn: Turn) -> int:
-    return sum(len(item.message.content) for item in turn.shown)
+    return sum([len(item.message.content) for item in turn.shown])
 
 
 def _find_told_turns(turn: Turn, chosen: Sequence[Candidate]) -> list[str]:

@@ -8,10 +8,10 @@ store.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from filament.state.anchors import collect_anchors, with_anchors
 from filament.state.changes.judge import AppliedOps, JudgedOps, judge_ops
@@ -24,6 +24,8 @@ from filament.state.verdicts import Authority, OpVerdict
 from mnemosyne.core.codec import encode
 from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
+
+T = TypeVar("T")
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 """Paths whose names JSON writes without escapes."""
@@ -100,6 +102,14 @@ class StateView:
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         self.tree = tree
+        self._read: dict[str, tuple[bool, Any]] = {}
+        self._derived: dict[Callable[[Mapping[str, Any]], Any], Any] = {}
+
+    def derive(self, what: Callable[[Mapping[str, Any]], T]) -> T:
+        """Return `what(tree)`, which is computed at the first call. `what` must depend on nothing but the tree."""
+        if what not in self._derived:
+            self._derived[what] = what(self.tree)
+        return cast("T", self._derived[what])
 
     @cached_property
     def anchored(self) -> Mapping[str, Any]:
@@ -152,6 +162,11 @@ class StateView:
 
         For a value with a description, the result is the value without the description.
         """
+        if path not in self._read:
+            self._read[path] = self._find_value(path)
+        return self._read[path]
+
+    def _find_value(self, path: str) -> tuple[bool, Any]:
         try:
             spot = spot_at(self.tree, locate(path, self._index_for(path), self.tree, may_create=False))
         except ValueError:

@@ -126,11 +126,14 @@ def may_recall(
     - It is not a message outside of the story.
     - `shown`, the text of the prompt without blanks, does not contain the whole text of the memory.
     """
-    if has_expired(entry, now) or (shown and squeeze(entry.text) in shown):
+    if shown and squeeze(entry.text) in shown:
         return False
     if entry.chain is Chain.HISTORY and is_aside(entry.text):
         return False
-    return not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
+    if not (entry.metadata or entry.viewers or entry.when):
+        # Most memories: nothing restricts them.
+        return True
+    return not has_expired(entry, now) and not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
 
 
 def _find_shown_text(turn: Turn) -> str:
