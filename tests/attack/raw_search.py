@@ -158,6 +158,15 @@ def cells(row: Iterable[Any]) -> Iterator[bytes]:
 
 def bytes_of_object(root: object) -> Iterator[bytes]:
     """Yield every text and bytes value that an object holds, however deep."""
+    for each in objects_in(root):
+        if isinstance(each, str):
+            yield each.encode("utf-8", "surrogatepass")
+        elif isinstance(each, bytes | msgspec.Raw):
+            yield bytes(each)
+
+
+def objects_in(root: object) -> Iterator[object]:
+    """Yield every object that an object holds, however deep."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -165,9 +174,6 @@ def bytes_of_object(root: object) -> Iterator[bytes]:
         if id(each) in seen or isinstance(each, _SKIPPED):
             continue
         seen.add(id(each))
-        if isinstance(each, str):
-            yield each.encode("utf-8", "surrogatepass")
-        elif isinstance(each, bytes | msgspec.Raw):
-            yield bytes(each)
-        else:
+        yield each
+        if not isinstance(each, str | bytes | msgspec.Raw):
             waiting += gc.get_referents(each)

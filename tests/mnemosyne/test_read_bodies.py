@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 
-from raw_search import bytes_of_object
+from raw_search import bytes_of_object, objects_in
 
 from mnemosyne import Erasure, EvidenceFilter, EvidenceType, Message, PostgresStore, Role, SqliteStore, WindowMessage
 from mnemosyne.stores.sql.read_bodies import (
@@ -375,7 +375,8 @@ async def test_a_window_reads_only_new_messages_and_keeps_no_others(kind, tmp_pa
                 expected = [each.message.content for each in (await other.window(SESSION, message_limit=200)).messages]
                 window = await mine.window(SESSION, message_limit=limit)
                 assert [each.message.content for each in window.messages] == expected[-limit:]
-        held = b"".join(bytes_of_object(mine._cache.current.sessions))
+        (reads,) = [each for each in objects_in(mine) if isinstance(each, SessionReads)]
+        held = b"".join(bytes_of_object(reads))
         assert b"new t2" in held
         assert b"long ago" not in held
         assert b"new t1" not in held

@@ -8,9 +8,9 @@ import time
 import httpx
 from walks import Walker
 
+from jacquard import DegradationCode
 from jacquard.authoring.replay.pages import read_texts
 from jacquard.authoring.replay.turn_page import TEXTS
-from jacquard.core.degradations import DegradationCode
 
 WORDS = {
     "en": {
