@@ -70,9 +70,9 @@ class BlockDecision:
     """Unique in the prompt."""
     action: Action
     code: str
-    """Reason for machines."""
+    """Code of the reason, for machines."""
     reason: str
-    """Reason for people."""
+    """Sentence that states the reason, for people."""
     tokens: int
     """Tokens of the block as it was decided."""
     source: str = ""
@@ -180,9 +180,9 @@ class LeftOut:
     what: str
     """`evidence`, `turns`, `message`, `summary` (its lines) or `context_block`."""
     code: str
-    """Reason for machines."""
+    """Code of the reason, for machines."""
     reason: str
-    """Reason for people."""
+    """Sentence that states the reason, for people."""
     first: str = ""
     """Id of the first item left out ('': the items have no order)."""
     last: str = ""

@@ -1,6 +1,7 @@
 """Rates memories for an overview, such as "tell me everything about the miller". Pure.
 
-A memory is worth more the more it says about the subject that the prompt does not show already.
+An overview is an answer from many memories. A memory is worth the more, the more it says about the subject that the
+prompt does not show already.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DIGEST_WORTH = 4.0
 _CHANGE_WORTH = 3.0
 _SUBJECT_WORTH, _LORE_WORTH = 20.0, 3.0
 _LEAST_OF_MESSAGE = 2.5
-"""Minimum worth of a message; below it there are only weather and gestures."""
+"""Minimum worth of a message. Messages of less worth only tell of weather and gestures."""
 _OWN_WORTH, _OWN_THREAD = 4.0, 3
 _QUESTION_SHARE, _SAID_SHARE = 0.3, 0.6
 _ASKS = lazy_pattern(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")
@@ -64,8 +65,8 @@ class _Subject:
 
 
 def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
-    """Return the function that rates memories for the overview that a turn's input asks for. None: the input asks for
-    none.
+    """Return the function that rates memories for the overview that the input of `turn` asks for. Return None if the
+    input does not ask for an overview.
     """
     scope = turn.plan.search_intent.overview
     if scope is None:
@@ -78,7 +79,7 @@ def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: 
     """Return the entries that belong to the subject, each with its worth. Entries get the entities that their texts
     name.
 
-    `summary` is the text of the rolling summary; what it contains already is worth nothing.
+    `summary` is the text of the rolling summary. Facts that the summary contains already are worth nothing.
     """
     named = [_with_entities(entry, subject.names) for entry in entries]
     met = frozenset(name for entry in named if entry.chain is not Chain.LORE for name in entry.entities)

@@ -1,7 +1,8 @@
-"""Finds the system messages of a session. They are in every prompt, however old they are.
+"""Finds the system messages of a session. Every prompt contains them, however old they are.
 
-Played turns have none; they come with documents and imports. A process searches a branch of the store for them once.
-Later turns read only the turns written since. This module must not import a concrete store.
+Turns that the engine prepared have no system messages; such messages come with documents and imports. A process
+searches a branch for them only once. After that, it reads only turns that were written since. This module must not
+import a concrete store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Finds open threads: promises, debts and questions that a turn leaves open. Also finds their ends. Pure.
+"""Finds open threads (promises, debts and questions that a turn leaves open), and finds the turns that end them.
 
 The rules are for English and Chinese. Example: the reply "I will bring you the lantern, I promise." leaves a promise
-open. A thread is stored as an event of its turn. It is recalled when a person, place or date in it is mentioned. Its
-end is an event too, so both follow the branch. Only plain statements count. A sentence leaves nothing open if it
-denies, asks or supposes something, or reports it as done.
+open. A thread is stored as an event of its turn. It is recalled when a person, place or date in it is mentioned. The
+end of a thread is an event too, so thread and end belong to the branch of their turns. Only plain statements count. A
+sentence leaves no thread open if it denies, asks or supposes something, or reports something as done.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ _KEPT_TEXT = (
     "说到做到|兑现|履行|守信|守约|守诺|守住|守了|如约|依约|答应|清|还给|还了|债|你问|问过"
 )
 _HINTS, _HINTS_KEPT = tuple(_HINT_TEXT.split("|")), tuple(_KEPT_TEXT.split("|"))
-"""Every promise, debt or end of one contains one of these words; texts without them are not read further."""
+"""Words of which every promise, every debt and every end of one contains at least one. A text without them is not read
+further.
+"""
 _FUTURE = lazy_pattern(
     r"(?i)\b(?:will|shall|would|won['’]t|going to|nobody|no one|never again)\b|['’]ll\b"
     r"|\b(?:promise|swear|swore|vow|pledge)\w*(?: \w+)? (?:to|never|not to)\b"
@@ -164,7 +166,7 @@ class OpenThread:
     kind: str
     """One of KINDS."""
     text: str
-    """Sentence that states it, together with the previous sentence if that is needed."""
+    """Sentence that states the thread, together with the previous sentence if it is needed to understand the first."""
     is_users: bool = False
     """True if the user wrote the sentence, not the model."""
 
@@ -172,7 +174,8 @@ class OpenThread:
 def find_threads(asked: str, told: str) -> tuple[OpenThread, ...]:
     """Return the threads that a user's message (`asked`) and its reply (`told`) leave open, at most MOST_OF_A_TURN.
 
-    Of two threads that are about the same, the later one is returned. A question counts only if the reply evades it.
+    If two threads are about the same thing, only the later one is returned. A question counts only if the reply evades
+    the question.
     """
     asked, told = asked[:_READ_CHARS], told[:_READ_CHARS]
     is_evaded = ("?" in asked or "？" in asked) and _EVADES.search(told[: 2 * SENTENCE_CHARS]) is not None
@@ -287,8 +290,8 @@ def build_thread(
     speaker: str | None = None,
     trust: Trust = Trust.MODEL,
 ) -> MemoryEntry:
-    """Return a thread as an event of its turn, for those who may know the turn. Its keys are the names and dates in
-    `text`.
+    """Return a thread as an event of `turn`, visible to the viewers who may know the turn. The keys of the event are
+    the names and dates in `text`.
     """
     dates = [found.group().lower() for found in _DATE.finditer(text)]
     more = [found.group() for pattern in (_PERSON_ZH, _PLACE_ZH) for found in pattern.finditer(text)]
@@ -319,7 +322,9 @@ def name_entities(threads: Iterable[MemoryEntry], lexicon: NameDictionary) -> tu
 
 
 def find_keeping(asked: str, told: str) -> dict[str, str]:
-    """Return the sentences of a turn that end a thread, by kind of thread. Most turns have none."""
+    """Return kind of thread -> sentence of the turn that ends a thread of this kind. For most turns the result is
+    empty. `asked` is the user's message and `told` the reply.
+    """
     found: dict[str, str] = {}
     for text in (asked[:_READ_CHARS], told[:_READ_CHARS]):
         if _has_any(text, _HINTS_KEPT):
@@ -335,8 +340,9 @@ def find_kept(
 ) -> list[tuple[MemoryEntry, str]]:
     """Return the open threads that a turn ends, each as (thread, reason).
 
-    A sentence in `keeping` ends the thread of its kind that matches it best. A quest that ends (in `events`) ends all
-    threads that share enough words with it.
+    `threads` are the open threads. A sentence in `keeping` (kind of thread -> sentence) ends the thread of this kind
+    that matches the sentence best. If a quest ends in `events`, all threads that share enough words with this event
+    end.
     """
     kept: dict[str, tuple[MemoryEntry, str]] = {}
     for kind, sentence in keeping.items():
@@ -361,7 +367,7 @@ def _overlap(thread: MemoryEntry, sentence: str) -> int:
 
 
 def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: str, at: datetime | None) -> MemoryEntry:
-    """Return the event that ends a thread. No viewer may see this event."""
+    """Return the event of `turn` that ends `thread`. `text` is the reason. No viewer may see this event."""
     return MemoryEntry(
         entry_id=entry_id,
         scope=session_scope(turn.session_id),
@@ -377,6 +383,8 @@ def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: st
 
 
 def open_threads(events: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """Return the threads among the events of a path that no event of this path ends, in their order."""
+    """Return the threads that are still open: those of `events`, the events of a path, that no other event of the path
+    ends. They keep their order.
+    """
     kept = {each.metadata.get(TAKES_FROM_RECALL) for each in events if each.kind == THREAD_KEPT}
     return [each for each in events if each.kind == THREAD and each.entry_id not in kept]

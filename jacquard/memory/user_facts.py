@@ -1,8 +1,8 @@
 """Stores facts about users across their sessions. A stored fact is never overwritten; a later fact ends it.
 
-The facts of a user are stored as evidence of a session that belongs to this user and contains nothing else. So every
-store keeps them, every copy and check covers them, and an erasure of the user removes them with the user's other
-sessions. This module must not import a concrete store.
+The facts of a user are stored as evidence of a session that belongs to this user and contains nothing else. Therefore
+every store can keep the facts, every copy and check covers them, and an erasure of the user removes them with the
+user's other sessions. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Message
 
 FACTS_READ = 1_000
-"""Maximum number of facts about a user that are read, the newest ones. It bounds the cost of a turn."""
+"""Maximum number of facts about a user that are read, newest first. This limit bounds the cost of a turn."""
 
 _MOMENT = timedelta(microseconds=1)
 _IDS = UUID("0d6d3f52-0b7a-5c9e-8a51-5f6a1d0f9c33")
@@ -38,8 +38,8 @@ _TOPIC, _FROM, _TO, _SOURCE = "topic", "valid_from", "valid_to", "source"
 class UserFacts:
     """Stores and reads facts about users.
 
-    `redactor` removes secrets from the texts before they are stored (None: they are stored unchanged). With
-    `pass_through`, a text that the redactor cannot search is stored unchanged.
+    `redactor` removes secrets from the texts before they are stored (None: they are stored unchanged). If
+    `pass_through` is true, a text that the redactor cannot search is stored unchanged.
     """
 
     def __init__(
@@ -48,13 +48,14 @@ class UserFacts:
         self._store, self._clock, self._redactor, self._pass_through = store, clock, redactor, pass_through
 
     async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
-        """Store facts about a user. Return them in stored form, in the order given. With `dry_run` nothing is stored.
+        """Store facts about a user. Return the facts in stored form, in the order of `facts`. If `dry_run` is true,
+        nothing is stored.
 
-        A fact that is stored already is returned and not stored again. The same fact with a `valid_to` ends the stored
-        one.
+        A fact that is stored already is returned and not stored again. If the same fact comes again with a `valid_to`,
+        it ends the stored fact.
 
-        Raises ConfigError for an empty text, an empty id, or impossible times. Raises RedactionError if a text cannot
-        be searched for secrets. If an error is raised, nothing was written.
+        Raises ConfigError if a text or the id is empty, or if times are impossible. Raises RedactionError if a text
+        cannot be searched for secrets. If an error is raised, nothing was written.
         """
         if not user_id.strip():
             raise ConfigError(
@@ -87,8 +88,8 @@ class UserFacts:
         return tuple(settled.get(fact.fact_id, fact) for fact in done)
 
     async def facts(self, user_id: str) -> tuple[UserFact, ...]:
-        """Return the newest facts about a user, oldest first, including facts that are no longer true. Empty for an
-        unknown user.
+        """Return the newest facts about a user, oldest first, including facts that are no longer true. Return an empty
+        tuple for an unknown user.
         """
         where = EvidenceFilter(types=frozenset({EvidenceType.OTHER}), limit=FACTS_READ, newest=True)
         try:
@@ -135,8 +136,8 @@ def _later_than(stored: Iterable[UserFact], now: datetime) -> datetime:
 
 
 def find_user(message: Message, meta: Meta | None) -> str:
-    """Return the id of a turn's user: the author of its message if it names one, else the owner of the session, else
-    ''.
+    """Return the id of the user of a turn: the author of `message` if the message names one, else the owner in `meta`
+    of the session, else ''.
     """
     owner = meta.actor.user_id if meta is not None and meta.actor is not None else ""
     return read_user(message) or owner

@@ -1,4 +1,4 @@
-"""Consolidation: makes memory from committed turns, in the background: turn summaries, events and narratives.
+"""Consolidates memory: makes turn summaries, events and narratives from committed turns, in the background.
 
 - `prompts`: builds the prompt of the small model and reads its answers. Pure.
 - `spans`: decides which turns one narrative covers. Pure.

@@ -1,9 +1,10 @@
 """Makes the memory of one branch in the background: summaries and events of single turns, then narratives over many
 turns.
 
-Turns are processed in batches. Each batch is written as soon as it is made, under ids derived from its turns. So the
-work can be stopped at any time, continued, and repeated without harm. Each entry belongs to a turn and so follows the
-branch of that turn. A batch that fails is reported and left for the next run; later batches are still tried.
+Turns are processed in batches. Each batch is written as soon as it is made. The ids of its entries are derived from its
+turns, so the work can be stopped at any time, continued, and repeated without harm. Each entry belongs to a turn and so
+follows the branch of that turn. A batch that fails is reported and left for the next run; later batches are still
+tried.
 """
 
 from __future__ import annotations
@@ -73,11 +74,12 @@ def make_entries(
     lexicon: NameDictionary,
     threads: Sequence[MemoryEntry] = (),
 ) -> list[MemoryEntry]:
-    """Return the summaries, events and threads of the turns in `batch`. Each entry is for the viewers who may know its
-    turn.
+    """Return the summaries, events and threads of the turns in `batch`. Each entry is visible to the viewers who may
+    know its turn.
 
-    `threads` are the open threads (promises, debts and questions that the story left open). They are needed to end
-    those that a turn resolves, and to skip new threads that repeat them.
+    `threads` are the open threads (promises, debts and questions that the story left open). An open thread that a turn
+    resolves gets an event that ends it. A new thread that repeats an open one is skipped. `memories` are the memories
+    that the model made of the turns, and `lexicon` contains the names of the world.
     """
     turns = {turn.depth: turn for turn in batch}
     made: list[MemoryEntry] = []
@@ -151,8 +153,8 @@ def _find_known_names(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
 
 
 KEPT_BACK = 2
-"""Number of newest turns that a background run leaves to the next run, because a player may still replace their
-replies.
+"""Number of newest turns that a background run leaves to the next run, because a player may still replace the replies
+of these turns.
 """
 
 _log = open_log(__name__)
@@ -216,7 +218,9 @@ class Consolidator:
         return self._model is not None
 
     def degradations(self, session_id: str) -> tuple[str, ...]:
-        """Return (`code: detail`,) if the last run of the session failed in this process, else ()."""
+        """Return a degradation (`code: detail`) if the last run of the session failed in this process, as a tuple of
+        one item. Otherwise return an empty tuple.
+        """
         failure = self._failures.get(session_id)
         return () if failure is None else (f"{DegradationCode.CONSOLIDATE_FAILED}: {failure}",)
 
@@ -259,7 +263,7 @@ class Consolidator:
     ) -> ConsolidationResult:
         """Consolidate a branch up to its head, or up to `keep_back` turns before the head.
 
-        Failures of the model do not raise; `ConsolidationResult.failures` lists them. Raises SessionNotFoundError if
+        Failures of the model raise no error; `ConsolidationResult.failures` lists them. Raises SessionNotFoundError if
         the session is unknown, BranchNotFoundError if the branch is unknown, and StoreError if the store fails. Entries
         written before an error stay.
 
@@ -268,8 +272,8 @@ class Consolidator:
             config: settings of consolidation.
             branch_id: branch to consolidate (None: the active one).
             keep_back: number of newest turns to leave out.
-            chapter_ends: a chapter ends with the last consolidated turn.
-            review: write proposals, which a person decides on, instead of entries.
+            chapter_ends: if true, a chapter of the story ends with the last consolidated turn.
+            review: if true, write proposals instead of entries; a person accepts or rejects them later.
             progress: called with the number of turns done and the number of all turns.
         """
         await warm_prompts()

@@ -1,8 +1,8 @@
-"""Builds the prompts with which a small model makes memory from turns, and reads the model's answers. Pure.
+"""Builds the prompts with which a small model makes memory from turns, and reads the model's answers.
 
 Turns are named by their number on the branch, so that an answer cannot name a turn of another session. All text sent is
-escaped, except the rules. Of an answer, only known turn numbers, texts up to a maximum length, and plain words are
-used.
+escaped, except the rules. An answer is not trusted: only known turn numbers, plain words, and texts up to a maximum
+length are used.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TurnMemory:
     is_chapter_end: bool = False
     threads: tuple[TurnThread, ...] = ()
     kept: tuple[int, ...] = ()
-    """Numbers of the open threads that this turn ends, as the call numbered them."""
+    """Numbers of the open threads that this turn ends. The prompt of the call numbered the threads."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +106,8 @@ def turns_request(
 def macro_request(summaries: Sequence[tuple[int, str]], before: str, locale: str, timeout_seconds: float) -> LlmRequest:
     """Return the model call that asks for one narrative over many turns.
 
-    `summaries` has (number of the turn, summary) of each turn. `before` is the text of the previous narrative, or ''.
+    `summaries` contains (number of the turn, summary) for each turn. `before` is the text of the previous narrative
+    ('': there is none).
     """
     lines = "\n".join(f'<turn n="{depth}">{escape_text(text)}</turn>' for depth, text in summaries)
     earlier = f"<before>\n{escape_text(before)}\n</before>\n" if before else ""
@@ -119,10 +120,11 @@ def macro_request(summaries: Sequence[tuple[int, str]], before: str, locale: str
 
 
 def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
-    """Return the memories in an answer, in the order of turns. Turns that were not asked for, and second ones, are
-    skipped.
+    """Return the memories in `answer`, in the order of turns. Turns whose number is not in `depths`, and repeated
+    turns, are skipped.
 
-    From an answer that was cut off, the complete turns are returned. Raises SummarizerError if there are none.
+    If the answer was cut off, the complete turns in it are returned. Raises SummarizerError if the answer contains no
+    memory.
     """
     found: dict[int, TurnMemory] = {}
     for item in _items(answer):

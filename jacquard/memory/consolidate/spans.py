@@ -1,4 +1,4 @@
-"""Decides which turns are summarized in one call, and where narratives over many turns end. Pure.
+"""Decides which turns are summarized in one model call, and with which turns narratives over many turns end.
 
 The depth of a turn is its number on the branch. A macro narrative covers many turns or a chapter.
 """
@@ -48,14 +48,14 @@ def macro_id(turn_id: str) -> str:
 
 
 def find_narrated_depth(narratives: Sequence[MemoryEntry]) -> int:
-    """Return the depth of the last turn that a macro narrative covers, or 0 if there are none."""
+    """Return the depth of the last turn that a macro narrative covers. Return 0 if there are no macro narratives."""
     ends = [entry.metadata.get("to_turn") or entry.depth for entry in narratives if entry.kind == MACRO]
     return max((end for end in ends if isinstance(end, int)), default=0)
 
 
 def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEntry]) -> frozenset[int]:
-    """Return the depths at which chapters end: turns whose summary has the tag CHAPTER_END, and turns that ended a
-    quest.
+    """Return the depths of the turns that end a chapter. These are turns whose summary has the tag CHAPTER_END, and
+    turns that ended a quest.
     """
     marked = {entry.depth for entry in narratives if entry.kind == TURN_SUMMARY and CHAPTER_END in entry.tags}
     closed = {entry.depth for entry in events if entry.kind == QUEST_UPDATE and CLOSED.intersection(entry.tags)}
@@ -68,8 +68,9 @@ def macro_spans(
     """Return the spans of the narratives that are due, oldest first.
 
     `summarised` are the depths of the turns that have a summary, ascending. `told` is the depth up to which there are
-    narratives. A span ends with a chapter if it has at least `chapter_least_turns` turns by then. Otherwise it ends
-    with its `macro_turns`-th turn. Turns after the last span wait for the next run.
+    narratives. A span ends with a turn that ends a chapter (`chapters`), if the span has at least `chapter_least_turns`
+    turns at this point. Otherwise the span ends when it has `macro_turns` turns. Turns after the last span wait for the
+    next run.
     """
     spans: list[MacroSpan] = []
     start: list[int] = []
@@ -89,8 +90,8 @@ def macro_spans(
 def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[TurnRecord]]:
     """Yield `turns` in batches of at most `size`.
 
-    All turns of a batch have the same audience (the viewers who may know them). So no model call mixes texts that
-    everyone may know with texts for certain viewers only.
+    All turns of a batch have the same audience (the viewers who may know them). Therefore no model call mixes texts
+    that everyone may know with texts that only some viewers may know.
     """
     for _, run in groupby(turns, key=lambda turn: audience_of_messages(told_messages(turn.messages))):
         same = tuple(run)
@@ -99,10 +100,11 @@ def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[T
 
 
 def tell_together(told: list[tuple[int, MemoryEntry]]) -> tuple[list[tuple[int, MemoryEntry]], Audience]:
-    """Return (summaries, audience): the summaries that one narrative is made of, and who may know the narrative.
+    """Return (summaries, audience): the summaries of which one narrative is made, and the viewers who may know the
+    narrative. `told` contains (depth, entry) for each summary.
 
-    If nobody may know all summaries, only those that everyone may know are used. If there are none of these, all are
-    used and nobody may know the narrative.
+    If no viewer may know all summaries, only summaries that everyone may know are used. If there are no such summaries,
+    all summaries are used and nobody may know the narrative.
     """
     audience = join_audiences(audience_of_entry(entry) for _, entry in told)
     known_to_all = [(depth, entry) for depth, entry in told if not audience_of_entry(entry)]

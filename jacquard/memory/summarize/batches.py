@@ -50,7 +50,9 @@ MOST_CHANGES = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RollingSummary:
-    """New summary with its cost. If `summary` is None, `failure` states the reason."""
+    """New summary with its cost. If `summary` is None, no summary was made, and `failure` states the reason ('': there
+    was nothing to summarize).
+    """
 
     head: SessionHead
     summary: Summary | None
@@ -60,7 +62,7 @@ class RollingSummary:
 
     @property
     def path_summary(self) -> PathSummary | None:
-        """The summary together with the turn up to which it was made. None if there is no summary or no turn."""
+        """The summary together with the turn at the head when it was made. None if there is no summary or no turn."""
         head = self.head
         if self.summary is None or head.turn_id is None:
             return None
@@ -68,7 +70,7 @@ class RollingSummary:
 
 
 class BatchSummarizer:
-    """Summarizes turns up to a given depth. `is_local` states that the summarizer calls no model; a batch then has no
+    """Summarizes turns up to a given depth. `is_local` is true if the summarizer calls no model; a batch then has no
     token limit.
     """
 
@@ -92,8 +94,8 @@ class BatchSummarizer:
     ) -> RollingSummary:
         """Return the summary of the turns up to the depth `upto`, made batch by batch.
 
-        It continues the summary in `window`, which covers `coverage`. If a batch fails, the result has the batches
-        before it.
+        The new summary continues the summary in `window`, which covers the turns in `coverage`. If a batch fails, the
+        result contains the summary of the batches before the failed one.
         """
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""

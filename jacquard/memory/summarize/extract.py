@@ -1,10 +1,10 @@
 """Summarizes without a model: keeps the most informative sentences of the conversation unchanged, one line for each
-turn. Pure.
+turn.
 
 A line has the form `- [turn] the user's sentences → the reply's sentences [changes of the state]`. Sentences are kept
 whole, with their quotations, because a part of a sentence may be false. If a turn has a written summary (by the pack's
-author or by consolidation), this summary is used in place of its sentences. Sentences that do not fit are left out by
-their worth (`jacquard.memory.summarize.worth`), not by their age. This module must not import a model.
+author or by consolidation), this summary is used in place of the turn's sentences. If not all sentences fit, those of
+least worth are left out (`jacquard.memory.summarize.worth`), whatever their age. This module must not import a model.
 """
 
 from __future__ import annotations
@@ -98,13 +98,16 @@ class ExtractSummarizer:
         self._count = count
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the summary that `extract_summary` makes. Raises SummarizerError if the conversation has no words."""
+        """Return the summary that `extract_summary` makes of `request`.
+
+        Raises SummarizerError if the conversation has no words.
+        """
         return await to_thread.run_sync(extract_summary, request, self._count)
 
 
 def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> SummaryText:
-    """Return the previous summary and the new turns as lines of their best sentences, within `limit_tokens` of the
-    request.
+    """Return a summary of at most `request.limit_tokens`: the lines of the previous summary and a line for each new
+    turn, reduced to the best sentences. `count` returns the tokens of a text.
 
     Raises SummarizerError if the conversation has no words.
     """
@@ -156,15 +159,18 @@ def _choose(
 
 
 def read_lines(summary: str) -> list[_Line]:
-    """Return the lines of a stored summary. Lines that are not extracted ones are returned unchanged as foreign lines."""
+    """Return the lines of a stored summary. Lines that this module did not write are returned unchanged as foreign
+    lines.
+    """
     read = [(read_line if len(text) <= _KEPT_CHARS else read_line.__wrapped__)(text) for text in summary.splitlines()]
     return [line for line in read if line is not None]
 
 
 @lru_cache(maxsize=1 << 12)
 def read_line(line: str) -> _Line | None:
-    """Return a line of a stored summary; None if it has no sentences of the conversation. Results are cached, because a
-    rolling summary reads its lines again each time; an erasure empties the cache.
+    """Return the parsed line of a stored summary. Return None if the line has no sentences of the conversation.
+
+    Results are cached, because a rolling summary reads the same lines again each time. An erasure empties the cache.
     """
     text = line.strip()
     found = _LINE.fullmatch(text)

@@ -32,12 +32,14 @@ LINE_CHARS = 4000
 ANSWER_CHARS = 20_000
 """Maximum number of characters read of an answer."""
 SHRUNKEN = 0.65
-"""A new summary is refused if its length is below this share of the previous summary (or of the limit, if that is
-shorter).
+"""Minimum length of a new summary, as a share of the previous summary or of the limit, whichever is shorter. A shorter
+summary is refused.
 """
 
 SHRUNKEN_WITH_ROOM = 0.9
-"""Share in place of SHRUNKEN if the previous summary takes less than ROOMY of the limit, because nothing has to go yet."""
+"""Share that replaces SHRUNKEN if the previous summary takes less than ROOMY of the limit, because nothing has to be
+left out yet.
+"""
 
 ROOMY = 0.7
 """Share of the limit below which nothing of a summary has to be shortened."""
@@ -46,13 +48,15 @@ KEPT_TOKENS = 60
 """Summaries with fewer tokens may shrink by any amount."""
 
 MAY_GO = 0.2
-"""Share of the previous summary's names and numbers that may be lost if it is so long that it must be shortened."""
+"""Share of the names and numbers in the previous summary that may be lost, if the previous summary is so long that it
+must be shortened.
+"""
 
 NAMED_LOST = 5
 """Maximum number of lost names and numbers that an error lists."""
 
 LONGER = 1.25
-"""An answer may exceed its token limit by this factor before sentences are cut from it."""
+"""Factor by which an answer may exceed its token limit. Sentences are cut from a longer answer."""
 
 _WRAPPED = re.compile(r"\A<(summary|new_summary|summary_so_far)>(.*?)(?:</\1>)?\Z", re.DOTALL)
 _LABEL = re.compile(
@@ -69,9 +73,10 @@ _BLANKS = re.compile(r"[ \t]{2,}")
 
 
 def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessagePart, ...]:
-    """Return the messages of a summarizer's call: the rules as system, the previous summary and the new turns as user.
+    """Return the messages of a summarizer's call. The system message contains the rules. The user message contains the
+    previous summary and the new turns.
 
-    `refused` is an earlier answer to the same request that could not be used, or ''.
+    `refused` is an earlier answer to the same request that could not be used ('': there is none).
     """
     so_far = without_cut_marks(request.previous)
     background = f"<who_is_who>\n{escape_text(request.background)}\n</who_is_who>\n" if request.background else ""
@@ -88,7 +93,9 @@ def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessageP
 
 
 def render_conversation(turns: Sequence[ConversationTurn]) -> str:
-    """Return turns as data for a model: each turn is one element with its id, each line begins with its speaker."""
+    """Return turns as data for a model. Each turn is one element with the id of the turn. Each line begins with its
+    speaker.
+    """
     return "\n".join(
         "\n".join(
             [
@@ -103,10 +110,10 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 
 
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
-    """Return the summary in an answer, of any length.
+    """Return the summary in the model's `answer`, even if it is too long. `count` returns the tokens of a text.
 
-    Raises SummarizerError if the summary is empty, much shorter than the previous one, or ends in the middle of a
-    sentence. Raises SummarizerError too if names or numbers of the previous summary are missing.
+    Raises SummarizerError if the summary is empty, is much shorter than the previous one, ends in the middle of a
+    sentence, or lacks too many names or numbers of the previous one.
     """
     text = clean_answer(answer)
     if not text:
@@ -141,8 +148,8 @@ def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bo
 
 
 def shorten_summary(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return (summary, omitted): a summary without its oldest sentences if it is too long, and the number of omitted
-    sentences.
+    """Return (summary, omitted). If `text` is too long, `summary` is the text without its oldest sentences, and
+    `omitted` is the number of omitted sentences. Otherwise they are the text and 0.
     """
     return keep_last_sentences(text, limit_tokens, count) if is_too_long(text, limit_tokens, count) else (text, 0)
 
@@ -190,8 +197,8 @@ class ModelSummarizer:
         self._llm, self._count, self._timeout_seconds = llm, count, timeout_seconds
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the new summary with the cost of its calls. If the second answer is still too long, its oldest
-        sentences are cut.
+        """Return the new summary with the cost of its model calls. The model is called at most twice. If the last
+        answer is still too long, its oldest sentences are cut.
 
         Raises SummarizerError if the model cannot be called or its answer cannot be used.
         """

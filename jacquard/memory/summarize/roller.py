@@ -1,11 +1,12 @@
 """Makes rolling summaries when they are due, and stores them. A turn waits for a summary for a bounded time.
 
 A summary is due when messages are neither in the summary nor in the history of the prompt. One job at a time makes the
-summary of a branch. A turn waits for this job at most `summary.timeout_ms`; a later result serves the following turns.
-Meanwhile the history shows more messages than usual, and the report states this.
+summary of a branch. A turn waits for this job at most `summary.timeout_ms`. If the job takes longer, the following
+turns use its result. Meanwhile the history shows more messages than usual, and the receipt states this.
 
-A summary belongs to the turn that was the newest of its branch when the summary was made. So a branch that is forked
-before this turn does not have this summary, but still has an earlier one. The messages themselves are never changed.
+A summary belongs to the turn that was the newest of its branch when the summary was made. Therefore a branch that is
+forked before this turn does not have this summary, but has the summary of an earlier turn, if there is one. The
+messages themselves are never changed.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class _Job:
 class SummaryRoller:
     """Makes and stores the rolling summaries of all sessions.
 
-    `hold(session_id)` locks a session for a write in the background. `tasks` is a task group that outlives turns.
-    `failures` maps a session to the reason why its last summary failed.
+    `hold(session_id)` locks a session for a write in the background. `tasks` is a task group that lives longer than a
+    turn. `failures` maps the id of a session to the reason why its last summary failed.
     """
 
     def __init__(
@@ -110,12 +111,12 @@ class SummaryRoller:
     async def prepare_summary(
         self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int
     ) -> Shown | tuple[SessionWindow, WindowLimits, tuple[str, ...]]:
-        """Make the summary if it is due. Return (window, history, codes): the window and history to show, and
-        degradation codes.
+        """Make the summary if it is due. Return (window, history, codes): the window with its summary, the history to
+        show, and degradation codes.
 
-        `limits` are the limits of the history. `most_tokens` is its maximum while a summary is missing. If a model made
-        the summary, or if making it failed, the second value is the limits of the history and not the history. The
-        caller, who holds the session, then reads the window again and calls `show` with these limits.
+        `limits` are the limits of the history. `most_tokens` is the maximum of its tokens while a summary is missing.
+        If a model made the summary, or if making it failed, the second item is not the history but its limits. The
+        caller, who holds the lock of the session, must then read the window again and call `show` with these limits.
         """
         if not config.summary.enabled or not _is_readable(window, config.viewer):
             return await self.show(window, config, limits)
@@ -148,8 +149,8 @@ class SummaryRoller:
         return result
 
     async def show(self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits) -> Shown:
-        """Return (window, history, codes): a window with the history that its summary leaves to show, and degradation
-        codes.
+        """Return (window, history, codes): the window, the history of messages that the summary of the window does not
+        cover, and degradation codes.
 
         The summary is removed from the window if the viewer may not know it.
         """
@@ -175,8 +176,8 @@ class SummaryRoller:
         return shown, await calculate(find_due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
     def begin_next_summary(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
-        """Start to make the summary that the next turn will need. Called after a committed turn, and only useful with a
-        model.
+        """Start to make the summary that the next turn will need, in the background. Call this after a committed turn.
+        Without a model for summaries, nothing is started.
         """
         if not self._is_local and config.summary.enabled:
             finished = anyio.Event()
@@ -209,7 +210,8 @@ class SummaryRoller:
         """Summarize a branch now, except for its last `preserve_recent_messages`, even if no summary is due (for
         imported sessions).
 
-        Returns None if nothing is new. Raises SummarizerError if no summary can be made, and SessionNotFoundError.
+        Return the new summary, or None if there is nothing new to summarize. Raises SummarizerError if no summary can
+        be made. Raises SessionNotFoundError if the session does not exist.
         """
         least = max(1, config.summary.preserve_recent_messages)
         window = await self._store.window(session_id, message_limit=least, branch_id=branch_id)
@@ -227,7 +229,7 @@ class SummaryRoller:
         """Return a summary of a branch up to its newest turn, made without a model from the present summary and the
         turns since.
 
-        The result is not stored. Returns None if the branch has no text.
+        The result is not stored. Return None if the branch has no text.
         """
         batches = BatchSummarizer(
             self._store,

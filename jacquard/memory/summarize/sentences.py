@@ -15,8 +15,8 @@ _BLANKS = re.compile(r"\s*")
 def split_sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a text, in order. A quotation stays in the sentence that quotes it.
 
-    A sentence may go on after speech at its beginning, unless a capital letter, another quotation or a new line follows
-    the speech.
+    If a sentence begins with speech, it goes on after the speech, unless a capital letter, another quotation or a new
+    line follows.
     """
     found: list[str] = []
     for line in text.splitlines():
@@ -47,8 +47,8 @@ def is_question(sentence: str) -> bool:
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
-    """Return sentences as one line, with blanks between them. After a character of a script without blanks there is
-    none.
+    """Return sentences as one line, with blanks between them. No blank is added after a character that is not ASCII,
+    such as a Chinese one.
     """
     line = ""
     for sentence in sentences:

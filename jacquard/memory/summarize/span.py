@@ -2,8 +2,8 @@
 
 Summary and history meet without a gap: the summary covers complete turns from the first one on, and the history begins
 with the next turn. The summary grows only when the history drops several old turns at once
-(`jacquard.pipeline.skeleton.history`). So summary and history change in the same turn, and the beginning of the prompt
-stays the same for many turns.
+(`jacquard.pipeline.skeleton.history`). Therefore summary and history change in the same turn, and the beginning of the
+prompt stays the same for many turns.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ UPTO = "upto"
 """Field of `Summary.extra` in which a summary made by this package names its last covered turn: `{turn_id, depth, to}`."""
 
 THINNED = "thinned"
-"""Field of UPTO: the number of lines that the summary has lost to its limit so far. Absent if there are none."""
+"""Field of UPTO with the number of lines that were left out of the summary so far, because of its limit. The field is
+absent if there are none.
+"""
 
 CUT = "cut"
-"""Field of UPTO: the number of lines that a model's summary lost when it was last made. Absent if there are none."""
+"""Field of UPTO with the number of lines that were cut from a model's summary when it was last made. The field is
+absent if there are none.
+"""
 
 TURNS, SUMMARY = "turns", "summary"
 """Units of the receipt's lines on the conversation. TURNS counts turns of the path, SUMMARY counts lines of the
@@ -43,9 +47,10 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """Range of a summary: all turns up to the number `depth`. They have `messages` messages.
+    """Range of a summary: all turns up to the number `depth`. These turns have `messages` messages in total.
 
-    A summary that came with a document may end within a turn; `message_ids` are then the covered messages of this turn.
+    A summary that came with an imported document may end within a turn. In this case `message_ids` are the ids of the
+    covered messages of this turn.
     """
 
     depth: int = 0
@@ -62,10 +67,10 @@ NOTHING = Coverage()
 
 
 def read_own_coverage(summary: PathSummary | None) -> Coverage | None:
-    """Return the range of a summary made by this package. None for any other summary, which only states a number of
-    messages.
+    """Return the range of a summary that this package made, or an empty range if `summary` is None. Return None for any
+    other summary, because it states only a number of messages.
 
-    The range of such a summary is found by `coverage_of_summary`.
+    The range of another summary is found by `coverage_of_summary`.
     """
     if summary is None:
         return NOTHING
@@ -107,7 +112,7 @@ def history_of(
 
 
 def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
-    """Return the receipt's lines on the turns that the history does not show.
+    """Return the lines of the receipt about the turns that the history `shown` does not contain.
 
     A line states a range of turns, by their number on the path (from 1), and whether the summary covers them. One more
     line states how many sentences the summary has lost to its limit.
@@ -133,21 +138,25 @@ def _range_of(code: str, reason: str, first: int, last: int) -> LeftOut:
 
 
 def read_thinned(summary: PathSummary | None, field: str = THINNED) -> int:
-    """Return the number in `field` (THINNED or CUT) of a summary made by this package, or 0."""
+    """Return the number in `field` (THINNED or CUT) of a summary that this package made. Return 0 if there is no such
+    number.
+    """
     upto = summary.summary.extra.get(UPTO) if summary is not None else None
     number = upto.get(field) if isinstance(upto, Mapping) else None
     return number if isinstance(number, int) else 0
 
 
 def limit_summary(config: RuntimeConfig) -> int:
-    """Return the maximum tokens of a summary: the setting, or an eighth of the prompt, at most MOST_TOKENS."""
+    """Return the maximum tokens of a summary. This is the setting `summary.max_summary_tokens`; without it, an eighth
+    of the prompt, but at most MOST_TOKENS.
+    """
     limit = config.summary.max_summary_tokens
     return limit if limit is not None else max(1, min(MOST_TOKENS, config.budget.prompt_tokens() // 8))
 
 
 def extend_history_limits(limits: WindowLimits, most_tokens: int) -> WindowLimits:
-    """Return wider limits of the history for a turn whose summary is late or failed. They allow at most `most_tokens`
-    tokens.
+    """Return wider limits of the history, for a turn whose summary is late or failed. Beyond the tokens in `limits`,
+    they allow at most `most_tokens`.
     """
     return WindowLimits(
         max_messages=int(limits.max_messages * STRETCH),
@@ -163,8 +172,8 @@ def find_due_depth(
     config: SummaryConfig,
     count: Count,
 ) -> int | None:
-    """Return the depth up to which the summary must reach, so that it meets the history without a gap. None: it reaches
-    far enough.
+    """Return the depth up to which the summary must reach, so that no turn is missing between summary and history.
+    Return None if no new summary is due.
 
     `shown` is the history. A session below both triggers (`trigger_message_count` and `trigger_token_threshold`) is not
     summarized. The last `preserve_recent_messages` messages are never summarized.

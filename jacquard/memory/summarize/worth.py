@@ -130,7 +130,9 @@ def is_idle(sentence: str) -> bool:
 
 
 def names_in(sentence: str, names: Collection[str] = ()) -> set[str]:
-    """Return the names in a sentence: those in `names`, and words that are written or introduced as names."""
+    """Return the names in a sentence: each of `names` that occurs in it, and words that are written or introduced as
+    names.
+    """
     known = {name for name in names if len(name) > 1 and name in sentence}
     return known | read_sentence(sentence).names
 
@@ -154,8 +156,10 @@ class ReadSentence(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def read_sentence(sentence: str) -> ReadSentence:
-    """Return the contents of a sentence. Results are cached, because a rolling summary rates its sentences again each
-    time; an erasure empties the cache.
+    """Return the contents of a sentence.
+
+    Results are cached, because a rolling summary rates the same sentences again each time. An erasure empties the
+    cache.
     """
     return ReadSentence(
         names=frozenset([found.group() for pattern in (_NAME, _NAME_ZH) for found in pattern.finditer(sentence)]),

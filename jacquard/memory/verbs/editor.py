@@ -66,7 +66,7 @@ PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
 """Field of a context block that names the pinned memory which the block shows."""
 MADE = "made_edit_id"
-"""Field of an ACCEPT that names the edit which carried out the proposal."""
+"""Field of an edit ACCEPT that names the edit by which the proposal was carried out."""
 WAS_PINNED = "memory_was_pinned"
 """Field of an edit that removed a pinned memory. Undoing the edit pins the memory again."""
 MOST_CHARS = 20_000
@@ -87,12 +87,13 @@ class MemoryEditor:
 
     Args:
         author: author of the edits, kept in the log.
-        viewer: if given, only memories that this viewer may know can be edited, and new ones are for this viewer only.
-        all_viewers: the caller may know everything.
-        is_model: texts come from a model. Text that the model's prompt had shown, or that `recall` finds, is not
-            remembered again. The rest gets the trust label of a model.
+        viewer: if given, only memories that this viewer may know can be edited, and only this viewer may know new
+            memories.
+        all_viewers: true if the caller may know all memories.
+        is_model: true if the texts come from a model. Text that the model's prompt showed, or that `recall` finds, is
+            not remembered again. Other text gets the trust label of a model.
         recall: finds the memories that a text repeats.
-        write_lore: carries out accepted proposals for lore. None: they cannot be accepted.
+        write_lore: carries out accepted proposals for lore (None: proposals for lore cannot be accepted).
     """
 
     def __init__(
@@ -116,21 +117,22 @@ class MemoryEditor:
     async def remember(
         self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
     ) -> MemoryEdit:
-        """Store a text as a memory of the session, with its secrets masked. Repeated calls with one `key` store it
-        once.
+        """Store `text` as a memory of the session, with its secrets masked. Repeated calls with the same `key` store
+        the text only once.
 
-        With `dry_run` nothing is stored; `edit` and `supersede` have the same parameter.
+        If `dry_run` is true, nothing is stored and the edit is only shown. `edit` and `supersede` have the same
+        parameter.
 
         Raises ConfigError if the text is empty, is too long, or contains nothing new for a model. Raises RedactionError
-        if the text cannot be searched for secrets. Raises SessionNotFoundError.
+        if the text cannot be searched for secrets. Raises SessionNotFoundError if the session does not exist.
         """
         return await self._write(session_id, MemoryAction.REMEMBER, text, title=title, key=key, dry_run=dry_run)
 
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
         """Replace the text of a memory: from now on, recall finds the new text and not the old one.
 
-        Raises the errors of `remember`. Raises MemoryNotFoundError for an unknown id, and ConfigError for a superseded
-        memory.
+        Raises the errors of `remember`. Raises MemoryNotFoundError if the id is unknown. Raises ConfigError if the
+        memory was superseded.
         """
         memory = await self._find(session_id, memory_id)
         return await self._replace(session_id, memory, MemoryAction.EDIT, text, dry_run=dry_run)
@@ -144,9 +146,9 @@ class MemoryEditor:
         return await self._replace(session_id, memory, MemoryAction.SUPERSEDE, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Show a memory in every prompt while it fits. Recall then leaves it out.
+        """Show a memory in every prompt in which it fits. Recall leaves out a pinned memory.
 
-        Raises MemoryNotFoundError for an unknown id, and ConfigError for a superseded memory.
+        Raises MemoryNotFoundError if the id is unknown. Raises ConfigError if the memory was superseded.
         """
         memory = await self._find(session_id, memory_id)
         pinned = await self._pin_of(session_id, memory.memory_id)
@@ -157,7 +159,7 @@ class MemoryEditor:
         return _required(made)
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Stop showing a memory in every prompt. Raises ConfigError if it is not pinned."""
+        """Stop showing a memory in every prompt. Raises ConfigError if the memory is not pinned."""
         await self._store.head(session_id)
         pinned = await self._pin_of(session_id, memory_id)
         viewers = () if pinned is None else read_audience(pinned.metadata)
@@ -179,8 +181,9 @@ class MemoryEditor:
     ) -> MemoryEdit:
         """Store a model's request (REMEMBER, EDIT or SUPERSEDE) until a person decides on it.
 
-        If an equal request waits already, the waiting request is returned. Raises the errors of the requested action.
-        Raises ConfigError if an equal request was rejected before.
+        `text`, `memory_id`, `title` and `key` are the arguments of the requested action. If an equal request waits
+        already, this request is returned. Raises the errors of the requested action. Raises ConfigError if an equal
+        request was rejected before.
         """
         if action is MemoryAction.REMEMBER:
             seen = await self.remember(session_id, text, title=title, key=key, dry_run=True)
@@ -205,11 +208,10 @@ class MemoryEditor:
         return _required(proposal)
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
-        """Carry out a proposal, with `text` in place of the proposed text if it is given. A second call changes
-        nothing.
+        """Carry out a proposal. If `text` is not empty, it replaces the proposed text. A second call changes nothing.
 
-        Raises MemoryNotFoundError if there is no such proposal, and ConfigError if it was rejected. Raises the errors
-        of the requested action.
+        Raises MemoryNotFoundError if there is no such proposal. Raises ConfigError if the proposal was rejected. Raises
+        the errors of the requested action.
         """
         proposal = await self._find_proposal(session_id, proposal_id)
         decision = await self._decision_on(session_id, proposal_id, MemoryAction.ACCEPT)
@@ -228,9 +230,9 @@ class MemoryEditor:
         return await self._decide(session_id, proposal, MemoryAction.ACCEPT, {AFTER: wanted, MADE: made_id})
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
-        """Reject a proposal. It is not made again for the same turns.
+        """Reject a proposal. The same proposal is not made again for the same turns.
 
-        Raises MemoryNotFoundError if there is no such proposal, and ConfigError if it was accepted.
+        Raises MemoryNotFoundError if there is no such proposal. Raises ConfigError if the proposal was accepted.
         """
         proposal = await self._find_proposal(session_id, proposal_id)
         decision = await self._decision_on(session_id, proposal_id, MemoryAction.REJECT)
@@ -310,8 +312,8 @@ class MemoryEditor:
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit. A second call changes nothing.
 
-        Raises MemoryNotFoundError if the edit is unknown. Raises ConfigError if a later edit builds on it, and for a
-        CONTINUE or a PROPOSE, which cannot be undone.
+        Raises MemoryNotFoundError if the edit is unknown. Raises ConfigError if a later edit builds on this edit, or if
+        its action is CONTINUE or PROPOSE, which cannot be undone.
         """
         evidence = await load_edit(self._store, session_id, edit_id)
         edit = None if evidence is None else edit_of(evidence)

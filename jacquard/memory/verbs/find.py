@@ -1,4 +1,6 @@
-"""Finds a memory of any kind (remembered text, document or entry) by its id. It must not import a concrete store."""
+"""Finds a memory of any kind (remembered text, document or entry) by its id. This module must not import a concrete
+store.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, Mem
 
 
 def has_words(text: str, query: str) -> bool:
-    """Return whether a text contains every word of `query`, in any case, and also as a part of a longer word."""
+    """Return whether `text` contains every word of `query`. Case does not matter, and a word may be a part of a longer
+    word.
+    """
     lowered = text.lower()
     return all(word in lowered for word in query.lower().split())
 
@@ -30,10 +34,12 @@ def has_words(text: str, query: str) -> bool:
 async def find_memory(
     store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
 ) -> Memory:
-    """Return the memory with this id, if `viewer` may know it. With `all_viewers`, any memory is returned.
+    """Return the memory with the id `memory_id`, if `viewer` may know it. If `all_viewers` is true, any memory is
+    returned.
 
-    Raises MemoryNotFoundError if there is no such memory or the viewer may not know it; so a viewer cannot find out
-    what others know. Raises ConfigError if the memory was superseded. Raises SessionNotFoundError.
+    Raises MemoryNotFoundError if there is no such memory, or if the viewer may not know it. The error is the same, so a
+    viewer cannot find out which memories others know. Raises ConfigError if the memory was superseded. Raises
+    SessionNotFoundError if the session does not exist.
     """
     head = await store.head(session_id)
     memory = await _find(store, session_id, head.world_id, memory_id)

@@ -1,9 +1,9 @@
-"""Reads the log of memory edits. Each edit is an evidence item of its session, so stores, copies, checks and erasures
-cover it.
+"""Reads the log of memory edits. Each edit is an evidence item (a stored text) of its session, so stores, copies,
+checks and erasures cover the log.
 
-The item also has the effect of the edit. Its content, if any, is recalled by passages like a document. Its metadata
-name the entries that recall leaves out because of the edit. Nothing is overwritten, so an edit is undone by marking its
-item.
+The item also carries out the edit. If the item has a content, recall finds passages of it as it finds passages of a
+document. The metadata of the item name the entries that recall leaves out because of the edit. Nothing is overwritten,
+so an edit is undone by marking its item.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TARGET = "memory_id"
 AUTHOR = "memory_author"
 BEFORE = "memory_before"
 AFTER = "memory_after"
-"""Field with the text after an edit that keeps its text here and not in the content, so that it is not recalled."""
+"""Field with the text after an edit. It is used instead of the content if the text must not be recalled."""
 UNDONE_BY = "undone_by"
 IS_EDIT = "memory_edit"
 EDIT_TAG: Mapping[str, str] = {IS_EDIT: "yes"}
@@ -32,14 +32,14 @@ EDIT_TAG: Mapping[str, str] = {IS_EDIT: "yes"}
 
 
 async def read_log(store: Store, session_id: str) -> tuple[MemoryEdit, ...]:
-    """Return all edits of a session, oldest first. Raises SessionNotFoundError."""
+    """Return all edits of a session, oldest first. Raises SessionNotFoundError if the session does not exist."""
     return tuple(edit for each in await load_edits(store, session_id) if (edit := edit_of(each)) is not None)
 
 
 async def load_edits(store: Store, session_id: str, memory_id: str | None = None) -> tuple[Evidence, ...]:
     """Return the items of all edits of a session, oldest first. With `memory_id`, only the edits of this memory.
 
-    Raises SessionNotFoundError.
+    Raises SessionNotFoundError if the session does not exist.
     """
     tags = dict(EDIT_TAG) if memory_id is None else {**EDIT_TAG, TARGET: memory_id}
     found = await store.list_evidences(session_id, EvidenceFilter(tags=tags))
@@ -49,7 +49,9 @@ async def load_edits(store: Store, session_id: str, memory_id: str | None = None
 
 
 async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | None:
-    """Return the item of an edit, or None if the id is unknown or is not an edit."""
+    """Return the item of the edit `edit_id`. Return None if the session or the id is unknown, or if the item is not an
+    edit.
+    """
     try:
         found = await store.get_evidence(session_id, edit_id)
     except SessionNotFoundError:
@@ -58,7 +60,9 @@ async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | N
 
 
 def edit_of(evidence: Evidence) -> MemoryEdit | None:
-    """Return the edit that an item states. None if it is not an edit, or has an action that this release does not know."""
+    """Return the edit that the item `evidence` states. Return None if the item is not an edit, or has an action that
+    this release does not know.
+    """
     told: Mapping[str, Any] = evidence.metadata
     try:
         action = MemoryAction(str(told.get(ACTION)))
@@ -81,5 +85,5 @@ def edit_of(evidence: Evidence) -> MemoryEdit | None:
 
 
 def is_undone(evidence: Evidence) -> bool:
-    """Return whether an edit was undone."""
+    """Return whether the edit whose item is `evidence` was undone."""
     return UNDONE_AT in evidence.metadata

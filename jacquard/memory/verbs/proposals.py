@@ -1,8 +1,8 @@
-"""Stores what models propose for memory, until a person accepts or rejects it.
+"""Stores the changes of memory that models propose, until a person accepts or rejects them.
 
-A proposal is an item of the edit log. Its metadata contain the proposed entry or the requested edit; recall and prompts
-do not read them. A decision is an edit too, with its author, its time and its undo. This module must not import a
-concrete store.
+A proposal is an item of the edit log. The metadata of the item contain the proposed entry or the requested edit. Recall
+and prompts do not read these metadata. A decision is an edit too, with its author, its time and its undo. This module
+must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ def propose_entry(entry: MemoryEntry, author: str, at: datetime) -> Evidence:
 def propose_lore(
     proposal_id: str, entry: MemoryEntry, former: MemoryEntry | None, author: str, at: datetime
 ) -> Evidence:
-    """Return the proposal to add a lore entry to a world. `former` is the entry that it replaces, if any."""
+    """Return the proposal to add a lore entry to a world. `former` is the entry that the new entry replaces (None: it
+    replaces none).
+    """
     told: dict[str, Any] = {TARGET: entry.entry_id, BEFORE: "" if former is None else former.text, AFTER: entry.text}
     told[PROPOSED] = {LORE: to_plain(entry), "former": None if former is None else to_plain(former)}
     return build_proposal(proposal_id, entry.title or "lore", told, author, at)
 
 
 def proposed_lore(proposal: Evidence) -> tuple[MemoryEntry, MemoryEntry | None] | None:
-    """Return (entry, former entry or None) of a proposal for lore. None for any other proposal."""
+    """Return (entry, former) of a proposal for lore: the proposed entry, and the entry that it replaces (None: it
+    replaces none). Return None if the proposal is not for lore.
+    """
     asked = proposal.metadata.get(PROPOSED, {})
     if LORE not in asked:
         return None
@@ -55,7 +59,9 @@ def proposed_lore(proposal: Evidence) -> tuple[MemoryEntry, MemoryEntry | None] 
 def build_proposal(
     proposal_id: str, title: str, told: Mapping[str, Any], author: str, at: datetime, turn_id: str | None = None
 ) -> Evidence:
-    """Return the evidence item of a proposal. With a `turn_id`, it is known only on the branch of this turn."""
+    """Return the evidence item of a proposal. `told` are its further metadata. If `turn_id` is given, the proposal is
+    known only on the branch of this turn.
+    """
     return Evidence(
         evidence_id=proposal_id,
         type=EvidenceType.LLM_OUTPUT,
@@ -91,7 +97,7 @@ def is_decision(evidence: Evidence) -> bool:
 
 
 def proposed_entry(proposal: Evidence) -> MemoryEntry | None:
-    """Return the entry that a proposal would add. None for a proposal that asks for an edit."""
+    """Return the entry that a proposal would add. Return None if the proposal asks for an edit or for lore."""
     told = proposal.metadata.get(PROPOSED, {}).get("entry")
     return None if told is None else from_plain(told, MemoryEntry)
 
@@ -108,5 +114,5 @@ def show_proposals(proposals: Sequence[Evidence]) -> tuple[MemoryEdit, ...]:
 
 
 def describe_proposal(proposal: Evidence) -> str:
-    """Return the text that a proposal would add, or, if it adds none, the text that it would remove."""
+    """Return the text that a proposal would add. If it would add none, return the text that it would remove."""
     return str(proposal.metadata.get(AFTER, "")) or str(proposal.metadata.get(BEFORE, ""))

@@ -41,7 +41,7 @@ class Memory:
     """Memory of a session: a text remembered by hand, a document, or any entry that recall may find."""
 
     memory_id: str
-    """Id by which all memory verbs name it."""
+    """Id by which all memory verbs name the memory."""
     kind: str
     """`remembered`, `document`, or the kind of the entry (`turn_summary`, `message`, a category of lore …)."""
     text: str
@@ -110,8 +110,8 @@ class FoundMemory:
 
 
 def sources_of(extra: Mapping[str, Any]) -> tuple[MemorySource, ...]:
-    """Return the sources of a memory that was copied from another session. `extra` are the metadata of its entry or
-    evidence.
+    """Return the sources of a memory that was copied from another session. `extra` contains the metadata of the
+    memory's entry or evidence.
     """
     return tuple(
         MemorySource(
