@@ -31,7 +31,7 @@ _DIGEST_WORTH = 4.0
 _CHANGE_WORTH = 3.0
 _SUBJECT_WORTH, _LORE_WORTH = 20.0, 3.0
 _LEAST_OF_MESSAGE = 2.5
-"""Minimum worth of a message. Messages of less worth only tell of weather and gestures."""
+"""Minimum worth of a message. Messages of less worth contain only weather and gestures."""
 _OWN_WORTH, _OWN_THREAD = 4.0, 3
 _QUESTION_SHARE, _SAID_SHARE = 0.3, 0.6
 _ASKS = lazy_pattern(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")

@@ -1,10 +1,11 @@
-"""Lists all places that can contain words of users, and how an erasure treats each place; writes the list as a page.
+"""Lists all places that can contain words of users, with the treatment of each place by an erasure, and writes the list
+as a page.
 
     python -m jacquard.wiring.erasure_places docs        # writes docs/erasure_places.md
 
 The list is made from the tables of the stores, the types of the stored values, and the other places that a runtime
-opens. A test compares the list with the created tables and with the published page. So a new table, column or field
-changes the page and is reviewed.
+opens. A test compares the list with the created tables and with the published page. Therefore a new table, column or
+field changes the page and is reviewed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ _BESIDE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A place (`sql: table.column`, `Type.field`, …) and its treatment if the session stays. `holds` names the content."""
+    """Place that can contain words of users (`sql: table.column`, `Type.field`, …).
+
+    `holds` names the content of the place. `treatment` is what an erasure does with the place if the session stays.
+    """
 
     name: str
     treatment: Treatment

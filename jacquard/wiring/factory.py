@@ -1,7 +1,7 @@
 """Builds a complete engine in one call, on a store that the host opened and with an index in memory.
 
-It is meant for hosts with their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the
-usual engine with its folder, worlds and models.
+This module is for hosts with their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens
+the usual engine with a folder, worlds and models.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.world import WorldPack
 
 _SHIPPED = find_shipped_templates()
-"""Looked up once, at import, because an event loop should not wait for the disk."""
+"""Folder that is looked up once, at import, because an event loop should not wait for the disk."""
 
 
 class DefaultContextEngine(ContextEngine):
@@ -66,19 +66,21 @@ class DefaultContextEngine(ContextEngine):
     names.
 
     Args:
-        llm_adapter: model that selects memories, plans turns on which the rules are not confident, summarizes, and extracts
-            memories. Without it, rules select, plan and summarize. It needs only `generate`.
+        llm_adapter: model that selects memories, plans turns on which the rules are not confident, summarizes, and
+            extracts
+            memories. None: rules select, plan and summarize. The model needs only the method `generate`.
         policies: a `RuntimeConfig`, or a mapping of settings as in a settings file.
         pruner: one pruner for all turns, or several by the name in the setting `prune.policy`.
         world: initial world of a session that does not exist yet (None: an empty world).
         worlds: packs (settings with lore and characters) of existing sessions, by world id.
         id_generator: makes the ids of new evidence (stored source texts).
         hasher: hashes texts, everywhere in the engine.
-        ref_selector: finds the part of a text that a reference selects, everywhere in the engine.
+        ref_selector: finds the part of a text that a ref (pointer to evidence) selects, everywhere in the engine.
         deriver, renderer, assembler, resolver: see their Protocols.
         fetchers: by scheme (`https`), functions that fetch evidence texts stored in other places.
 
-    If a setting names a token estimator or a plugin, the constructor reads files; then call it off the event loop.
+    If a setting names a token estimator or a plugin, the constructor reads files. In this case call the constructor off
+    the event loop.
 
     Raises ConfigError if a setting needs `open_runtime`, or a part that a setting names cannot be opened.
     """
@@ -168,7 +170,8 @@ def create_context_engine(
 ) -> DefaultContextEngine:
     """Return an engine with the shipped parts. `parts` are further arguments of `DefaultContextEngine`.
 
-    Open the engine with `async with`, or await its `close` at the end. Raises ConfigError like `DefaultContextEngine`.
+    Open the engine with `async with`, or await its `close` at the end. Raises ConfigError under the same conditions as
+    `DefaultContextEngine`.
     """
     return DefaultContextEngine(store, token_estimator, llm_adapter, policies=config, **parts)
 

@@ -1,9 +1,10 @@
-"""Checks that the import names of this distribution lead to its own files, not to those of other projects.
+"""Checks that the import names of this distribution lead to the files of this distribution, not to files of other
+projects.
 
-Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. If two of them
-are installed in one environment, their files are in one folder, and the later installation replaces files of the same
-name. This module must not import the packages that it checks. If `jacquard/__init__.py` itself was replaced, `startup/`
-calls this module.
+Other projects on the package index use the import names `jacquard`, `mnemosyne`, `filament` and `evals` too. If such a
+project is installed in the same environment, the files of both are in one folder, and the later installation replaces
+files of the same name. This module must not import the packages that it checks. If `jacquard/__init__.py` itself was
+replaced, `startup/` calls this module.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PACKAGES = {
         "answers app bench compare dataset errors loaders metrics options play plays reporting running sets",
     ),
 }
-"""For each package: the beginning of its docstring, and its modules and folders."""
+"""Package name -> (beginning of the package's docstring, names of its modules and folders)."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -47,10 +48,10 @@ def check_packages(*names: str) -> None:
 
 def find_fault(name: str) -> str | None:
     """Return a sentence that names files of another project in the package `name`, with a remedy. Return None if all
-    are ours.
+    files are ours.
 
-    A missing package is a fault too. Foreign modules next to ours are searched only in an installed package, not in a
-    checkout.
+    A missing package is a fault too. Modules of other projects next to ours are searched only in an installed package,
+    not in a checkout.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:

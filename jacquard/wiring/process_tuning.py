@@ -1,7 +1,8 @@
 """Tunes the whole process while an engine works: the garbage collector, the switch interval of threads, and the heaps
 of the C library.
 
-Without it, a turn would wait for garbage collections and for threads that hold the interpreter, and memory would grow.
+Without this tuning, a turn would wait for garbage collections and for threads that hold the interpreter, and memory
+would grow.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import threading
 
 SWITCH_SECONDS = 0.0002
 YOUNG_OBJECTS = 5_000
-"""Number of new objects that starts a collection of the youngest generation. Python's default is 700; a turn makes some
-thousands.
+"""Number of new objects after which the youngest generation is collected. Python's default is 700, and a turn makes
+some thousands.
 """
 FULL_COLLECTION_EACH = 15
-"""Collections of the middle generation between two full collections. Python's default is 10."""
+"""Number of collections of the middle generation between two full collections. Python's default is 10."""
 
 HEAPS_A_CORE = 2
-"""Heaps of the C library per core. The default of glibc is 8."""
+"""Maximum number of heaps of the C library per core. The default of glibc is 8."""
 _M_ARENA_MAX = -8
 """Number of the setting for the most heaps in glibc's `malloc.h`."""
 TRIM_SECONDS = 60.0
@@ -29,7 +30,8 @@ TRIM_SECONDS = 60.0
 
 
 class ProcessTuning:
-    """Tunes the process until the tuning is released. If several objects tuned it, the last release restores it.
+    """Tunes the process until the tuning is released. If several objects tuned the process, the last release restores
+    it.
 
     - Existing objects are excluded from garbage collection. Model libraries create some 400,000 objects that live as
       long as the process. A full collection visits them all and stops every thread for 0.2 to 0.4 seconds, in the
@@ -53,7 +55,7 @@ class ProcessTuning:
         self._is_tuned = False
 
     def tune(self) -> None:
-        """Tune the process. Garbage is collected once before, so the call takes as long as a full collection."""
+        """Tune the process. Garbage is collected once at the beginning, so the call takes as long as a full collection."""
         gc.collect()
         gc.freeze()
         kind = type(self)

@@ -68,26 +68,26 @@ class Runtime:
     retriever: HybridRetriever
     embedder: PrefetchingEmbedder | None
     world: WorldPack | None
-    """Pack that was named when the runtime was opened, or None. The packs of earlier sessions are in the store
-    (`world_of`).
+    """Pack that was named when the runtime was opened (None: no pack was named). The packs of earlier sessions are in
+    the store (`world_of`).
     """
     notes: WorldNotes
     intake: IngestServices
     models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
-    """Packs that the engine knows without the store, by world id: the named one."""
+    """World id -> pack, for packs that the engine knows without the store. This is only the named pack."""
     watchers: Observability = field(default_factory=lambda: open_observability(ObservabilityConfig()))
     tuning: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     opening: WorldPack | None = None
     """Initial world of a new session: the named world, or an empty one if the settings name a profile.
 
-    If it is None, no session can be started without a world.
+    None: a session can only be started in a named world.
     """
 
     @asynccontextmanager
     async def overlay(self) -> AsyncIterator[Runtime]:
-        """Yield a runtime with the same data that writes nothing.
+        """Yield a runtime that reads the same data and writes nothing to the store.
 
         Sessions that it starts, packs that it stores and turns that it prepares are kept in memory until the end of the
         block.
@@ -111,8 +111,8 @@ class Runtime:
         """Return the head (newest turn and version) of a session. If the session does not exist, it is created from
         `opening`.
 
-        A session without a world is given the named world. If `index` is true, the index is opened and updated, so that
-        the first turn need not wait for it. Vectors of another embedding model stay in use.
+        If the session has no world, it gets the named world. If `index` is true, the index is opened and updated, so
+        that the first turn need not wait for the index. Vectors of another embedding model stay in use.
 
         Raises SessionNotFoundError if the session does not exist and `opening` is None. Raises ConfigError if the
         session belongs to another world than the named one.
@@ -157,8 +157,8 @@ class Runtime:
     async def forget(self, erasure: Erasure) -> ErasureReport:
         """Erase data from the store, index, originals and caches, and prove the erasure by a search.
 
-        Background work of this engine is ended first. Raises JacquardError if it does not end in time; then nothing was
-        erased.
+        Before the erasure, the background work of this engine must end. Raises JacquardError if this work does not end
+        in time; then nothing was erased.
         """
         with self.retriever.hold_feed():
             if not await self.engine.settle(SETTLE_SECONDS):
@@ -174,13 +174,15 @@ class Runtime:
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
-        """Empty the expired evidence of one session, or of all sessions. Return the number of emptied evidences by session."""
+        """Empty the expired evidence of one session, or of all sessions. Return session id -> number of emptied
+        evidence items.
+        """
         named = None if session_id is None else (session_id,)
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
 
     async def archive_session(self, session_id: str) -> ArchivedSession:
-        """Pack the rows of a session in the store, and drop its index. The next turn of the session opens and indexes
-        it again.
+        """Pack the rows of a session in the store, drop the index of the session, and return the archive. The next turn
+        of the session opens and indexes the session again.
 
         If the session is archived already, nothing changes. Raises SessionNotFoundError if the session is unknown.
         Raises ConfigError if the store keeps no archives, or if the session has evidence that will expire.
@@ -200,7 +202,7 @@ class Runtime:
         )
 
     async def open_archived(self, session_id: str) -> bool:
-        """Open an archived session, as its next turn would. Return whether it was archived.
+        """Open an archived session, as its next turn would. Return whether the session was archived.
 
         Raises SessionNotFoundError if the session is unknown. Raises ConfigError if the store keeps no archives.
         """
@@ -227,10 +229,11 @@ class Runtime:
         return changed
 
     async def import_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its turns. If it exists already, append the turns that it lacks.
+        """Create the session in `start` with its turns, and return its head. If the session exists already, append the
+        turns that it lacks.
 
-        If a world is named, a session without a world is given it. Raises ConfigError if the session belongs to another
-        world.
+        If a world was named and the session has no world, the session gets the named world. Raises ConfigError if the
+        session belongs to another world.
         """
         world = self.world if start.world_id in BARE_WORLDS else None
         if world is not None:
@@ -250,8 +253,8 @@ class Runtime:
         """Update the index from the store: for the named session and its world, or for the named world if `session_id`
         is None.
 
-        If vectors of another embedding model are in use, `change_encoder` replaces them now by vectors of the
-        configured model. Otherwise they are replaced in the background after turns.
+        Vectors of another embedding model may be in use. If `change_encoder` is true, they are replaced now by vectors
+        of the configured model. If it is false, they are replaced in the background after turns.
         """
         scopes = [] if self.world is None else [world_scope(self.world.world_id)]
         if session_id is not None:
@@ -263,8 +266,8 @@ class Runtime:
     async def warm(self, text: str = "", *, tune_process: bool = True) -> None:
         """Load the models now, so that no turn waits for them.
 
-        The embedder is loaded if it knows the language of `text`, or if `text` is empty. `tune_process` also tunes the
-        whole process for short waits (see `ProcessTuning`). Pass False if the process does that itself.
+        The embedder is loaded if it knows the language of `text`, or if `text` is empty. If `tune_process` is true, the
+        whole process is tuned for short waits (see `ProcessTuning`). Pass False if the host tunes the process itself.
         """
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
@@ -277,7 +280,7 @@ class Runtime:
         """Return (action, names): the numerical action that the input means in the session's world, and the names of
         all actions.
 
-        `action` is None if the input means none. Raises InputTooLargeError if the input is too long for a turn.
+        `action` is None if the input means no action. Raises InputTooLargeError if the input is too long for a turn.
         """
         check_user_message(user_message, self.limits)
         world = await self.world_of(session_id)

@@ -67,8 +67,9 @@ class MemoryVerbs:
     Args:
         author: name of the caller in the log of edits.
         viewer: the caller sees and edits only memories that this viewer (a character) may know (None: all memories).
-        is_model: the caller passes on texts of a model. If the settings ask for review, its changes become proposals.
-        edits_lore: the caller may decide on proposals for lore.
+        is_model: true if the caller passes on texts of a model. If the settings ask for review, changes of this caller
+            become proposals.
+        edits_lore: true if the caller may decide on proposals for lore (the author's texts about a world).
 
     Methods raise SessionNotFoundError if the session is unknown, and MemoryNotFoundError if an id is unknown. They
     raise InputTooLargeError if a text is too long, RedactionError if a text cannot be searched for secrets, and
@@ -150,12 +151,12 @@ class MemoryVerbs:
     async def remember(
         self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
     ) -> MemoryEdit:
-        """Store `text` as a memory of a session, with its author and time. Repeated calls with the same `key` store it
-        once.
+        """Store `text` as a memory of a session, with its author and time. Repeated calls with the same `key` store the
+        text once.
 
         The text is stored as written, except for secrets (keys, cards, passwords); the result lists them in `redacted`.
-        With `dry_run` nothing is stored, and the result shows what would be. The methods below take `dry_run` in the
-        same sense.
+        If `dry_run` is true, nothing is stored, and the result shows the edit that would be stored. `dry_run` of `edit`
+        and `supersede` means the same.
         """
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.REMEMBER, text, title=title, key=key)
@@ -164,14 +165,14 @@ class MemoryVerbs:
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
         """Correct the text of a memory.
 
-        Lore is edited in its world (`edit_lore`), and messages are edited by `edit_message` of the engine.
+        Use `edit_lore` for lore, and `ContextEngine.edit_message` for messages.
         """
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.EDIT, text, memory_id=memory_id)
         return await self._editor().edit(session_id, memory_id, text, dry_run=dry_run)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
-        """Mark a memory as no longer true. If `text` is not empty, store it as what is true now."""
+        """Mark a memory as no longer true. If `text` is not empty, it is stored as the memory that is true now."""
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.SUPERSEDE, text, memory_id=memory_id)
         return await self._editor().supersede(session_id, memory_id, text, dry_run=dry_run)
@@ -206,11 +207,13 @@ class MemoryVerbs:
         return await self._person().accept(await self._log_with(session_id, proposal_id), proposal_id, text)
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
-        """Refuse a proposal. It is not made again for the same turns."""
+        """Refuse a proposal. The same proposal is not made again for the same turns."""
         return await self._person().reject(await self._log_with(session_id, proposal_id), proposal_id)
 
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
-        """Return the edits of a session, oldest first; a viewer gets only edits of memories that the viewer may know."""
+        """Return the edits of a session, oldest first. A caller with a viewer gets only edits of memories that the
+        viewer may know.
+        """
         if self._is_host:
             return await read_log(self._store, session_id)
         known = {
@@ -221,8 +224,8 @@ class MemoryVerbs:
         return tuple(edit for edit in await read_log(self._store, session_id) if edit.edit_id in known)
 
     async def forget(self, session_id: str, memory_id: str, *, reason: str = "") -> tuple[str, ...]:
-        """Erase a remembered memory or a document permanently, with its corrections and its pins. Return the erased
-        ids.
+        """Erase a remembered text or a document permanently, with its corrections and its pins. Return the erased ids.
+        `reason` is recorded with the erasure.
 
         Raises ConfigError if the memory was made of turns or of a world. Instead, `supersede` removes it from recall,
         and an erasure of the session or an edit of the world erases it.
@@ -262,8 +265,9 @@ class MemoryVerbs:
     ) -> SessionHead:
         """Start the session `new_session_id` with memories of another session, and return its head.
 
-        They are the memories in `memory_ids`, or the best `limit` results of a search for `query`, or all. See
-        `ContextEngine.continue_session`. Raises ConfigError if both `memory_ids` and `query` are given.
+        The copied memories are those in `memory_ids`, or the best `limit` results of a search for `query`. If neither
+        is given, all memories are copied. See `ContextEngine.continue_session`. Raises ConfigError if both `memory_ids`
+        and `query` are given.
         """
         if query:
             if memory_ids is not None:
@@ -274,12 +278,13 @@ class MemoryVerbs:
         )
 
     async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
-        """Return the current state tree of a session."""
+        """Return the current state tree at the end of a branch (`branch_id` None: the active branch)."""
         head = await self._store.head(session_id, branch_id)
         return await self._store.state_at(session_id, head.turn_id)
 
     async def set_state(self, session_id: str, changes: Mapping[str, Any]) -> SessionHead:
-        """Set values of the state by their paths (`hero.health`). The change is stored as a turn without messages.
+        """Set values of the state. `changes` maps paths (`hero.health`) to new values. The change is stored as a turn
+        without messages. Return the new head.
 
         Either all values are set or none. Raises StateOpError if the state's declarations do not allow a value. Raises
         ConfigError if `changes` is empty, or while a turn waits for its reply.

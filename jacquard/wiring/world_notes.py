@@ -1,7 +1,7 @@
 """Remembers from which folder the pack of each world was loaded, in a small JSON file next to the index.
 
-The packs themselves are in the store. The file is for authors: their commands read templates from the folder that they
-edit. All functions here read files, so call them off the event loop.
+The packs themselves are in the store. The file is for authors: an author's commands read templates from the folder that
+the author edits. All functions of this module read files, so call them off the event loop.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ PACK_FILE = "world.yaml"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldNotes:
-    """Notes of one store on this host. `named` is the pack folder that the current call names, or None."""
+    """Notes of one store on this host. `named` is the pack folder that the current call names (None: no folder)."""
 
     file: Path
     named: str | Path | None = None
 
     def load_named(self) -> WorldPack | None:
-        """Return the pack in the named folder, or None if no folder is named. Raises WorldPackError if the pack has faults."""
+        """Return the pack in the named folder. Return None if no folder is named. Raises WorldPackError if the pack has
+        faults.
+        """
         return None if self.named is None else load_world(Path(self.named))
 
     def find_folder(self, world_id: str) -> Path | None:
-        """Return the noted folder of a world if it still contains a pack, else None.
+        """Return the noted folder of a world. Return None if no folder is noted, or if the folder no longer contains a
+        pack.
 
         Raises ConfigError if the notes file is damaged.
         """

@@ -1,14 +1,14 @@
-"""Aligns the messages that a client shows with the messages on a stored path (a branch of a session). Derives from this what
-the client has changed. Pure.
+"""Aligns the messages that a client shows with the messages on a stored path (a branch of a session), and derives the
+changes that the client made.
 
 Texts that occur once in both lists are anchors. Between anchors, the cheapest alignment is computed. Leaving out stored
 messages is cheapest at the beginning, then at the end (the user went back), then in the middle. Edits, and messages that
 are not stored, cost more.
 
-A stored message that the client does not show is not always deleted, because a client that makes room leaves out the oldest
-messages that it does not pin. A message counts as deleted only in the newer half of the path, and only if the client now
-shows its neighbours next to each other. If messages at the end of the path are not shown, the user went back. Doubtful
-messages are kept.
+The client may leave out a stored message without having deleted it: to make room, clients leave out the oldest messages
+that are not pinned. Therefore a message counts as deleted only if it is in the newer half of the path and the client
+now shows its two neighbours next to each other. If messages at the end of the path are not shown, the user went back.
+In case of doubt a message is kept.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from mnemosyne.schema.session import Role
 from mnemosyne.values import dataclass
 
 OVERLAP = 60
-"""Number of messages at the end of a common run that are aligned together with the messages after the run."""
+"""Number of messages at the end of a run (equal messages in a row) that are aligned together with the messages after
+the run.
+"""
 MOST_CELLS = 16_000
-"""Maximum size of a gap between anchors that is solved exactly. Its size is the number of the client's messages in it, times
-the number of stored ones.
+"""Maximum size of a gap between anchors that is aligned exactly. The size of a gap is the number of client's messages
+in the gap, times the number of stored messages in it.
 """
 
 LEADING_COST, TRAILING_COST, MIDDLE_COST = 0.2, 0.4, 0.8
@@ -38,7 +40,9 @@ _NEXT_TRAILING, _NEXT_MIDDLE = 0.05, 0.02
 UNKNOWN_COST, LAST_UNKNOWN_COST = 1.0, 0.8
 """Cost of a message of the client that is not stored. The second cost is for messages after the last pair."""
 REPLACED_COST, LEAST_LIKENESS = 1.2, 0.25
-"""Cost of a pair whose texts have nothing in common, and the likeness from which on a pair costs less."""
+"""REPLACED_COST is the cost of a pair whose texts have nothing in common. A pair costs less if its likeness is at least
+LEAST_LIKENESS.
+"""
 _CHEAP = 0.1
 
 MOST_DELETED, MOST_GAPS = 4, 2
@@ -46,8 +50,8 @@ MOST_DELETED, MOST_GAPS = 4, 2
 LEAST_BEFORE = 4
 """Minimum number of stored messages before a deleted one. Fewer may be a beginning that the client pins."""
 MOST_REWRITTEN = 400
-"""Maximum number of messages after a change, because each of their turns is rewritten. Changes further back are not carried
-out.
+"""Maximum number of messages after a change, because the turn of each of these messages is rewritten. A change further
+back is not carried out.
 """
 
 _SENTENCES = {
@@ -92,23 +96,25 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Result of an alignment: pairs of messages, and their cost. `shown` is the number of the client's messages.
+    """Result of an alignment: pairs of a client's message and a stored one, and the cost of the alignment. `shown` is
+    the number of the client's messages.
 
-    The client's first `run` messages equal the stored ones from the place `start` on. They are not in `pairs`.
+    The first `run` messages of the client equal the stored messages from the place `start` on. These messages are not
+    in `pairs`.
     """
 
     pairs: tuple[Pair, ...]
     """Pairs in the order of both lists."""
     moved: tuple[Pair, ...]
-    """Pairs of equal messages at different places. They are not in `pairs`."""
+    """Pairs of equal messages at different places. These are not in `pairs`."""
     cost: float
     shown: int
     run: int = 0
     start: int = 0
 
     def at_places(self, places: Sequence[int]) -> Alignment:
-        """Return the same alignment for a longer list of stored messages. `places` gives each stored message's place in the
-        longer list.
+        """Return the same alignment for a longer list of stored messages. `places[n]` is the place of the stored
+        message `n` in the longer list.
         """
         pairs, moved = (
             tuple(replace(each, stored=places[each.stored]) for each in group) for group in (self.pairs, self.moved)
@@ -138,7 +144,7 @@ class Alignment:
 
     @property
     def first(self) -> int:
-        """Place of the first stored message that the client shows; -1 if it shows none."""
+        """Place of the first stored message that the client shows; -1 if the client shows none."""
         return self.start if self.run else self.pairs[0].stored if self.pairs else -1
 
     @property
@@ -154,7 +160,8 @@ class Alignment:
 
 
 def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
-    """Return the alignment of both lists, like `align`, but faster for a long conversation.
+    """Return the alignment of the client's messages `shown` with the messages `stored`. The function is faster than
+    `align` for a long conversation.
 
     If the client's messages begin with a long run of stored ones, only the end of the run and the messages after it are
     aligned.
@@ -175,7 +182,9 @@ def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]
 
 
 def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
-    """Return the cheapest alignment of both lists that contains the anchors."""
+    """Return the cheapest alignment of the client's messages `shown` with the messages `stored` that contains all
+    anchors.
+    """
     pairs: list[Pair] = []
     ends = [(-1, -1), *_find_anchors(shown, stored), (len(shown), len(stored))]
     for (left, above), (right, below) in pairwise(ends):
@@ -212,7 +221,7 @@ def _find_anchors(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -
 
 
 def relate(mine: MessageForm, theirs: MessageForm) -> tuple[float, Relation]:
-    """Return (cost, relation) of pairing a client's message with a stored one."""
+    """Return (cost, relation) of a pair: the client's message `mine` and the stored message `theirs`."""
     if mine.role is not theirs.role:
         return 9.0, Relation.EDITED
     if mine.says_same(theirs):
@@ -383,14 +392,16 @@ def gaps_of(places: Sequence[int], end: int, begin: int = 0) -> Iterator[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Summary of how a call was understood: numbers of messages by code, for example `edited` or `left_out`."""
+    """Summary of how a call was understood. `counts` maps a code, such as `edited` or `left_out`, to a number of
+    messages.
+    """
 
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def code(self) -> str:
-        """Codes with their numbers, as the value of a header. It is `goes_on` if the call only continues at the end of the
-        path.
+        """Codes with their numbers, as the value of a header. The value is `goes_on` if the call only continues at the
+        end of the path.
         """
         return ", ".join(f"{code}={count}" for code, count in self.counts.items() if count) or "goes_on"
 
@@ -405,13 +416,13 @@ class Verdict:
     """Changes that the client made. Messages are named by their places in the client's list or in the stored list."""
 
     last: int
-    """Place of the newest stored message that stays on the path; -1 if none does."""
+    """Place of the newest stored message that stays on the path; -1 if no message stays."""
     edits: Mapping[int, int]
-    """Places of stored messages whose text changed, each with the place of the client's message that has the new text."""
+    """Place of a stored message whose text changed -> place of the client's message that has the new text."""
     deleted: frozenset[int]
     """Places of stored messages that the client deleted."""
     added: Mapping[int, tuple[int, ...]]
-    """Places of client's messages that are not stored, by the place of the stored message that they follow."""
+    """Place of a stored message -> places of the client's messages after it that are not stored."""
     appended: tuple[int, ...]
     """Places of client's messages after the last one that is paired with a stored message."""
     left_out: int
@@ -427,8 +438,8 @@ class Verdict:
         return tuple(sorted((*self.edits, *self.deleted, *self.added)))
 
     def counts(self, stored: int, *, is_again: bool) -> Mapping[str, int]:
-        """Return the numbers for a `Decision`, by code, for a path of `stored` messages. `is_again`: a message is answered
-        again.
+        """Return code -> number of messages, for a `Decision`. `stored` is the number of messages on the path.
+        `is_again` is true if a message is answered again.
         """
         return {
             "again": int(is_again),
@@ -451,7 +462,7 @@ def judge(
         shown: client's messages before the user's newest one.
         user: the user's newest message.
         stored: stored messages.
-        is_whole: the path begins with `stored`.
+        is_whole: true if the path has no message before `stored`.
     """
     pairs = found.pairs
     known = {pair.stored for pair in (*pairs, *found.moved)}
@@ -480,7 +491,7 @@ def judge(
 
 
 def is_asked_again(user: MessageForm, stored: MessageForm) -> bool:
-    """Return whether the user's newest message is the message `stored`, except for lines that the client adds."""
+    """Return whether the user's newest message `user` is the message `stored`, except for lines that the client adds."""
     return user.is_same(stored) or user.contains(stored) or stored.contains(user)
 
 

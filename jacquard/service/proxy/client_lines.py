@@ -1,5 +1,5 @@
-"""Removes lines that a client puts into the user's messages: reminders, and an instruction at the end or the beginning of each
-call. It also separates messages that a client merged into one. Pure.
+"""Removes lines that a client (not the user) writes into the user's messages: reminders, and an instruction at the end
+or the beginning of each message. Also separates messages that a client merged into one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mnemosyne.schema.session import Message, Role
 CLIENT_LINES = "client_lines"
 """Key in the `extra` of a user's message. Its value is the digests of the removed lines."""
 MOST_RECENT = 6
-"""Number of newest stored user messages from which the removed lines are known."""
+"""Number of newest stored user messages whose recorded lines (CLIENT_LINES) are searched for."""
 
 _REMINDER = re.compile(r"<(system-reminder|system_reminder|environment_details|ide_opened_file|ide_selection)>")
 
 
 def without_reminders(message: Message) -> Message:
-    """Return a message without the reminders that coding agents put into user messages. If nothing would remain, it is
-    unchanged.
+    """Return `message` without the reminders that coding agents put into user messages. If nothing would remain, return
+    `message` unchanged.
     """
     text = message.content
     if message.role is not Role.USER or "<" not in text:
@@ -49,16 +49,16 @@ def find_instruction(
     forms: Sequence[MessageForm],
     found: Alignment,
 ) -> frozenset[str]:
-    """Return the digests of lines that the client adds to each call. Each of three signs shows such lines:
+    """Return the digests of the lines that the client adds to each call. A line counts as added by the client if one of
+    three signs is found:
 
-    1. They were removed from stored messages before.
-    2. The client showed them with an earlier user message, and now shows this message without them.
-    3. The newest message repeats a user message that the client no longer shows at its old place, and the user message before it
-       has no reply. Then all lines of the newest message are such lines.
+    1. The line was removed from stored messages before. 2. The client showed the line in an earlier user message, and
+    now shows this message without the line. 3. The newest message repeats a user message that the client no longer
+    shows at its old place, and the user message before it has no reply. Then all lines of the newest message count.
 
     Args:
         user: the user's newest message.
-        before: client's messages before it.
+        before: client's messages before `user`.
         stored: newest stored messages.
         forms: all stored messages in the form for comparison.
         found: alignment of `before` with `forms`.
@@ -79,8 +79,8 @@ def find_instruction(
 
 
 def without_lines(message: Message, digests: Collection[str]) -> Message:
-    """Return a message without the lines at its end and beginning whose digests are in `digests`. The message records the
-    digests of the removed lines (CLIENT_LINES).
+    """Return `message` without lines whose digests are in `digests`. Lines are removed only at the end and the
+    beginning. The returned message records the digests of the removed lines (CLIENT_LINES).
     """
     lines, dropped = message.content.split("\n"), list[str]()
 
@@ -97,11 +97,11 @@ def without_lines(message: Message, digests: Collection[str]) -> Message:
 
 
 def split_merged(user: Message, stored: Sequence[MessageForm]) -> list[Message]:
-    """Return the messages that a client merged into one user message, the newest one last. If it merged none, only `user` is
-    returned.
+    """Return the messages that a client merged into the user message `user`, newest last. If the client merged none,
+    return only `user`.
 
-    Merged messages are recognised by stored assistant messages among the lines of `user`. Lines before the first known
-    message are dropped, because the client and not the user wrote them.
+    Merged messages are recognised by assistant messages of `stored` among the lines of `user`. Lines before the first
+    known message are dropped, because the client and not the user wrote them.
     """
     lines = [line for line in shown_text(user.content).split("\n") if line.strip()]
     form = form_of(user)

@@ -1,4 +1,6 @@
-"""Reads the messages of a call (one request of a chat client), and names the session if the client does not name one. Pure."""
+"""Reads the messages of a call (one request of a chat client), and makes an id for the session if the client does not
+name a session.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from mnemosyne.schema.session import Message, Role
 from mnemosyne.values import dataclass
 
 PREFIX, OWNED = "chat-", "chat-of-"
-"""Prefixes of the ids of sessions that no client named. The second is for sessions that a viewer or a named person began."""
+"""Prefixes of the ids of sessions that no client named. OWNED is the prefix if a viewer or a named person began the
+session.
+"""
 
 MESSAGE_CHARS = 400
 """Cost of handling one message, in characters for `calculate`."""
@@ -42,11 +46,13 @@ class CallMessages:
     forms: tuple[MessageForm, ...]
     user_form: MessageForm
     named: str | None = None
-    """Id of the session that the client names; None if it names none."""
+    """Id of the session that the client names (None: the client names no session)."""
     viewer: str | None = None
-    """Viewer of the caller's token."""
+    """Viewer to whom the caller's token is bound (None: no viewer)."""
     user_id: str = ""
-    """Person that the client names, whose facts are recalled. It is '' if no person is named or the caller has a viewer."""
+    """Person that the client names, whose facts are recalled. This is '' if no person is named, or if the caller has a
+    viewer.
+    """
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Texts of the tool results that the client shows, by the ids of their tool calls."""
 
@@ -72,8 +78,8 @@ class CallMessages:
 
 
 async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: str | None = None) -> CallMessages:
-    """Return the messages of a call up to the user's newest one, which must exist. `viewer` is the viewer of the caller's
-    token.
+    """Return the messages of a call up to the user's newest message, which must exist. `viewer` is the viewer of the
+    caller's token (None: no viewer).
 
     Raises ValueError if the content of a message is invalid, and ConfigError if the client's name for the session cannot be
     an id.
@@ -92,7 +98,8 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
 
 
 def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
-    """Return the probable session id of a call: the one that the client names, or else the one that the call would begin.
+    """Return the probable session id of a call: the id that the client names, or else the id of the session that the
+    call would begin.
 
     The result is '' if the content of a message is invalid. If the client leaves out the beginning of its conversation,
     `find_session` may find another session.
@@ -164,9 +171,9 @@ def begun_session(said: CallMessages) -> str:
 def begun_sessions(said: CallMessages) -> list[str]:
     """Return the ids that the session of a conversation may have, made from its messages up to the user's first one.
 
-    The first id is for a new session. The others are for a client that adds a note to a message and has moved the note:
-    from the first message to the newest, or into a first message that had none. A note is a paragraph or a line, before or
-    after the user's words.
+    The first id is for a new session. The other ids are for a client that adds a note to a message and has moved this
+    note since the session began: from the first message to the newest, or into a first message that had no note. A note
+    is a paragraph or a line, before or after the user's words.
     """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)

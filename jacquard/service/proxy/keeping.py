@@ -1,7 +1,7 @@
-"""Makes a turn of each call of a chat client: prepares the turn before the model server is called, and commits the reply after
-it.
+"""Makes a turn of each call of a chat client: prepares the turn before the model server is called, and commits the
+reply after that.
 
-If this fails, the client still gets its answer.
+If preparing or committing fails, the client still gets the answer of the model server.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class KeptTurn:
     ours: OurText
     reply_form: ReplyForm
     call: int
-    """Number of this model call in the turn. It is above 1 if the model has called tools."""
+    """Number of this model call in the turn, counted from 1. It is above 1 if the model has called tools."""
     reply: str | None = None
-    """Reply of the engine itself, without a call of a model; None if a model answers."""
+    """Reply that the engine gives without a model (None: a model answers)."""
     degraded: tuple[str, ...] = ()
     """Degradation codes: they name what failed or was left out while the turn was prepared."""
     decision: Decision = field(default_factory=Decision)
@@ -83,8 +83,10 @@ class KeptTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTimes:
-    """Milliseconds from the call of the model server to the first word of its answer (`first_ms`, None: there was none), and to
-    the end of its answer (`whole_ms`).
+    """Times of an answer in milliseconds from the call of the model server.
+
+    `first_ms` is the time to the first word of the answer (None: there was no word). `whole_ms` is the time to the end
+    of the answer.
     """
 
     first_ms: int | None
@@ -100,10 +102,11 @@ class TurnKeeper:
         self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
 
     async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn | None:
-        """Move the session to the position of the client's messages, and prepare the turn.
+        """Move the session to the position that the client's messages show, prepare the turn, and return it.
 
-        Return None if the model is to continue a reply of its own. The client's next call shows the whole reply, which is
-        stored then. Raises TimeoutError if this takes longer than `prepare_seconds`. Errors of the engine pass through.
+        Return None if the call asks the model to continue its own last reply. The next call of the client shows the
+        whole reply, which is stored then. Raises TimeoutError if preparing takes longer than `prepare_seconds`. Errors
+        of the engine pass through.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
@@ -143,10 +146,10 @@ class TurnKeeper:
     async def text_of_newest_turn(
         self, principal: Principal, headers: Mapping[str, str], request: ChatRequest
     ) -> OurText:
-        """Return the text that was added to the call of the newest turn. It is empty if this turn does not answer the user's
-        newest message.
+        """Return the text that was added to the call of the newest turn. Return an empty text if the newest turn does
+        not answer the user's newest message.
 
-        Raises TimeoutError if this takes longer than `prepare_seconds`. Errors of the engine pass through.
+        Raises TimeoutError if the work takes longer than `prepare_seconds`. Errors of the engine pass through.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
@@ -219,11 +222,12 @@ class TurnKeeper:
         is_whole: bool,
         again: ChatRequest | None = None,
     ) -> None:
-        """Commit the reply of a turn, with its cost. If the reply was cut off (`is_whole` is False), commit the part that the
-        client saw.
+        """Commit the reply of `turn` that `answer` has read, and record the cost of the model call. If the reply was
+        cut off (`is_whole` is False), commit the part that the client saw.
 
-        If the answer calls tools, there is no reply yet, and the turn waits for the results. `again` is the call that was
-        answered, if the first one had to be repeated in another form. Errors are only logged.
+        If the answer calls tools, there is no reply yet, and the turn waits for the results. `again` is the repeated
+        call that was answered, if the model server refused the first form of the call (None: it was not repeated).
+        Errors are only logged.
         """
         try:
             async with self._tenants.use(principal.tenant) as runtime:

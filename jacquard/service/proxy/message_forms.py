@@ -1,8 +1,8 @@
 """Brings messages into a form in which a client's messages can be compared with stored ones. Pure.
 
-Clients change messages: they trim spaces, replace marks of emphasis and quotation, drop thoughts, markup and old pictures,
-and put the speaker's name before the text. A message changed in these ways still counts as the same. So does a message that
-is stored with masked secrets.
+Clients change messages: they trim spaces, replace marks of emphasis and quotation, drop thoughts, markup and old
+pictures, and put the speaker's name before the text. A message that was changed in these ways still counts as the same.
+A message that is stored with masked secrets counts as the same too.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MessageForm:
 
     @cached_property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """Words of each line, as pairs: with and without the name of a speaker. Lines without words are left out."""
+        """(words with the name of a speaker, words without this name) of each line. Lines without words are left out."""
         lines = (line for line in shown_text(self.words).split("\n") if line.strip())
         return tuple((loose_words(line), loose_words(without_name(line))) for line in lines)
 
@@ -70,7 +70,9 @@ class MessageForm:
         return frozenset(_GRAM.findall(self.text))
 
     def is_same(self, other: MessageForm) -> bool:
-        """Return whether both are the same message. One of them may have a speaker's name, or lack some of the pictures."""
+        """Return whether this form and `other` are the same message. One of them may have a speaker's name, or lack
+        some of the pictures.
+        """
         return self.role is other.role and self.has_parts_of(other) and self.says_same(other)
 
     def has_parts_of(self, other: MessageForm) -> bool:
@@ -78,7 +80,9 @@ class MessageForm:
         return self.parts <= other.parts or other.parts <= self.parts
 
     def says_same(self, other: MessageForm) -> bool:
-        """Return whether both have the same words. A speaker's name, the order of lines, and masked secrets make no difference."""
+        """Return whether this form and `other` have the same words. A speaker's name, the order of lines, and masked
+        secrets make no difference.
+        """
         if self.text == other.text or self.bare == other.text or self.text == other.bare:
             return True
         if len(self.text) == len(other.text) and "\n" in self.words and sorted(self.lines) == sorted(other.lines):
@@ -91,9 +95,10 @@ class MessageForm:
         return any(_is_alike(*pair) or _is_alike(*pair[::-1]) for pair in pairs)
 
     def find_lines(self, other: MessageForm, start: int = 0, stop: int | None = None) -> int | None:
-        """Return the number of the line at which all lines of `other` begin in this message; None if they are not in it.
+        """Return the number of the line at which the lines of `other` begin in this message. Return None if this
+        message does not contain all lines of `other` in a row.
 
-        Only lines from `start` on are tried, and only those before `stop` (None: all).
+        Only beginnings from the line `start` on and before the line `stop` (None: up to the end) are tried.
         """
         mine, theirs = self.lines, other.lines
         end = len(mine) - len(theirs) + 1
@@ -109,7 +114,9 @@ class MessageForm:
         return is_longer and self.find_lines(other) is not None
 
     def likeness(self, other: MessageForm) -> float:
-        """Return the share of words that both messages have: 0 if they share none, 1 if they share all."""
+        """Return the likeness of this message and `other` by their words: 0 if they share no word, 1 if they have the
+        same words.
+        """
         mine, theirs = self.grams, other.grams
         return 2 * len(mine & theirs) / (len(mine) + len(theirs)) if mine or theirs else 1.0
 

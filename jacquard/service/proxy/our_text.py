@@ -1,9 +1,9 @@
-"""Chooses the text that a turn adds to the call of a chat client ("our text"), and records in the turn's receipt what is sent.
-Pure.
+"""Chooses the text that a turn adds to the call of a chat client ("our text"), and records the sent texts in the
+receipt of the turn.
 
 The receipt states why each block is in the prompt. The turn is prepared with the layout `layers`, which puts each layer
-into a message of its own. Its prompt also contains the messages that the client shows, so that recall does not repeat them.
-They are not added to the call, because the client sends them itself.
+into a message of its own. The prompt of the turn also contains the messages that the client shows, so that recall does
+not repeat these messages. They are not added to the call, because the client sends them itself.
 """
 
 from __future__ import annotations
@@ -62,10 +62,13 @@ LAYOUT, PLAIN_PROFILE = "layers", "assistant"
 MOST_SHOWN, MOST_OF_CUT = 50, 400
 """Maximum number of messages of the session in the prompt that the engine prepares.
 
-The second number is for a client that leaves out older messages. A summary then covers the messages before them.
+MOST_OF_CUT applies if the client leaves out older messages. In this case a summary covers the messages before those in
+the prompt.
 """
 MOST_LISTED = 2_000
-"""Number of the newest messages that a receipt lists one by one. Older messages of the client are summed up."""
+"""Number of the newest messages that a receipt lists one by one. For older messages of the client, the receipt states
+only sums.
+"""
 _ROW, _CACHED_ROWS, _CACHED_TEXTS, _CACHED_CHARS = 100, 1_000, 16_384, 4_000
 _REASONS: Mapping[str, str] = {
     NOT_ADDED: "The client has its own.",
@@ -101,8 +104,8 @@ def settings_for(
     Args:
         base: settings of the service.
         viewer: viewer of the caller's token (None: the viewer in `base`).
-        has_state: the session has a state. Without one, the reply needs no named elements.
-        is_cut: the client leaves out older messages, so our text contains a summary of them.
+        has_state: true if the session has a state. Without a state, the reply needs no named elements.
+        is_cut: true if the client leaves out older messages, so that our text must contain a summary of them.
         shown: number of newest messages of the session that the prompt shows.
         shown_turns: number of newest turns that the client shows.
         shown_tokens: tokens of the shown messages.
@@ -131,12 +134,12 @@ class ClientCall:
     """Call of a client to which our text is added.
 
     Args:
-        request: the call.
+        request: the call as the client sent it.
         most_tokens: maximum tokens of our text (0: nothing is added).
-        has_state: the session has a state.
-        is_cut: the client leaves out older messages, so a summary of them is added.
+        has_state: true if the session has a state.
+        is_cut: true if the client leaves out older messages, so that a summary of them is added.
         count: returns the tokens of a text.
-        note: the author's note of the session's world.
+        note: the author's note of the session's world (None: there is none).
         alignment: sentences about the decisions on the client's messages.
     """
 
@@ -149,8 +152,8 @@ class ClientCall:
     alignment: tuple[str, ...] = ()
 
     def record(self, turn: PreparedTurn) -> PreparedTurn:
-        """Return the prepared turn with a completed receipt: it lists the sent texts, and gives a reason for each block that is
-        left out.
+        """Return `turn` with a completed receipt. The receipt lists the texts that are sent, and gives a reason for
+        each block that is left out.
 
         `take_our_text` reads our text from this receipt.
         """

@@ -1,4 +1,6 @@
-"""Reads the answer of a turn on its way to the client, shows the client the part that is meant for it, and commits the reply."""
+"""Reads the answer of a turn on its way to the client, sends the client the part that the client may see, and commits
+the reply.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ _log = open_log(__name__)
 class TurnPassage:
     """`Passage` (see `jacquard.service.proxy.relay`) that commits the reply of a turn.
 
-    The reply is committed before the client learns that it is complete, so that the client's next call finds it. If the
-    client or the model server disconnects, the part that the client saw is committed. Chat clients keep this part too, and
-    send it with their next call. A reply that is shown unchanged passes byte for byte.
+    The reply is committed before the client gets the end of the answer, so that the next call of the client finds the
+    stored reply. If the client or the model server disconnects, the part that the client saw is committed. Chat clients
+    keep this part too, and send it with their next call. A reply that is shown unchanged passes byte for byte.
     """
 
     def __init__(self, keeper: TurnKeeper, principal: Principal, turn: KeptTurn, call: ChatRequest) -> None:
@@ -38,15 +40,15 @@ class TurnPassage:
         self._first_ms: int | None = None
 
     async def merge(self, size: int) -> bytes:
-        """Return the body of the repeated call, with our text inside the client's system message. `size` is its cost for
-        `calculate`.
+        """Return the body of the repeated call, with our text inside the client's system message. `size` is the cost of
+        this work for `calculate`.
         """
         self._again = replace(self._call, place=MERGED)
         return await calculate(with_our_text, self._again, self._turn.ours, MERGED, size=size)
 
     async def take(self, part: bytes) -> bytes:
-        """Return the client's form of a part of the stream. Raises AnswerTooLargeError if the answer is too large to be read,
-        and may not pass unread.
+        """Return the client's form of a part of the stream. Raises AnswerTooLargeError if the answer is too large to be
+        read and must not pass unread.
         """
         shown = await self._read(self._splitter.take(part))
         if self._answer.is_complete:
@@ -77,8 +79,10 @@ class TurnPassage:
         return shown
 
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return the client's form of an answer that is not a stream, and commit the reply. Raises AnswerTooLargeError like
-        `take`.
+        """Return the client's form of an answer that is not a stream, and commit the reply. `status` is the HTTP status
+        of the answer.
+
+        Raises AnswerTooLargeError if the answer is too large to be read and must not pass unread.
         """
         if status != 200:
             self._is_kept = True

@@ -1,5 +1,5 @@
-"""Moves the session of a call to the position that the client's messages show. Messages are edited, deleted or added, or
-another branch becomes active.
+"""Moves the session of a call to the position that the client's messages show. For this, stored messages are edited,
+deleted or added, or another branch becomes active.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class CallPlace:
     """Position of a call in its session."""
 
     user: Message
-    """The user's newest message, without lines of the client."""
+    """The user's newest message, without lines that the client added."""
     shown: int
     """Number of newest stored messages that the client shows before `user`."""
     shown_turns: int = 0
     """Number of newest complete turns that the client shows before `user`."""
     is_cut: bool = False
-    """True if the client leaves out messages that are older than the ones it shows."""
+    """True if the client leaves out messages that are older than the messages that it shows."""
     again_turn: str | None = None
-    """Id of the turn whose input is answered again; None if `user` is new."""
+    """Id of the turn whose input is answered again (None: `user` is a new message)."""
     decision: Decision = field(default_factory=Decision)
 
 
@@ -72,10 +72,10 @@ async def ensure_session(runtime: Runtime, session_id: str) -> None:
 async def goes_on_with_reply(
     runtime: Runtime, session_id: str, said: CallMessages, replies: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Return whether `replies`, the assistant messages after the user's newest one, resemble a stored reply, which the model
-    then continues.
+    """Return whether the model is asked to continue a stored reply. `replies` are the assistant messages after the
+    user's newest message; the result is true if they resemble a stored reply.
 
-    Otherwise they are a beginning that the client gives to a new reply.
+    Otherwise `replies` are a beginning that the client gives to a new reply.
     """
     if not await session_exists(runtime, session_id):
         return False
@@ -94,9 +94,9 @@ async def goes_on_with_reply(
 async def place(runtime: Runtime, session_id: str, said: CallMessages) -> CallPlace:
     """Move the session to the position of the client's messages, and return the position of the user's newest message.
 
-    If the client edited a message, the stored one is edited too, and later messages stay. If another branch explains the
-    call clearly better than the active branch, the other branch becomes active. A call with a viewer's token changes no
-    messages.
+    If the client edited a message, the stored message is edited too, and later messages stay. If another branch
+    explains the call clearly better than the active branch, the other branch becomes active. A call with a viewer's
+    token changes no messages.
     """
     opening = await opening_turns(runtime, session_id)
     if said.viewer is not None:

@@ -21,23 +21,24 @@ TOO_LARGE = "The model server's answer is too large to be read."
 class Passage(Protocol):
     """Observer of the body of an answer, which may change what the client gets.
 
-    1. `take` gets each part of an event stream, and `end` is called once when the stream is complete. Their results are sent.
-    2. `whole` gets a body that is not a stream. Its result is sent.
-    3. `whole` does not get a body above MOST_READ_BYTES. For such a body `leave` returns whether it may pass unread.
-    4. `take`, `end` and `whole` raise AnswerTooLargeError for an answer that cannot be read and may not pass unread.
-    5. `close` is called once at the end, also if the client disconnected or the answer was interrupted. It must not raise.
+    1. `take` gets each part of an event stream, and `end` is called once when the stream is complete. The results of
+    both are sent to the client. 2. `whole` gets a body that is not a stream. The result of `whole` is sent to the
+    client. 3. `whole` does not get a body above MOST_READ_BYTES. For such a body `leave` returns whether it may pass
+    unread. 4. `take`, `end` and `whole` raise AnswerTooLargeError for an answer that cannot be read and may not pass
+    unread. 5. `close` is called once at the end, also if the client disconnected or the answer was interrupted. It must
+    not raise.
     """
 
     async def take(self, part: bytes) -> bytes:
-        """Return the client's form of a part of the stream. Raises AnswerTooLargeError."""
+        """Return the client's form of a part of the stream. Raises AnswerTooLargeError by rule 4."""
         ...
 
     async def end(self) -> bytes:
-        """Return the last part for the client. Raises AnswerTooLargeError."""
+        """Return the last part for the client. Raises AnswerTooLargeError by rule 4."""
         ...
 
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return the client's form of a body that is not a stream. Raises AnswerTooLargeError."""
+        """Return the client's form of a body that is not a stream. Raises AnswerTooLargeError by rule 4."""
         ...
 
     def leave(self) -> bool:

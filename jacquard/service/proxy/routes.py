@@ -54,8 +54,8 @@ NO_UPSTREAM = (
 
 
 class Proxy:
-    """Answers the calls of chat clients. `upstream` is the model server; if it is None, every call gets an error that states
-    this.
+    """Answers the calls of chat clients. `upstream` is the model server. If `upstream` is None, every call gets an
+    error which states that no model server is set.
     """
 
     def __init__(self, settings: ServiceSettings, tenants: TenantRuntimes, upstream: Upstream | None) -> None:
@@ -64,15 +64,18 @@ class Proxy:
         self._keeper = TurnKeeper(settings.proxy, tenants)
 
     async def open(self) -> None:
-        """Load the rules and the languages. Call this before the first request. Raises ConfigError like `load_rules`."""
+        """Load the rules and the prompts of all languages. Call this method before the first request.
+
+        Raises ConfigError if the rules cannot be read or are invalid.
+        """
         await warm_prompts()
         self._rules = await to_thread.run_sync(load_rules, self._settings.proxy.rules)
 
     def routes(self) -> list[Route]:
         """Return the routes of the proxy.
 
-        Without tenants, all other calls below `/v1` pass to the model server too. With tenants they are not possible,
-        because they would use the service's key.
+        In a service without tenants, all other calls below `/v1` pass to the model server too. With tenants, such calls
+        are refused, because they would use the service's key.
         """
         known = [
             Route(f"{PREFIX}{CHAT}", self.answer_chat, methods=["POST"]),
@@ -95,7 +98,7 @@ class Proxy:
         return Relay(self._upstream, self._call(request, body), {})
 
     async def answer_chat(self, request: Request) -> Response:
-        """Answer a call. If it is a turn, memories are added to it and the reply is committed.
+        """Answer a chat call. If the call is a turn, memories are added to the call and the reply is committed.
 
         If the engine fails, the call goes to the model server unchanged, and a header of the answer states the error.
         """

@@ -1,5 +1,5 @@
-"""Finds out whether a client's messages show a text already, so that it is not added again. Pure; the time is about linear in
-the length of the messages.
+"""Finds out whether a client's messages show a text already, so that the text is not added again. The time is about
+linear in the length of the messages.
 
 Texts are compared word by word, without regard to case, markup, punctuation, width forms and white space. A text is shown
 if the messages contain nearly all of its sentences, at any place. A sentence does not count if it is found only as part of
@@ -28,7 +28,7 @@ _BLANKS = str.maketrans(_MARKS, " " * len(_MARKS))
 _SENTENCES = re.compile(r"[.!?。！？;；\n]+")
 _LABEL = re.compile(r"\A\s*[\w -]{1,40}[:：]\s*(?=\S)")
 _BETWEEN = " | "
-"""Separates messages; no text contains it in word form."""
+"""Separator of messages. No text in word form contains this separator."""
 
 
 class ShownTexts:
@@ -38,9 +38,10 @@ class ShownTexts:
         self._words = _BETWEEN.join(_read_words(text) for text in texts)
 
     def shows(self, content: str, title: str = "", *, has_labels: bool = False) -> bool:
-        """Return whether the messages show nearly all of a block's `content`. Tags and the line `title` are not counted.
+        """Return whether the messages show nearly all of `content`, the text of a block. Tags and a line that equals
+        `title` are not counted.
 
-        With `has_labels`, the names of fields (`name: …`) are not counted either.
+        If `has_labels` is true, the names of fields (`name: …`) are not counted either.
         """
         texts = (piece.text for piece in split_content(content) if not piece.is_tag)
         text = "\n".join(each for each in texts if each.strip() != title)

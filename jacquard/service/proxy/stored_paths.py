@@ -255,12 +255,13 @@ async def split_said(runtime: Runtime, session_id: str, said: CallMessages, open
 
 
 async def find_session(runtime: Runtime, said: CallMessages) -> str:
-    """Return the id of the session for a conversation that the client did not name. A new session does not exist yet.
+    """Return the id of the session for a conversation whose session the client did not name. If no stored session fits,
+    the id is that of a new session, which is not created here.
 
-    The store's index of exchanges (user message and reply) finds the sessions with the same exchanges, whatever the client
-    leaves out. The session with most of them is taken, unless it may belong to another conversation that contains the same
-    exchanges. A new session is named by the beginning of the conversation, up to the user's first message. Equal beginnings
-    are numbered.
+    The store's index of exchanges (user message and reply) finds the sessions with the same exchanges, whatever the
+    client leaves out. The session with the most common exchanges is taken, unless it may belong to another conversation
+    that contains the same exchanges. A new session is named by the beginning of the conversation, up to the user's
+    first message. Equal beginnings are numbered.
     """
     begun, *others = await calculate(begun_sessions, said, size=said.size)
     tried: set[str] = set()

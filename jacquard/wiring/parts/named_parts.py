@@ -1,6 +1,7 @@
 """Opens the planner, the token estimator and the snapshots of indexes that the settings name.
 
-tiktoken, tokenizers, pyarrow and plugins are imported only when a setting names them.
+A snapshot is a published index of a world. tiktoken, tokenizers, pyarrow and plugins are imported only if a setting
+names them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _MB = 1_000_000
 
 
 def open_planner(settings: PlannerConfig) -> Planner:
-    """Return the planner of tier 0, which plans first. Raises ConfigError if its name is unknown or its plugin cannot
-    be used.
+    """Return the planner of tier 0, which makes the first plan of every turn.
+
+    Raises ConfigError if the name of the planner is unknown or its plugin cannot be used.
     """
     if settings.name in PLANNERS.built_in:
         return RulePlanner()
@@ -36,8 +38,8 @@ def open_planner(settings: PlannerConfig) -> Planner:
 
 
 def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotSource | None:
-    """Return the published indexes of a store's worlds, or None if the settings name no address. Nothing is connected
-    yet.
+    """Return the source of published indexes of the store's worlds. Return None if the settings name no address. No
+    connection is made yet.
 
     `can_search` takes the name of an embedding model, and returns whether queries can be embedded by it. Raises
     SnapshotStorageError if the address cannot be used. Raises ConfigError if LanceDB is not installed.
@@ -63,7 +65,8 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
 
 
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:
-    """Return the token counter that the settings name. It reads a tokenizer's files, so call it off the event loop.
+    """Return the token counter that the settings name. This may read the files of a tokenizer, so call the function off
+    the event loop.
 
     Raises ConfigError in these cases: the package is not installed, the file is missing or not a tokenizer, the
     encoding is not available offline, or the plugin cannot be used.

@@ -1,7 +1,8 @@
-"""Opens the observers of an engine (events, tracing, metrics), its session locks, and Stream B with its spans.
+"""Opens the observers of an engine (events, tracing, metrics), the session locks, and Stream B with its tracing spans
+(timed steps).
 
 Stream B recalls and selects memories for a turn. OpenTelemetry, Prometheus and the driver of PostgreSQL are imported
-only when a setting names them.
+only if a setting names them.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ LOCKS_NAME = "locks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observability:
-    """Observers of an engine. `metrics` is a `jacquard.adapters.observe.prometheus.PrometheusMetrics`, or None if
-    metrics are off.
+    """Observers of an engine.
+
+    `metrics` is a `jacquard.adapters.observe.prometheus.PrometheusMetrics`. It is None if metrics are off.
     """
 
     events: EventBus
@@ -40,7 +42,9 @@ class Observability:
 
 
 def open_observability(settings: ObservabilityConfig) -> Observability:
-    """Return the observers that the settings require. Raises ConfigError if an extra is not installed."""
+    """Return the observers that the settings require. Raises ConfigError if a required extra of the distribution is not
+    installed.
+    """
     events = InMemoryEventBus()
     tracing: Tracing = NO_TRACING
     metrics: Any = None
@@ -55,7 +59,9 @@ def open_observability(settings: ObservabilityConfig) -> Observability:
 
 
 def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
-    """Return a model that records each call as a span. Return the same model if tracing is off."""
+    """Return `model` wrapped so that each call is recorded as a span. Return `model` unchanged if tracing is off. If
+    `capture_content` is true, spans contain the texts of the calls.
+    """
     if tracing is NO_TRACING or isinstance(model, TracedModel):
         return model
     return TracedModel(model, tracing, capture_content)
@@ -80,10 +86,10 @@ def _require(module: str, package: str, setting: str, extra: str) -> None:
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:
-    """Return locks that allow one call at a time on a session, across processes. Return None for a store in memory.
+    """Return locks that allow one call at a time on a session, across processes. Return None if the store is in memory.
 
-    For a store of a plugin the locks work only on this host. A write of another host is then detected by the session's
-    version.
+    `index` is the folder of the index, next to which lock files are kept. For a store of a plugin, the locks work only
+    on this host; a write of another host is detected by the version of the session.
     """
     wait_seconds = settings.locks.wait_seconds
     if location.postgres is not None:

@@ -1,6 +1,6 @@
 """Opens all parts of a runtime, and joins them into the parts of its engine.
 
-It reads files and imports the packages that settings name, so it runs off the event loop.
+This module reads files and imports the packages that settings name, so call its functions off the event loop.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from mnemosyne.values import dataclass
 SHARED_OPEN_SCOPES = 4_096
 """Maximum number of scopes (sessions or worlds) in memory if hosts share an index in the store.
 
-It is so high that in practice the number of rows limits the memory, because reading a small session from the store
-again costs more than reading it from a folder.
+The number is so high that in practice the number of rows limits the memory. Small sessions should stay in memory,
+because they are slower to read from the store than from a folder.
 """
 
 
@@ -95,7 +95,11 @@ class RuntimeParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallParts:
-    """Parts that find memories. `embedder` is None if the search compares only words."""
+    """Parts that find memories.
+
+    `embedder` is None if the search compares only words. `end_workers` ends the processes that embed documents (None:
+    there are none).
+    """
 
     index: TieredIndex
     retriever: HybridRetriever
@@ -104,7 +108,7 @@ class RecallParts:
 
 
 def open_runtime_parts(request: RuntimeRequest) -> RuntimeParts:
-    """Open and return all parts of a runtime. It blocks, so call it off the event loop."""
+    """Open and return all parts of a runtime. The function blocks, so call it off the event loop."""
     settings, host = request.settings, request.host
     estimator = open_token_estimator(settings)
     recall = _open_recall_parts(request, estimator)

@@ -1,4 +1,5 @@
-"""Reads the texts in an answer of a model server, complete or streamed, and may change what the client sees of them. Pure.
+"""Reads the texts in an answer of a model server, complete or streamed, and decides which part of each text the client
+sees.
 
 A `ReplyView` decides which part of a text the client sees. Everything else in an answer (tools, usage, reasoning, unknown
 fields) passes unchanged.
@@ -41,7 +42,7 @@ class WholeView:
     """Shows a text unchanged."""
 
     def take(self, piece: str) -> str:
-        """Return the piece."""
+        """Return `piece` unchanged."""
         return piece
 
     def end(self) -> str:
@@ -93,7 +94,7 @@ class _SpokenText:
 
 
 class AnswerReader:
-    """Reads one answer of the API `api`. `make_view` makes the view for each text in the answer.
+    """Reads one answer of the API `api`. `make_view` makes the `ReplyView` of each text in the answer.
 
     Its methods raise AnswerTooLargeError if the texts are too large.
     """
@@ -115,7 +116,9 @@ class AnswerReader:
 
     @property
     def raw(self) -> str:
-        """Text that the model has written so far. If the model gives several answers, this is the first one."""
+        """Text that the model has written so far. If the model gives several alternative answers, this is the text of
+        the first one.
+        """
         return "".join(text.raw.getvalue() for text in self._said())
 
     @property
@@ -143,7 +146,9 @@ class AnswerReader:
         return self._text(place).take(piece)
 
     def take(self, event: bytes) -> bytes:
-        """Return the client's form of one event of the stream. If the client sees everything in it, the bytes are unchanged."""
+        """Return the client's form of one event of the stream. If the client sees everything in the event, the bytes
+        are unchanged.
+        """
         data = data_of(event)
         if data == DONE:
             self.is_complete = True
@@ -155,8 +160,8 @@ class AnswerReader:
         return self._take_chunk(value, event) if self._api is Api.OPENAI else self._take_named(value, event)
 
     def end(self) -> bytes:
-        """Return an event with the text that is still held back, for a stream that ends without an end mark; b'' if there is
-        none.
+        """Return an event with the text that is still held back, for a stream that ends without an end mark. Return b''
+        if no text is held back.
         """
         rest = {place: text.end() for place, text in self._texts.items() if not text.has_ended}
         choices = [
@@ -206,8 +211,8 @@ class AnswerReader:
         return event
 
     def take_whole(self, body: dict[str, Any]) -> bool:
-        """Read an answer that is not a stream, and replace its texts in `body` by the parts that the client sees. Return
-        whether this changed `body`.
+        """Read an answer that is not a stream, and replace each text in `body` by the part that the client sees. Return
+        whether `body` was changed.
         """
         self._note(body)
         self.is_complete = True

@@ -23,14 +23,16 @@ class AnswerTooLargeError(Exception):
 
 
 class EventSplitter:
-    """Splits a stream into events, wherever its parts are cut. An event keeps its bytes, including the empty line at its end."""
+    """Splits a stream into events. The parts of the stream may be cut anywhere. An event keeps its bytes, including the
+    empty line at its end.
+    """
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def take(self, part: bytes) -> Iterator[bytes]:
-        """Yield the events that are complete with the next part. Raises AnswerTooLargeError if an event becomes too large
-        without an end.
+        """Yield the events that are complete after the next `part`. Raises AnswerTooLargeError if an event without an
+        end becomes too large.
         """
         begin = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += part
@@ -43,20 +45,20 @@ class EventSplitter:
             raise AnswerTooLargeError
 
     def end(self) -> bytes:
-        """Return the beginning of an event that has no end; b'' if there is none."""
+        """Return the beginning of an event whose end did not arrive. Return b'' if there is no such event."""
         rest, self._held = bytes(self._held), bytearray()
         return rest
 
 
 def data_of(event: bytes) -> str:
-    """Return the data of an event; '' if it has none, for example a comment."""
+    """Return the data of an event. Return '' if the event has none, for example a comment."""
     lines = _LINE_END.split(event.decode("utf-8", "replace"))
     data = [line[5:].removeprefix(" ") for line in lines if line.startswith("data:")]
     return "\n".join(data)
 
 
 def value_of(data: str) -> Any:
-    """Return the JSON value of an event's data; None if it is not JSON."""
+    """Return the JSON value of `data`, the data of an event. Return None if `data` is not JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -64,6 +66,6 @@ def value_of(data: str) -> Any:
 
 
 def write_event(value: Any, kind: str = "") -> bytes:
-    """Return an event that contains a value as JSON. `kind` is the name of the event ('': it has none)."""
+    """Return an event that contains `value` as JSON. `kind` is the name of the event ('': the event has no name)."""
     head = f"event: {kind}\n" if kind else ""
     return b"%sdata: %s\n\n" % (head.encode(), write_json(value))

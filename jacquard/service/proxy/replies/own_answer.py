@@ -1,4 +1,4 @@
-"""Writes an answer of the engine itself, in the form of a model server's answer. Pure."""
+"""Writes an answer that the engine gives without a model, in the form of a model server's answer."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from mnemosyne.core.errors import CodecError
 from mnemosyne.values import dataclass
 
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
-"""Places for our changing text. DEPTH is followed by a number of messages before the end; MERGED is inside the client's system
-message.
+"""Places for our changing text. DEPTH is followed by a number: the place is so many messages before the end. MERGED is
+a place inside the client's system message.
 """
 MOST_VALUES = 1_000_000
 """Maximum number of JSON values in a call (approximate). Large calls are usually large because of texts and pictures."""
@@ -38,7 +38,7 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    """Call of a chat client. `body` is its JSON as the client sent it."""
+    """Call of a chat client. `body` is the JSON body as the client sent it."""
 
     api: Api
     body: Mapping[str, Any]
@@ -49,13 +49,13 @@ class ChatRequest:
 
     @property
     def max_tokens(self) -> int | None:
-        """Maximum tokens of the answer; None if the call does not limit them."""
+        """Maximum tokens of the answer (None: the call does not limit them)."""
         told = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
         return told if isinstance(told, int) and not isinstance(told, bool) else None
 
     @property
     def model(self) -> str:
-        """Model that the call asks for; '' if it names none."""
+        """Model that the call asks for; '' if the call names no model."""
         told = self.body.get("model")
         return told if isinstance(told, str) else ""
 
@@ -67,7 +67,8 @@ class ChatRequest:
 
     @property
     def user_id(self) -> str:
-        """Person that the call names (`user`, or Anthropic's `metadata.user_id`); '' if it names none.
+        """Id of the person that the call names (`user`, or Anthropic's `metadata.user_id`); '' if the call names no
+        person.
 
         Clients must give a person the same id in all chats. An id that contains the word "session", like Claude Code's,
         does not count, because it differs in each chat.
@@ -78,7 +79,7 @@ class ChatRequest:
 
     @property
     def last_user(self) -> int | None:
-        """Place of the newest user message in `messages`; None if there is none."""
+        """Place of the newest user message in `messages` (None: there is no user message)."""
         return _last_of_role(self.messages, "user")
 
     @property
@@ -104,7 +105,7 @@ class ChatRequest:
     def results(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Tool results as pairs of the tool call's id and the message, oldest first.
 
-        A result without an id gets one that is made from its place and its content.
+        A result without an id gets an id that is made from its place and its content.
         """
         place = 0
         for each in self.messages:
@@ -126,7 +127,9 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurNote:
-    """Note of ours in a message of its own. It is placed `depth` messages before the end, counted as SillyTavern does."""
+    """Text that we add in a message of its own. The message is placed `depth` messages before the end, counted in the
+    way of SillyTavern.
+    """
 
     depth: int
     text: str
@@ -135,7 +138,9 @@ class OurNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurText:
-    """Text that is added to a call. `lasting` stays the same over many calls, `changing` does not. Empty texts are not added."""
+    """Texts that are added to a call. `lasting` stays the same over many calls, and `changing` may differ in each call.
+    Empty texts are not added.
+    """
 
     lasting: str = ""
     changing: str = ""
@@ -143,7 +148,9 @@ class OurText:
 
 
 def read_request(api: Api, data: bytes) -> ChatRequest | None:
-    """Read a call. Return None if `data` is not a valid call of this API; the model server then judges it."""
+    """Read a call from its body `data`. Return None if `data` is not a valid call of this API; such a call is sent to
+    the model server, which reports the fault.
+    """
     if len(data) > MOST_VALUES and sum(map(data.count, (b"{", b"[", b","))) > MOST_VALUES:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Selects the headers of a call that go to the model server, and the headers of its answer that go back to the client. Pure.
+"""Selects the headers of a call that go to the model server, and the headers of the answer that go back to the client.
 
-A header has one Latin-1 character for each byte, so it is sent on byte for byte. Without tenants, the client's keys go to
-the model server unchanged. With tenants, the client's keys are tokens of this service. They are never sent on; the key in
-the settings replaces them.
+A header has one Latin-1 character for each byte, so it is sent on byte for byte. Without tenants, the client's keys go
+to the model server unchanged. With tenants, the client's keys are tokens of this service. Such tokens are never sent
+on; the key in the settings replaces them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ Headers = list[tuple[str, str]]
 SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id", "x-librechat-conversation-id")
 """Headers in which clients name their conversation.
 
-The second is sent by Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`. The third is set by users of LibreChat.
+Open WebUI sends the second one if `ENABLE_FORWARD_USER_INFO_HEADERS` is set. Users of LibreChat configure the third
+one.
 """
 
 RECEIPT = "X-Jacquard-Receipt"
@@ -66,7 +67,9 @@ _NOT_BACK = _HOP_BY_HOP | {
 
 
 def read_header(headers: Mapping[str, str], name: str) -> str:
-    """Return the text of a header; '' if there is none. Clients encode headers in UTF-8 or else in Latin-1."""
+    """Return the text of the header `name`. Return '' if there is no such header. Clients encode headers in UTF-8 or in
+    Latin-1.
+    """
     value = headers.get(name, "")
     try:
         return value.encode("latin-1").decode()
@@ -77,9 +80,9 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
 def headers_for_upstream(sent: Iterable[tuple[str, str]], key_headers: Headers | None) -> Headers:
     """Return the headers for the call of the model server, in the order in which the client sent them.
 
-    `key_headers` contain the key of this service; None means that the client's own keys are sent on. Headers that concern
-    one connection, this service, or a web page in a browser are left out. The answer must not be compressed, because its
-    events are read as they pass.
+    `key_headers` are the headers with the key of this service (None: the client's own keys are sent on). Headers that
+    concern one connection, this service, or a web page in a browser are left out. The answer must not be compressed,
+    because its events are read as they pass.
     """
     pairs = [(name.lower(), value) for name, value in sent]
     named = {word.strip().lower() for name, value in pairs if name == "connection" for word in value.split(",")}

@@ -15,7 +15,8 @@ _WIDE = re.compile(r"%u([0-9A-Fa-f]{4})")
 
 
 def leads_outside(path: str) -> bool:
-    """Return whether any server on the way could understand `path` as one that leaves the API, by a segment like `..`.
+    """Return whether any server on the way could understand `path` as a path that leaves the API by a segment such as
+    `..`.
 
     Some servers decode a path several times, take a backslash or a wide form for a slash, or cut a segment at a semicolon.
     Each of these readings is checked. The result is also True if the path is not UTF-8 or has control characters.

@@ -1,1 +1,1 @@
-"""Access to the model servers behind the proxy."""
+"""Provides access to the model servers behind the proxy (upstreams)."""

@@ -18,9 +18,9 @@ CONNECT_SECONDS = 10.0
 class HttpUpstream:
     """Model server of the OpenAI or the Anthropic protocol.
 
-    `address` is the base URL that clients use; `/v1` is added if it has no path. A user and a password in it become a
-    header of each call. `silent_seconds` is the time for which the server may be silent. `transport` replaces httpx's
-    transport in tests. Raises ConfigError if `address` is invalid.
+    `address` is the base URL that clients use; `/v1` is added if the address has no path. A user and a password in the
+    address become a header of each call. `silent_seconds` is the time for which the server may be silent. `transport`
+    replaces httpx's transport in tests. Raises ConfigError if `address` is invalid.
     """
 
     def __init__(

@@ -51,8 +51,8 @@ PARAMETERS = frozenset(
         "service_tier",
     ]
 )
-"""Parameters of a call that are given to litellm. Others are dropped, because they could make litellm send the service's key
-elsewhere.
+"""Parameters of a call that are passed to litellm. Other parameters are dropped, because they could make litellm send
+the service's key to another server.
 """
 
 

@@ -1,5 +1,5 @@
-"""Handles model servers that accept only one system message: a refused call is repeated with our text (the text that a turn
-adds) inside the client's system message.
+"""Handles model servers that accept only one system message. If such a server refuses a call, the call is repeated with
+our text (the text that a turn adds) inside the client's system message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class OneSystemUpstream:
 
     @asynccontextmanager
     async def call(self, call: UpstreamCall) -> AsyncIterator[UpstreamAnswer]:
-        """Make a call; see `Upstream.call`. If the call has a `merged` body and is refused, it is repeated with this body."""
+        """Make a call; see `Upstream.call`. If the call has a `merged` body and the server refuses the call, it is
+        repeated with the merged body.
+        """
         async with AsyncExitStack() as calls:
             answer = await calls.enter_async_context(self._upstream.call(call))
             if call.merged is not None:

@@ -1,4 +1,6 @@
-"""Opens the model server that the settings name: interprets its address, and checks once whether it can be reached."""
+"""Opens the model server that the settings name: interprets the address, and checks once whether the server can be
+reached.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _BARE = re.compile(
 def find_address(upstream: str) -> str | None:
     """Return the base URL that the setting `upstream` means, with its scheme and without the path of a single call.
 
-    The result is None if the setting is the name of a model. Raises ConfigError if the address has a query or a fragment.
+    Return None if the setting is the name of a model. Raises ConfigError if the address has a query or a fragment.
     """
     address = upstream.strip()
     if "://" not in address:
@@ -47,7 +49,9 @@ def find_address(upstream: str) -> str | None:
 
 
 def open_upstream(settings: ServiceSettings) -> Upstream | None:
-    """Return the model server in the settings; None if they name none. Raises ConfigError if its address is invalid."""
+    """Return the model server that the settings name. Return None if they name none. Raises ConfigError if the address
+    is invalid.
+    """
     if settings.upstream is None:
         return None
     address = find_address(settings.upstream)
@@ -63,7 +67,9 @@ def show_upstream(settings: ServiceSettings) -> str:
 
 
 async def ask_upstream(settings: ServiceSettings) -> str:
-    """Ask the model server once for its list of models. Return a sentence about its fault; '' if it can be reached."""
+    """Ask the model server once for its list of models. Return a sentence about the fault. Return '' if the server can
+    be reached, or if no server is set.
+    """
     upstream, key = open_upstream(settings), settings.proxy.key
     if upstream is None:
         return ""

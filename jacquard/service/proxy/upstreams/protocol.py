@@ -1,4 +1,4 @@
-"""Interface of a model server for the proxy: a call, and an answer that arrives part by part."""
+"""Defines the interface between the proxy and a model server: a call, and an answer that arrives part by part."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mnemosyne.values import dataclass
 
 
 class UpstreamError(Exception):
-    """Raised if the model server cannot be reached, or its answer is interrupted. The message contains neither its address nor
-    a key.
+    """Raised if the model server cannot be reached, or its answer is interrupted. The message of the error contains
+    neither the server's address nor a key.
     """
 
 
@@ -28,9 +28,9 @@ class UpstreamCall:
     headers: Headers
     body: bytes = b""
     model: str = ""
-    """Model that the call asks for; '' if it names none."""
+    """Model that the call asks for; '' if the call names no model."""
     merged: Callable[[], Awaitable[bytes]] | None = None
-    """Makes the body for a server that accepts only one system message; None if there is no such body."""
+    """Function that makes the body for a server that accepts only one system message (None: there is no such body)."""
 
 
 class UpstreamAnswer(Protocol):
