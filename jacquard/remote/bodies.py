@@ -10,6 +10,8 @@ from dataclasses import field, fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
+from filament.state.verdicts import OpVerdict
+from jacquard.authoring.state_changes import StateChange
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Report
 from jacquard.remote.operation import Scope
@@ -111,6 +113,15 @@ class TurnPage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TurnChanges:
+    """Values of the state that a turn changed, and the verdicts on the ops of its reply, including refused ops."""
+
+    turn_id: str
+    changes: tuple[StateChange, ...]
+    verdicts: tuple[OpVerdict, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentRequest:
     """A session document (version 1.0) to write. It replaces the stored session only if that has `expected_version`."""
 
@@ -120,7 +131,7 @@ class DocumentRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EditRequest:
-    """The new text of a message, and the branch of the message (null: the active branch)."""
+    """The new text of a message of the active branch, and the id of the branch to open (null: one is chosen)."""
 
     content: str
     branch_id: str | None = None

@@ -70,6 +70,7 @@ from jacquard.remote.bodies import (
     TokenRecord,
     TokenRequest,
     ToolCallRequest,
+    TurnChanges,
     TurnPage,
     TurnRequest,
     UpstreamState,
@@ -325,6 +326,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "get_turn", "GET", _TURN, "", answer=SentTurn, query=(INCLUDE,),
         errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, DamagedRecordError),
         doc="Return a prepared turn from its record.",
+    ),
+    Operation(
+        "get_changes", "GET", f"{_TURN}/changes", "", answer=TurnChanges,
+        errors=(SessionNotFoundError, TurnNotFoundError, DamagedRecordError),
+        doc="Return the values of the state that a turn changed, and the verdict on each op of its reply.",
     ),
     Operation(
         "get_receipt", "GET", f"{_TURN}/receipt", "", answer=ReceiptAnswer,

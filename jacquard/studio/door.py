@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jacquard.authoring.replay.pages import FOLDER as TURN_FOLDER
+from jacquard.remote.operation import API
 from jacquard.remote.wire import ErrorAnswer, ErrorBody
 from jacquard.service.answers import Refusal
 from jacquard.service.values import Principal
@@ -27,6 +28,9 @@ from mnemosyne.core.errors import UnreadableError
 
 OUR_PATHS = re.compile(r"/|/s/.*|/studio(?:/.*)?")
 """Paths of the studio."""
+
+EVENTS = re.compile(r"/s(/[^/]+/events)")
+"""Paths of streams of events. They lead to the operation of the API, so that the cookie opens them too."""
 
 LOGIN, LOGOUT, STATIC = "/studio/login", "/studio/logout", "/studio/static/"
 TOKEN_COOKIE = "jacquard_token"
@@ -84,7 +88,10 @@ class Door:
         except Refusal as refusal:
             await answer.refuse(refusal.status, refusal.body)
             return
-        await self._app(_with_token(scope, request), receive, answer.pass_on)
+        inner = _with_token(scope, request)
+        if (stream := EVENTS.fullmatch(scope["path"])) is not None and scope["method"] == "GET":
+            inner = {**inner, "path": f"{API}/sessions{stream[1]}"}
+        await self._app(inner, receive, answer.pass_on)
         await answer.finish()
 
     async def _open_page(self, request: Request) -> Response | None:

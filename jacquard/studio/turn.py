@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +16,7 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.sent_prompt import as_sent
 from jacquard.service.http.handlers.records import load_turn
 from jacquard.service.values import Scope
-from jacquard.studio.visit import Room, Visit, link
-from mnemosyne.core import codec
+from jacquard.studio.visit import Room, Visit, link, write_json
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.record import TurnRecord
 
@@ -98,18 +96,14 @@ async def _compare(visit: Visit, record: TurnRecord, turn: PreparedTurn) -> Mapp
 def _find_forms(turn: PreparedTurn) -> Mapping[str, Any]:
     """Return the messages as they are sent to each provider, as texts."""
     sent = as_sent(turn)
-    openai = _write_json({"model": "MODEL", "messages": sent.to_openai()})
-    anthropic = _write_json({"model": "MODEL", "max_tokens": 1024, **sent.to_anthropic()})
+    openai = write_json({"model": "MODEL", "messages": sent.to_openai()}, indent=2)
+    anthropic = write_json({"model": "MODEL", "max_tokens": 1024, **sent.to_anthropic()}, indent=2)
     quoted = openai.replace("'", "'\\''")
     curl = (
         'curl "$BASE_URL/chat/completions" -H "Authorization: Bearer $API_KEY" -H "Content-Type: application/json" '
         f"-d '{quoted}'"
     )
     return {"forms": {"openai": openai, "anthropic": anthropic, "curl": curl}}
-
-
-def _write_json(body: Mapping[str, Any]) -> str:
-    return json.dumps(codec.to_plain(body), ensure_ascii=False, indent=2)
 
 
 ROOM = Room(name="turn", pages={"GET /s/{session_id}": show_newest, "GET /s/{session_id}/t/{turn_id}": show_turn})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -112,7 +113,7 @@ class Visit:
 
     async def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page or a part of one. Templates get `values`, the texts as `t`, and this visit as `visit`."""
-        values |= {"t": self.t, "visit": self, "link": link}
+        values |= {"t": self.t, "visit": self, "link": link, "write_json": write_json}
         page = await to_thread.run_sync(lambda: TEMPLATES.get_template(template).render(values))
         return HTMLResponse(page, status)
 
@@ -144,6 +145,11 @@ class Room:
             return path.format_map({name: quote(value, safe="") for name, value in ids.items()})
         except KeyError:
             return None
+
+
+def write_json(value: Any, indent: int | None = None) -> str:
+    """Return the JSON of a value for people to read."""
+    return json.dumps(codec.to_plain(value), ensure_ascii=False, indent=indent)
 
 
 def link(*parts: object, **query: object) -> str:

@@ -56,6 +56,24 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// While a client talks through the service, the newest turns of a timeline appear by themselves.
+const streamed = document.querySelector("[data-events]");
+if (streamed) {
+  const showNewest = () => document.querySelector("#chat > .exchange:last-of-type")?.scrollIntoView({ block: "end" });
+  if (!location.search) showNewest();
+  const events = new EventSource(streamed.dataset.events);
+  let waiting = 0;
+  events.addEventListener("Persisted", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (!document.querySelector("#chat details[open]")) {
+        htmx.ajax("GET", location.pathname + location.search, { target: "#chat", select: "#chat", swap: "outerHTML" }).then(showNewest);
+      }
+    }, 200);
+  });
+  addEventListener("pagehide", () => events.close());
+}
+
 // Times are those of the reader's clock.
 function showTimes(root) {
   for (const each of root.querySelectorAll("time[datetime]")) {

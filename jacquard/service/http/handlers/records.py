@@ -9,17 +9,19 @@ from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from filament.state.verdicts import OpVerdict
 from jacquard.authoring.replay.model_calls import find_model_calls
 from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
 from jacquard.authoring.replay.replay import find_differences, replay_prompt
 from jacquard.authoring.replay.turn_page import PageSection, PageTurn, render_turn_page
 from jacquard.authoring.replay.turn_view import view_turn
+from jacquard.authoring.state_changes import find_changes
 from jacquard.authoring.why_not import Absence
 from jacquard.authoring.why_not import why_not as explain_absence
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
-from jacquard.remote.bodies import ReceiptAnswer, ReplayAnswer
+from jacquard.remote.bodies import ReceiptAnswer, ReplayAnswer, TurnChanges
 from jacquard.remote.wire import encode_turn
 from jacquard.service.host_paths import event_for, turn_for
 from jacquard.service.http.call import Call, handles
@@ -45,6 +47,17 @@ async def get_receipt(call: Call) -> ReceiptAnswer:
     record, turn = await load_turn(call)
     calls, tokens = await find_model_calls(call.runtime.store, record), count_tokens_by_block(turn)
     return ReceiptAnswer(turn_id=record.turn_id, report=turn.report, tokens_by_block=tokens, calls=calls)
+
+
+@handles
+async def get_changes(call: Call) -> TurnChanges:
+    """Return the values of the state that a turn changed, and the verdicts on the ops of its reply."""
+    store, session_id = call.runtime.store, call.session_id
+    record = await store.turn(session_id, call.ids["turn_id"])
+    before, after = [await store.state_at(session_id, each) for each in (record.parent_id, record.turn_id)]
+    verdicts = [codec.from_plain(each, OpVerdict) for each in (record.report or {}).get("verdicts", ())]
+    changes = await to_thread.run_sync(find_changes, before, after)
+    return TurnChanges(turn_id=record.turn_id, changes=changes, verdicts=tuple(verdicts))
 
 
 @handles
