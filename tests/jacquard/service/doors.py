@@ -50,6 +50,8 @@ class Row:
 _WAITING = "$waiting"
 ROWS: dict[str, Row] = {
     "list_sessions": Row(query={"after": "a", "limit": 5}),
+    "list_conversations": Row(query={"after": "a", "limit": 5}),
+    "get_upstream": Row(),
     "start_session": Row(body={"session_id": "$session"}),
     "get_session_head": Row(query={"branch": "$branch"}),
     "get_document": Row(query={"branch": "$branch"}),
@@ -92,6 +94,7 @@ ROWS: dict[str, Row] = {
     ),
     "record_model_usage": Row(body={"model_usage": {"model_usage_id": "u1"}, "turn_id": "$turn"}),
     "get_turn": Row(),
+    "get_changes": Row(),
     "get_receipt": Row(),
     "get_page": Row(),
     "replay": Row(),

@@ -27,7 +27,7 @@ from doors import (
 
 from jacquard.config.reference import settings_of
 from jacquard.config.service import ServiceSettings
-from jacquard.remote.operations import OPERATIONS
+from jacquard.remote.operations import BY_NAME, OPERATIONS
 from jacquard.service.http.call_settings import OPEN_OPTIONS
 from jacquard.service.ids import MOST_BYTES, MOST_CHARS
 from jacquard.service.mcp.resources import RESOURCES
@@ -246,7 +246,7 @@ async def test_an_id_at_the_limit_goes_all_the_way(tmp_path, upstream):
     async with open_doors(tmp_path, upstream) as doors:
         for name in ("x" * MOST_CHARS, "\U0001f469\u200d\U0001f680" * (MOST_CHARS // 3), "会话 一/二?%2F"):
             ids = await doors.prepare_session(name)
-            assert (await doors.call("play", OPERATIONS[2], ids)).json()["session_id"] == name
+            assert (await doors.call("play", BY_NAME["get_session_head"], ids)).json()["session_id"] == name
             found = await doors.send("play", "GET", "/api/v1/sessions")
             assert name in found.json()["items"]
 
