@@ -1,8 +1,7 @@
-"""Describes and finds exported embedding models: the note next to `model.onnx`, the folders of exports, and checks of
-known weights.
+"""Finds exported embedding models, reads and writes the notes that describe them, and checks the files of known models.
 
-An export is a model in ONNX form. Files and JSON only. This module must not import a heavy package, because it is
-used before anything is loaded.
+An export is a model in ONNX form, in a folder. Its note is the file `export.json` in the same folder. This module must not
+import a heavy package, because it is used before a model is loaded.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class ExportNote:
     """Facts about a model, recorded when it is exported."""
 
     model: str = ""
-    """Name of the exported model, under which vectors are stored, so that the export and the model share them. Empty
-    for an export that was made elsewhere.
+    """Name of the exported model. Vectors of the export are stored under this name, so that export and model share them. It is
+    '' for an export that was made elsewhere.
     """
     source: str = ""
     """Fingerprint of the folder from which the export was made."""
@@ -159,8 +158,8 @@ def fingerprint(folder: Path) -> str:
 def check_weights(package: str) -> None:
     """Check the files of a package that contains a known model. For any other package nothing is done.
 
-    A file is read once, and again when its size or its time of change differs. Raises EmbedderUnavailableError if a
-    file is missing or is not the known one.
+    A file that was checked once is read again only if its size or its time of change differs. Raises EmbedderUnavailableError if
+    a file is missing or has another content.
     """
     spec = find_spec(package) if package in WEIGHTS else None
     if spec is None or spec.origin is None:
@@ -170,8 +169,9 @@ def check_weights(package: str) -> None:
 
 
 def check_weights_file(file: Path, expected: str, package: str) -> None:
-    """Check that a file has the SHA-256 `expected`. Raises EmbedderUnavailableError if it does not or cannot be read;
-    `package` is named in the message.
+    """Check that `file`, which belongs to `package`, has the SHA-256 `expected`.
+
+    Raises EmbedderUnavailableError if it has another one, or if it cannot be read.
     """
     try:
         facts = file.stat()

@@ -39,8 +39,8 @@ class ExportResult:
 
     folder: Path
     least_cosine: float | None
-    """Least cosine between the export's vectors and the model's for the probe texts. None without torch, which is
-    needed to run the model.
+    """Least cosine between a vector of the export and the model's vector of the same probe text. None if torch is not
+    installed, because torch is needed to run the model.
     """
     size_bytes: int
 

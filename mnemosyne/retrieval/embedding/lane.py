@@ -1,4 +1,4 @@
-"""Lets one thread at a time run a model, and queries before documents."""
+"""Lets only one thread at a time run an embedding model, and lets queries run before documents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _WAITING_QUERIES = 4
 
 
 class ModelLane:
-    """The turn-taking of the threads that run one model: one pass at a time, because two only slow each other down and a
-    tokenizer must not be used by two threads. A query that waits goes before all documents.
+    """Controls which thread runs a model. Only one forward pass runs at a time, because two only slow each other down, and two
+    threads must not use one tokenizer. A waiting query runs before all documents.
     """
 
     def __init__(self) -> None:
@@ -27,8 +27,9 @@ class ModelLane:
         self._document_threads = anyio.CapacityLimiter(1)
 
     async def run(self, work: Callable[[], T], *, is_query: bool) -> T:
-        """Return `work()`, run on a worker thread. `work` calls `take`: a pass keeps running after its caller stops
-        waiting, so the thread itself holds the lane.
+        """Run `work` on a worker thread and return its result. `work` must call `take` around each forward pass.
+
+        The worker thread itself holds the lane, because a pass keeps running if its caller is cancelled.
         """
         limiter = self._query_threads if is_query else self._document_threads
         return await to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)

@@ -1,7 +1,8 @@
 """Computes embeddings with a model on this machine, in a Python package or in a folder.
 
-`tokenizers` is imported here, because it answers cheaply whether a model knows a text. torch (`sentence_transformer`)
-or onnxruntime (`onnx`) is imported on the worker thread when the first text is embedded. There is no network access.
+The package `tokenizers` is imported here, because it computes quickly whether a model knows a text. torch (module
+`sentence_transformer`) or onnxruntime (module `onnx`) is imported on a worker thread when the first text is embedded. There is no
+network access.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TORCH = ("mnemosyne.retrieval.embedding.sentence_transformer", "TorchModel", "s
 _ONNX = ("mnemosyne.retrieval.embedding.onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
 _PASS_BYTES = 200
-"""The fixed cost of a forward pass, in bytes of text that cost as much (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""
+"""Fixed cost of a forward pass, as the number of bytes of text that take the same time (all-MiniLM-L6-v2, one thread)."""
 _MOST_PASS_BYTES = 2_000
 """Maximum size of a forward pass of onnxruntime with its padding: some 500 tokens. A larger pass takes more time a text,
 because its values do not fit into the processor's cache, and up to half a gigabyte of memory.
@@ -50,8 +51,8 @@ _COMMON_HAN = (
 
 
 class LocalEmbedder:
-    """An `Embedder` that runs a model with sentence-transformers, or its ONNX export with onnxruntime. A query that
-    waits goes first between batches of documents.
+    """An `Embedder` that runs a model with sentence-transformers, or its ONNX export with onnxruntime. A waiting query is
+    processed before the next batch of documents.
 
     Args:
         name: A Python package that contains a model (the package's folder, or a folder in it, holds `modules.json`),
@@ -60,8 +61,9 @@ class LocalEmbedder:
             under the same `name`, because they are equal.
         prepare: Returns the folder of the export. It is called on a worker thread when the folder is first needed,
             and may take seconds.
-        multilingual: Whether the model knows every language, so that the fitness of every text is 1.
-        batch_size: Number of texts per forward pass.
+        multilingual: True if the model knows every language. The fitness of every text is then 1.
+        batch_size: Maximum number of texts per forward pass.
+        device: Device for torch, such as `cpu` or `cuda` (None: torch decides).
     """
 
     def __init__(
@@ -106,8 +108,10 @@ class LocalEmbedder:
         return await calculate(self._fitness, text, size=_FITNESS_COST * min(len(text), _FITNESS_CHARS))
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts. Raises
-        EmbedderUnavailableError in the same cases as `warm`.
+        """Return the unit vectors of `texts`, as float32 of shape (len(texts), dimensions). The shape is (0, 0) if `texts` is
+        empty.
+
+        `purpose` says whether the texts are queries or documents. Raises EmbedderUnavailableError in the same cases as `warm`.
         """
         batches = [*self._batches(texts)]
         work = [partial(self._encode, [texts[at] for at in batch], purpose) for batch in batches]
@@ -181,12 +185,12 @@ def _in_order(batches: Sequence[Sequence[int]], parts: Sequence[Vectors]) -> Vec
 
 
 def plan_batches(lengths: Sequence[int], most: int, most_bytes: int | None = None) -> Iterator[slice]:
-    """Yield slices of the texts: the texts of a slice share a forward pass, at most `most` of them, and at most `most_bytes`
-    with padding. `lengths` are the lengths of the texts in UTF-8, the longest first.
+    """Yield slices of the texts; each slice is one forward pass. `lengths` are the lengths of the texts in UTF-8, the longest
+    first.
 
-    A text of more than `most_bytes` gets a pass of its own. All texts of a pass are padded to the length of the longest one,
-    so texts of similar length share a pass. Texts of less than half this length get a pass of their own if the pass costs
-    less than their padding.
+    A pass has at most `most` texts and, with padding, at most `most_bytes` bytes (None: no limit). A text of more than
+    `most_bytes` gets a pass of its own. All texts of a pass are padded to the length of the longest one. So texts of less than
+    half this length get another pass, if that pass costs less than their padding.
     """
     start = 0
     for place in range(1, len(lengths) + 1):

@@ -59,7 +59,7 @@ class PackagedModel:
     name: str
     """Name under which vectors are stored. It differs for different weights, precision or prefixes."""
     is_multilingual: bool
-    """False for a model that knows only English."""
+    """True if the model knows many languages, False if it knows only English."""
     is_installed: Callable[[], bool]
     """Returns whether the package is installed."""
     convert: Callable[[], Path]

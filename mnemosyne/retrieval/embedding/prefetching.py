@@ -1,8 +1,8 @@
 """Computes the vectors of a query before they are needed.
 
-After a turn, the recent messages are embedded. During planning, the user's message is embedded. A retriever need not know
-about this: it calls `embed` as usual, and the vector is ready or being computed. The cache is keyed by a hash and holds no
-text. This module must not import a concrete embedder.
+After a turn, the recent messages are embedded. While a turn is planned, the user's message is embedded. A retriever calls `embed`
+as usual, and the vector is then ready or being computed. The cache contains hashes of texts, not the texts. This module must not
+import a concrete embedder.
 """
 
 from __future__ import annotations
@@ -73,11 +73,10 @@ class PrefetchingEmbedder:
         self._kept.clear()
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
-        """Embed the texts that a recall of `text`, with these keywords and recent messages (oldest first), will need.
-        Never raises.
+        """Embed the texts that a recall of `text`, with `keywords` and the messages `recent` (oldest first), will need.
 
-        A recall that needs other texts embeds them itself. Nothing is done while the model is not loaded, because
-        loading takes the processor from the turn that asks.
+        No error is raised. If a recall needs other texts, it embeds them itself. Nothing is done while the model is not loaded,
+        because loading would slow down the running turn.
         """
         if self.is_cold:
             return
@@ -88,7 +87,7 @@ class PrefetchingEmbedder:
             await self._make([*texts], judged=part.text, recent=recent_text(part.recent))
 
     async def prefetch_recent(self, recent: Sequence[str]) -> None:
-        """Embed the recent messages (oldest first), for an input that may refer to them. Never raises."""
+        """Embed the messages `recent` (oldest first), because the next input may refer to them. No error is raised."""
         text = recent_text(recent)
         await self._make((text,) if text else (), judged=text, recent=text)
 
@@ -116,8 +115,9 @@ class PrefetchingEmbedder:
                 ahead.done.set()
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return vectors of shape (len(texts), dimensions), prefetched ones if there are any. Raises
-        EmbedderUnavailableError in the same cases as the wrapped embedder.
+        """Return the vectors of `texts`, of shape (len(texts), dimensions). A prefetched vector is not computed again.
+
+        Raises EmbedderUnavailableError in the same cases as the wrapped embedder.
         """
         if purpose == "document":
             return await self._inner.embed(texts, purpose)

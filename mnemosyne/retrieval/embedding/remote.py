@@ -57,8 +57,10 @@ class RemoteEmbedder:
         return 1.0
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts. Raises
-        EmbedderUnavailableError for any failure.
+        """Return the unit vectors of `texts`, as float32 of shape (len(texts), dimensions). The shape is (0, 0) if `texts` is
+        empty.
+
+        Raises EmbedderUnavailableError for any failure.
         """
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch_size):

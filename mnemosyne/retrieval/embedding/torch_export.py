@@ -1,5 +1,4 @@
-"""Exports a sentence-transformers model of any kind to ONNX by tracing it with torch, with all its parts up to the
-unit vector.
+"""Exports a sentence-transformers model of any kind to ONNX, by tracing it with torch. The export returns unit vectors.
 
 Importing this module imports torch. No other module may import this one at import time.
 """

@@ -32,11 +32,10 @@ Encode = Callable[[Sequence[str]], Vectors]
 
 
 def run_traced(model: Any, encode: Encode) -> bool:
-    """Replace the model's transformer by a traced graph. Return whether this was possible. Never raises for a model
-    that cannot be traced.
+    """Replace the transformer of `model` by a traced graph, if the vectors stay the same. Return whether it was replaced.
 
-    `encode` is the model's own function from texts to unit vectors. Texts of other lengths than the traced ones must
-    give the same vectors as before; otherwise the model is left unchanged.
+    `encode` is the model's own function from texts to unit vectors. The vectors of sample texts are compared; if they differ,
+    the model is left unchanged. If the model cannot be traced, no error is raised.
     """
     transformer = getattr(model[0], "auto_model", None)
     if transformer is None or torch.device(model.device).type != "cpu":

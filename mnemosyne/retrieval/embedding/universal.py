@@ -60,8 +60,9 @@ class UniversalSentenceEmbedder:
         return 1.0
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), 512), float32; shape (0, 0) for no texts. A query that waits goes
-        first between batches of documents.
+        """Return the unit vectors of `texts`, as float32 of shape (len(texts), 512). The shape is (0, 0) if `texts` is empty.
+
+        A waiting query is processed before the next batch of documents.
 
         Raises EmbedderUnavailableError in the same cases as `warm`.
         """

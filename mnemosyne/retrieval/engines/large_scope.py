@@ -1,10 +1,10 @@
 """Searches a scope that is too large for memory. Its words, new rows and small chains are in memory. Most of its vectors are
 on disk, in one graph.
 
-A graph is an index that finds the nearest vectors quickly. A graph search takes 2 to 5 ms. It takes longer with a filter, or
-if the table has rows outside of the graph, because all rows are read first (27 ms for a million rows). So the graph's table
-is left unchanged, and filters are applied to the results. New rows are collected in a delta, a table of their own that is
-also in memory, until there are enough of them for a new graph. This module must not import an engine.
+A graph is an index that finds the nearest vectors quickly, in 2 to 5 ms. With a filter, or if the table has rows outside of the
+graph, a search takes longer, because all rows are read first (27 ms for a million rows). So the graph's table is left unchanged,
+and filters are applied to the results. New rows are collected in a second table, the delta, which is also in memory. When there
+are enough new rows, a new graph is built. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -135,13 +135,13 @@ class _Loss:
 class LargeScope(Index):
     """An `Index` of one large scope; call `open` first.
 
-    `delta_rows` is the limit of new rows, and of rows of small chains, that are in memory with their vectors.
+    `delta_rows` is the maximum number of new rows, and of rows of small chains, that are in memory with their vectors.
     `held_rows` is the number of new rows that are collected before they are written. Chains with few entries are
     searched only in memory.
 
-    When the deltas have more than an eighth of all rows and more than `least_delta_rows`, `maintain` builds a new
-    graph. With `is_fixed` it never does: the graph's table is a published snapshot, and all new rows stay in memory.
-    If an id is in several places, the row written last counts.
+    If the deltas have more than an eighth of all rows and more than `least_delta_rows`, `maintain` builds a new
+    graph. If `is_fixed`, no graph is ever built: the table is a published snapshot, and all new rows stay in memory.
+    If several tables have a row with the same id, the row written last counts.
     """
 
     def __init__(
@@ -297,8 +297,9 @@ class LargeScope(Index):
             await self._store.drop(name)
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows, after their entries were added again. Return False if another process has written
-        meanwhile, so that the scope must be read again.
+        """Delete the damaged rows, after their entries were added again. Return True if this was done.
+
+        Return False if another process has written meanwhile, so that the scope must be read again.
 
         Raises:
             IndexUnavailableError: if the tables cannot be read or written.

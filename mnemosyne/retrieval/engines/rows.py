@@ -1,7 +1,7 @@
-"""Makes the rows of an index from memory entries: place in the turn tree, search words, vector.
+"""Makes the rows of an index from memory entries.
 
-All engines use these functions, so that an entry is found by the same words in each engine. This module must not
-import an engine.
+A row has the position of the entry in the turn tree, its search words, and its vector. All engines use these functions, so that
+an entry is found by the same words in each engine. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from mnemosyne.values import dataclass
 class IndexRow:
     """One entry as it is indexed.
 
-    `tokens` are word tokens, then facets (terms for quests and entities). `vector` has length 1, or is None. `model`
-    names the embedder that made the vector or could not process the text; it is empty if none has tried.
+    `tokens` are word tokens, then facets (terms for quests and entities). `vector` has length 1; it is None if the entry has no
+    vector. `model` is the name of the embedder that has processed the text, with or without success. It is '' if none has.
     """
 
     entry_id: str
@@ -54,7 +54,7 @@ NO_ROWS = RowBatch(rows=(), removed=(), watermarks={})
 
 
 def merge_batches(held: RowBatch, late: RowBatch) -> RowBatch:
-    """Return two batches as one. If an id is in both, `late` counts."""
+    """Return the batches `held` and `late` as one batch. If an id is in both, `late` counts."""
     rows: dict[str, IndexRow] = {row.entry_id: row for row in held.rows}
     removed = dict.fromkeys(held.removed)
     for row in late.rows:
@@ -144,10 +144,9 @@ def entity_facet(entity_id: str) -> str:
 
 
 def date_words(entry: MemoryEntry) -> str:
-    """Return the dates of an entry in words: its own date, and on further lines the dates that its text means
-    (`yesterday`).
+    """Return the dates of `entry` in words: its own date, and on further lines the dates that its text names (`yesterday`).
 
-    For Chinese entries the Chinese forms are added. The result is empty for an entry without a date.
+    If the text is Chinese, the Chinese forms are added. The result is '' for an entry without a date.
     """
     if entry.at is None:
         return ""
@@ -182,12 +181,11 @@ def round_vectors(vectors: Vectors) -> Vectors:
 
 
 def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
-    """Return the text under which a message is found: its own words three times, and the words of the messages around
-    it once.
+    """Return the text under which the message `entry` is found: its own words three times, and the words of `neighbours` once.
 
-    A single message rarely names its topic; its neighbours do. With two on each side this raises BM25's recall@5 on
-    LoCoMo dev from 57 to 70 percent (65 with one). Only the key contains the neighbours' words; the recalled text is
-    the message itself.
+    A single message rarely names its topic, but the messages around it do. Two neighbours on each side raise BM25's recall@5 on
+    LoCoMo dev from 57 to 70 percent (one on each side: 65). Only this search text contains the neighbours' words; the recalled
+    text is the message itself.
     """
     own = own_words(entry)
     return "\n".join([own, own, own, *(spoken_words(neighbour) for neighbour in neighbours)])
@@ -196,10 +194,10 @@ def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
 def row_batch(
     entries: Sequence[SequencedEntry], vectors: Vectors | None, keys: Sequence[str] | None, model: str
 ) -> RowBatch:
-    """Return the batch that an index writes for `entries`. A row of NaN in `vectors` means no vector. `keys` are the
-    texts under which the entries are found (None: their own words).
+    """Return the batch that an index writes for `entries`.
 
-    If several entries have one id, the last counts.
+    A row of NaN in `vectors` means that the entry has no vector. `keys` are the texts under which the entries are found (None:
+    their own words). `model` is the name of the embedder. If several entries have the same id, the last one counts.
     """
     rows: dict[str, IndexRow] = {}
     removed: dict[str, None] = {}

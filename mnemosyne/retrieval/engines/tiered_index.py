@@ -36,19 +36,19 @@ class TieredIndex(Index):
     """An `Index` over a folder.
 
     A scope with at most `memory_rows` rows is searched in memory. Its durable form is one file, a checkpoint. The file is
-    written after turns once `held_rows` rows and a sixteenth of all have changed, or once words have been removed. It is
-    also written when the scope leaves memory, and by `maintain` and `close`.
+    written after turns if rows were removed, or if at least `held_rows` rows and at least one in sixteen rows have changed. It
+    is also written when the scope leaves memory, and by `maintain` and `close`.
 
-    Larger scopes are in LanceDB, which is imported for the first of them. Their words are searched in memory. `delta_rows`
-    limits how many new rows of a large scope, and rows of its small chains, are in memory with their vectors. New rows are
-    written once there are `held_rows` of them.
+    Larger scopes are in LanceDB, which is imported when the first of them is opened. Their words are searched in memory.
+    `delta_rows` limits how many new rows of a large scope, and rows of its small chains, are in memory with their vectors. New
+    rows are written to LanceDB when `held_rows` of them are waiting.
 
     `open_scopes` and `open_rows` limit how many scopes, and how many rows of scopes, stay in memory after an `evict` or a
     `maintain`. The scope used last always stays.
 
-    `segments` is a store that several hosts share. If it is given, a scope without files in the folder is kept in that store
-    until it is too large for memory. Small scopes are not kept there, and are made again when they are opened. If
-    `has_vectors`, rows are given to other hosts only after an embedder has processed them.
+    `segments` is a store that several hosts share. If it is not None, a scope without files in the folder is kept in that store
+    until it is too large for memory. Very small scopes are not kept in the store, and are indexed again when they are opened. If
+    `has_vectors`, rows are stored for other hosts only after an embedder has processed them.
 
     If a file is damaged, or the table of a scope cannot be used, `faults` names it. The scope starts empty and is made again
     from the store. If LanceDB is not installed, large scopes stay in memory. This is not a fault, and `degradations_for`
@@ -158,8 +158,8 @@ class TieredIndex(Index):
         return "memory" if await self._places.open(scope) is None else "disk"
 
     def faults(self) -> tuple[str, ...]:
-        """Return the faults of the folder so far, each sentence once, in order. Damaged rows are no longer reported
-        once they were written again.
+        """Return the faults of the folder so far, each sentence once, in order. Damaged rows are reported until they were written
+        again.
         """
         return (*self._files.faults(), *self._shared.faults())
 
@@ -238,8 +238,8 @@ class TieredIndex(Index):
             await self._checkpoints.remove(staged)
 
     async def drop(self, scope: str) -> None:
-        """Remove a scope and its staged scope from folder and memory. A scope that a fault had restricted to memory
-        may use the folder again.
+        """Remove `scope` and its staged scope from folder and memory. If `scope` was only in memory because of a fault, it may use
+        the folder again.
 
         Raises IndexUnavailableError if files cannot be removed.
         """
@@ -262,8 +262,8 @@ class TieredIndex(Index):
             self._files.clear_faults((scope, staged))
 
     async def maintain(self) -> None:
-        """Write pending rows, compact files when it is due, move scopes that have grown to disk, and evict old ones
-        from memory.
+        """Write pending rows, compact files if they are due, move scopes that have grown too large to disk, and remove scopes from
+        memory that were used longest ago.
 
         While one call is running, other calls only write pending rows.
         """
@@ -280,8 +280,9 @@ class TieredIndex(Index):
         return sum(self._memory.table(scope).memory_bytes() for scope in self._memory.scopes())
 
     async def evict(self) -> int:
-        """Write and forget the scopes in memory that were used longest ago, until `open_scopes` and `open_rows` are
-        kept. Return how many scopes were beyond the limits.
+        """Write and forget the scopes in memory that were used longest ago, until the limits `open_scopes` and `open_rows` are met.
+
+        Return how many scopes were beyond the limits.
         """
         return await self._upkeep.evict()
 

@@ -1,7 +1,6 @@
-"""Lists the arms of recall in a table. Every difference between arms, apart from their search, is a column of the
-table.
+"""Lists the arms of recall in a table. An arm is one way of searching memory: by words or by vectors.
 
-An arm is one way of searching every chain: by words or by vectors. `hybrid` does the searches; `fusion` joins their
+The table has every difference between the arms except the search itself. The module `hybrid` searches; `fusion` joins the
 results.
 """
 
@@ -62,10 +61,10 @@ def build_arm(
     weights: FusionWeights = WEIGHTS,
     is_alone: bool = False,
 ) -> Arm:
-    """Return the hits of the arm `name` in a chain, weighted for the query. With `is_alone`, the arm ranks without
-    others and weighs 1.
+    """Return `hits`, found by the arm `name` in `chain`, with the arm's weight for the query that has `features`.
 
-    `fitness` is the share of the query that the model knows. Raises KeyError for an unknown arm.
+    `fitness` is the share of the query that the model knows. If `is_alone`, no other arm is used, and the weight is 1. Raises
+    KeyError for an unknown arm.
     """
     traits = ARMS[name]
     weight = 1.0 if is_alone else traits.weigh(features, chain, fitness, weights)

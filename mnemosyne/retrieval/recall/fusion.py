@@ -5,7 +5,7 @@ poor arm spoils the result of the better one. Here the scores of the word arm ar
 added with a weight that depends on the language (the share of words that the model knows), on the chain and on the question.
 Then the scores of entries next to good hits are raised.
 
-The numbers are in `FusionWeights`; docs/decisions/0006 explains how they were found. Calculation only.
+The numbers are in `FusionWeights`; docs/decisions/0006 explains how they were found. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USUAL_TERMS = 2.0
 _BESIDE = 8
 _STEPS = 4
 _FADES = np.array([0.0, 0.7, 0.7**2, 0.7**3, 0.7**4, 0.0])
-"""The share that is passed on over each number of steps; neighbours beyond `_STEPS` get nothing."""
+"""The share that is passed on, by the number of steps. Neighbours beyond `_STEPS` get nothing."""
 _MOST = 0.8
 
 
@@ -123,12 +123,12 @@ class FoundColumns(Struct, frozen=True, kw_only=True):
     """Depth of each entry's turn, or 0 for an entry without a turn."""
     sequences: Numbers
     places: Mapping[str, Numbers]
-    """By the name of a search, the place in the columns of each of its hits."""
+    """Places (indexes in the columns) of the hits of each search, by the name of the search."""
 
     @classmethod
     def collect(cls, found: Mapping[str, Hits]) -> FoundColumns:
-        """Return the entries of several searches, in the order in which they first appear. `found` has the hits by
-        the name of the search.
+        """Return the entries of all searches, in the order in which they first appear. `found` has the hits of each search, by
+        its name.
         """
         names = dict.fromkeys([name for hits in found.values() for name in hits.entry_ids])
         numbers = dict(zip(names, range(len(names)), strict=True))
@@ -142,8 +142,9 @@ class FoundColumns(Struct, frozen=True, kw_only=True):
 
 
 def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
-    """Return the weight of the vector arm's best hit, relative to the best hit of the word arm. `fitness` is the
-    share (0..1) of the query that the model knows.
+    """Return the weight of the best hit by vectors in `chain`, relative to the best hit by words.
+
+    `features` are the features of the query, and `fitness` is the share (0..1) of the query that the model knows.
     """
     power = weights.vector + weights.vector_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if chain is Chain.HISTORY:
@@ -156,7 +157,7 @@ def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights
 
 
 def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
-    """Return the share of its score that an entry passes on to the entry next to it, at most 0.8."""
+    """Return the share (at most 0.8) of an entry's score that is added to the score of the entry next to it in `chain`."""
     by_chain = {
         Chain.HISTORY: weights.beside_history,
         Chain.EVENT: weights.beside_event,
@@ -170,11 +171,10 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
 
 
 def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, float] | None = None) -> Scores:
-    """Return the fused score of each entry in `columns`. It is NaN if no arm with a weight returned the entry.
+    """Return the fused score of each entry in `columns`. The score is NaN if no arm with a weight returned the entry.
 
-    The scores of an arm are scaled so that one score counts as 1, and then multiplied by the arm's weight. By default this
-    is the arm's best score. `tops` gives other scores by arm, for several chains that share a scale. If all scores of a
-    sparse arm are multiplied by a number, the result does not change.
+    The scores of an arm are scaled so that the arm's best score counts as 1, and then multiplied by the arm's weight. `tops`
+    gives other scores that count as 1, by arm, so that several chains share a scale.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
     whole = sum([arm.weight for arm in heard.values()])
@@ -195,19 +195,22 @@ def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, floa
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
-    """Return the score of a chain's best word hit after fusion. Features that are added later are measured in this unit."""
+    """Return the score that the best hits of `arms` have after fusion. Features that are added later are measured in this unit.
+
+    `tops` has, by arm, the scores that count as 1.
+    """
     heard = {name: arm for name, arm in arms.items() if arm.top > 0.0}
     scale = max([arm.top / tops[name] for name, arm in heard.items()], default=0.0)
     return scale / max(sum([arm.weight for arm in heard.values()]), 1.0)
 
 
 def boost_neighbours(own: Scores, depths: Numbers, written: Numbers, share: float) -> Scores:
-    """Return the scores in `own` with additions for neighbours, so that a hit among hits is worth more than an isolated hit.
+    """Return the scores `own`, raised for entries near other hits, because a hit among hits is worth more than an isolated hit.
 
-    Each hit adds to the entries up to four steps away: `share` times its score times 0.7 to the power of the number of
-    steps. One step leads to the entries of the turn before or after. For entries of the same turn, and for entries without a
-    turn, the number of steps is the difference of their sequences. An entry with NaN stays NaN and is not counted as an
-    entry between others.
+    Each hit raises the scores of entries up to four steps away, by `share` times its score times 0.7 to the power of the number
+    of steps. One step leads to the entries of the turn before or after; `depths` are the depths of the turns. For entries of the
+    same turn, and for entries without a turn, the number of steps is the difference of their sequences (`written`). An entry
+    whose score is NaN stays NaN and is passed over.
     """
     heard = np.flatnonzero(~np.isnan(own))
     order = heard[np.lexsort((written[heard], depths[heard]))]
@@ -228,9 +231,8 @@ def boost_neighbours(own: Scores, depths: Numbers, written: Numbers, share: floa
 def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
     """Return, for each chain, the score that counts as 1 in each arm when the chains are ranked together.
 
-    It is the geometric mean of the chain's own best score and the best of all chains. So a chain whose best hit is
-    poor ranks lower, but not as low as by its raw scores, because those also depend on the number of entries in a
-    chain.
+    This score is the geometric mean of the chain's own best score and the best score of all chains. So a chain whose best hit
+    is poor ranks lower, but not as low as by its raw scores, because raw scores also depend on the number of entries in a chain.
     """
     bests: dict[str, float] = {}
     for arms in chains:

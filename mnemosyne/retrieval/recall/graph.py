@@ -1,7 +1,7 @@
 """Computes nearness on the world's graph: how close an entry is to the focused quest and to the entities of the
 input.
 
-Distances on the quest graph come from the caller (`chains.event` computes them). Calculation only.
+The caller passes distances on the quest graph (`chains.event` computes them). This module does no I/O.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _HALF_LIFE_TURNS = 30.0
 def find_nearness(
     entries: Sequence[MemoryEntry], quest_distances: Mapping[str, int], entities: Collection[str]
 ) -> list[float]:
-    """Return the nearness (0..1) of each entry.
+    """Return the nearness (0..1) of each entry: the greater of its nearness by quest and its nearness by entities.
 
-    It is the greater of two numbers. By quest: 1 for the focused quest, 1 / (1 + steps) for quests around it. By
-    entities: half the share of `entities` that the entry has.
+    By quest, the nearness is 1 / (1 + steps), so it is 1 for an entry of the focused quest; `quest_distances` has the number of
+    steps by quest id. By entities, the nearness is half the share of `entities` that occur in the entry.
     """
     near = [0.0] * len(entries)
     if not quest_distances and not entities:
@@ -43,7 +43,7 @@ def find_nearness(
 
 
 def facet_terms(query: RetrievalQuery) -> dict[str, float]:
-    """Return the index terms of the quests and entities near the focus, with weights: the nearer, the greater."""
+    """Return the index terms of the quests and entities near the focus, with weights. A nearer quest has a greater weight."""
     near = sorted((steps, quest_id) for quest_id, steps in query.quest_distances.items() if 0 <= steps <= QUEST_REACH)
     terms = {quest_facet(quest_id): 1.0 / (1.0 + steps) for steps, quest_id in near}
     terms.update({entity_facet(entity): _ENTITY_SHARE for entity in query.entities})
@@ -51,8 +51,9 @@ def facet_terms(query: RetrievalQuery) -> dict[str, float]:
 
 
 def find_recency(entries: Sequence[MemoryEntry], now: int) -> list[float | None]:
-    """Return the recency of each entry: 1 in the turn of depth `now`, halved every 30 turns back, or None for an entry
-    without a depth.
+    """Return the recency of each entry, or None for an entry without a depth.
+
+    The recency is 1 in the turn of depth `now`, and is halved for every 30 turns before it.
     """
     return [None if entry.depth is None else 0.5 ** (max(now - entry.depth, 0) / _HALF_LIFE_TURNS) for entry in entries]
 
@@ -64,7 +65,7 @@ def weigh_by_context(
     recent: Sequence[float | None],
     temporal: str,
 ) -> Scores:
-    """Return the fused scores, changed by recency and nearness.
+    """Return the fused `scores` of `entries`, changed by their recency (`recent`) and nearness (`near`).
 
     Narrative entries get up to a tenth more for recency, unless the input is about the past (`temporal`). Nearness
     adds most to events, and little to other entries.

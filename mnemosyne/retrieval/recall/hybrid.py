@@ -1,9 +1,8 @@
-"""Recalls memory for a turn: the retriever that searches a world's lore and a session's entries by words and by
-vectors.
+"""Recalls memory for a turn: searches a world's lore and a session's entries by words and by vectors.
 
-Words and vectors are searched concurrently in each chain and fused by `fuse`. The results are weighted by the plan,
-by recency and by nearness on the quest graph. The retriever knows indexes, embedders and stores by protocol; this
-module must not import a concrete one.
+Words and vectors are searched concurrently in each chain (kind of memory), and the results are fused by `fuse`. The scores are
+then weighted by chain, by recency and by nearness on the quest graph. An embedder is a model that makes vectors of texts. This
+module must not import a concrete index, embedder or store.
 """
 
 from __future__ import annotations
@@ -59,20 +58,19 @@ _COST_A_CHAR = 2
 
 
 class HybridRetriever:
-    """A `Retriever` over any entry source, index and embedder. Raises ValueError if `arms` is empty or has an unknown
-    arm.
+    """A `Retriever` over any entry source, index and embedder. Raises ValueError if `arms` is empty or has an unknown arm.
 
-    If a scope has the vectors of another embedder, `open_former` opens this former embedder by its name. The former
-    embedder serves the scope until `feed` has made the new vectors (`Encoders`).
+    If the vectors of a scope were made by another embedder, `open_former` opens that former embedder by its name, or returns
+    None. The former embedder serves the scope until `feed` has made the vectors of the new one (`Encoders`).
 
     Args:
-        arms: With one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons. With all arms it ranks
-            by everything.
-        inline_vectors: Number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 if
-            the host calls `feed` after its turns.
-        inline_entries: Number of new entries that a recall adds to the index.
-        weights: Numbers of fusion and reranking. By default those fitted to the embedder that serves; if a recall has
-            no vector of its query, those for words.
+        arms: Ways of searching. With one arm (`bm25` or `vector`) recall ranks only by the scores of this arm, for comparisons.
+            With all arms recall ranks by all signals.
+        inline_vectors: Maximum number of new entries that a recall embeds itself. If there are more, they are left to `feed`
+            and `sync`. Give 0 if the host calls `feed` after its turns.
+        inline_entries: Maximum number of new entries that a recall adds to the index.
+        weights: Numbers of fusion and reranking. If None, the numbers that were fitted to the serving embedder are used, or
+            the numbers for words if a recall has no vector of its query.
         vector_patience_seconds: Maximum time that a recall waits for the query's vector before it continues only with
             words.
         vectors: Keeps vectors for all hosts of a store, so that each text is embedded once.
@@ -135,7 +133,7 @@ class HybridRetriever:
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[HybridRetriever]:
-        """Open a retriever that recalls like this one, but reads some scopes from `source`: those that `own_scopes` returns.
+        """Open a retriever that recalls like this one, but reads the scopes that `own_scopes` returns from `source`.
 
         The entries of these scopes are indexed in memory, and are forgotten at the end of the block.
         """
@@ -168,7 +166,7 @@ class HybridRetriever:
                     await index.drop(scope)
 
     async def warm(self) -> None:
-        """Load the embedding models that serve. A model that is not available is skipped, because recall works without it."""
+        """Load the embedding models in use. A model that is not available is skipped, because recall works without vectors."""
         for embedder in self._encoders.embedders():
             with suppress(EmbedderUnavailableError):
                 await embedder.warm()
@@ -177,12 +175,12 @@ class HybridRetriever:
         """Index everything that was written to a scope since the last call, with vectors, and maintain the index.
         Return the number of new entries.
 
-        Not for use inside a turn: embedding takes long. An overlay indexes only its own scopes.
+        Do not call this inside a turn, because embedding takes long. A retriever from `overlay` indexes only its own scopes.
 
         Args:
             progress: Called with (entries done, entries known so far).
-            change_encoder: Whether to make vectors of the configured embedder if the vectors of another one serve. If
-                False, this is left to `feed`.
+            change_encoder: If True, and the vectors of a former embedder are in use, make the vectors of the configured
+                embedder, too. If False, leave this to `feed`.
         """
         if self._own_scopes is not None and scope not in self._own_scopes():
             return 0
@@ -233,8 +231,9 @@ class HybridRetriever:
             self._held -= 1
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make the index of a scope match the store, whatever its state, with vectors of the configured embedder; see
-        `Indexer.rebuild`.
+        """Make the index of `scope` match the store, with vectors of the configured embedder.
+
+        If `force`, the index is dropped and made again. Otherwise only if it does not match; see `Indexer.rebuild`.
         """
         self._preview.cache_clear()
         if force:
@@ -248,15 +247,14 @@ class HybridRetriever:
         return replace(result, fault=fault, former_encoder=former)
 
     async def index_into(self, scope: str, index: Index) -> None:
-        """Index a scope into another index, `index`; see `Encoders.index_into`."""
+        """Index `scope` into `index` instead of the index of this retriever; see `Encoders.index_into`."""
         await self._encoders.index_into(scope, index)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never
-        raises for a missing model or index.
+        """Return the candidates for `query`, best first, at most `query.limit`, each with all parts of its score.
 
-        Independent questions are recalled one by one (`split_query`). For an overview (`query.rate` is given),
-        entries are listed and not searched.
+        A missing model or index does not raise an error; the result names it as a degradation. Independent questions are
+        recalled one by one (`split_query`). If `query.rate` is given, the entries are listed for an overview instead of searched.
         """
         if query.rate is not None:
             return await self._list(query, query.rate)

@@ -1,7 +1,7 @@
 """Splits an input with several questions, so that each question is recalled by itself.
 
-An entry then gets the score of the question that it answers best (`merge_rankings`). A single vector of two questions
-would lie between them and be near neither. Calculation only.
+An entry then gets the best of its scores for the questions (`merge_rankings`). A single vector of two questions would lie
+between the vectors of the questions and be near neither. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ENOUGH_TERMS = 2
 
 
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
-    """Return the questions of a query, in order, or only the query itself if it is not split.
+    """Return the questions of `query`, in order, or only `query` itself if it is not split.
 
     A query is split if it consists of two or three self-contained questions with at least two content words each. A question
     is self-contained if it names its subject before it refers to anything. Any other question belongs to the question
-    before. If a query has other sentences too, the result is the query itself, followed by its questions as one query.
+    before. If `query` has other sentences, too, the result is `query`, followed by one query with all of its questions.
     """
     text = query.text.strip()
     ends = [mark.end() for mark in _END.finditer(text)]

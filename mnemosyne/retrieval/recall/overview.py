@@ -1,7 +1,7 @@
-"""Lists the memories of an overview, without a search, and spreads the most valuable ones over time.
+"""Lists memories for an overview of a story, without a search, and selects the most valuable ones from all stretches of time.
 
-The query's `rate` gives each entry a value. A long chain is read in pages at even distances, so that the time for it
-is limited. This module must not import an engine.
+The query's function `rate` gives each entry a value. A long chain is read in pages at even distances, so that reading it takes
+a limited time. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry
     """Return at most `limit` entries, the most valuable first, taken evenly from all stretches of time.
 
     Each stretch gives its best entry, then its second best, and so on. An entry without a depth is a stretch of its
-    own. Entries without value are left out, and so are entries with a depth that are worth less than half the median.
+    own. An entry with the value 0 is left out. So is an entry with a depth whose value is less than half the median.
     """
     worths = [each.worth for each in rated if each.worth > 0.0 and each.entry.depth is not None]
     least = _LEAST_SHARE * median(worths) if worths else 0.0

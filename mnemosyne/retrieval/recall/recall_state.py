@@ -1,7 +1,8 @@
 """Keeps the state of one recall: the hits of all searches in each chain, fused, weighted and cut to the limit.
 
-An arm is one way of searching (by words or by vectors). `hybrid` queries indexes, embedder and source and passes the
-results to this state. Calculation only. This module must not import an engine.
+An arm is one way of searching (by words or by vectors). A pool is one chain (kind of memory) in one scope (session or world).
+The module `hybrid` queries index, embedder and store, and passes the results to this state. This module does no I/O and must
+not import an engine.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class FoundEntries(Struct, frozen=True, kw_only=True):
     weights: Scores
     """Weight of each entry's chain."""
     units: Scores
-    """Unit of the features that are added later to each entry, or 0 for an entry that no arm returned."""
+    """Unit in which features are added to each score later. It is 0 for an entry that no arm returned."""
     by_arm: dict[str, Scores]
     """Scores of each arm; NaN for entries that the arm did not return."""
 
@@ -98,8 +99,9 @@ class RankedEntries(Struct, frozen=True, kw_only=True):
 
 
 class RecallState:
-    """The state of one recall. If `whole` is true, all arms and all other signals count. Otherwise the entries are ranked
-    only by the score of one arm.
+    """The state of one recall. `terms` are the terms of the query with their weights.
+
+    If `whole`, all arms and all other signals count. Otherwise the entries are ranked only by the score of one arm.
     """
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
@@ -116,7 +118,7 @@ class RecallState:
         self.timings_ms: dict[str, float] = {}
 
     def add_degradation(self, code: str) -> None:
-        """Record a degradation, `code` or `code: detail`. Each code is recorded once."""
+        """Record a degradation: `code` is its code, or `CODE: DETAIL`. Each code is recorded only once."""
         self.degradations.setdefault(code.partition(": ")[0], code)
 
     def record_ms(self, step: str, started: float) -> None:
@@ -124,7 +126,7 @@ class RecallState:
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
     def add_hits(self, name: str, pool: Pool, hits: Hits, weights: FusionWeights) -> None:
-        """Add the hits of the arm `name` to a pool, weighted for this query."""
+        """Add the hits of the arm `name` to `pool`. `weights` are the numbers by which the arm is weighted for this query."""
         pool.arms[name] = build_arm(
             name,
             hits,
@@ -136,15 +138,14 @@ class RecallState:
         )
 
     def beside(self, pool: Pool) -> tuple[IndexFilter, ...]:
-        """Return the filters of the same chain in the other scopes. With them, the lore of a world and a few
-        documents of its session share their word statistics.
+        """Return the filters of the pools that have the same chain as `pool` in other scopes.
+
+        Pools of one chain share their word statistics, for example the lore of a world and the documents of its session.
         """
         return tuple(each.where for each in self.pools if each.chain is pool.chain and each is not pool)
 
     def likely_places(self) -> list[tuple[str, str]]:
-        """Return (scope, entry id) of the best word hits in each scope, over all its chains, at most the query's
-        limit per scope.
-        """
+        """Return (scope, entry id) of the best hits by words: for each scope, at most as many as the query's limit."""
         hits: dict[str, list[tuple[float, str]]] = {}
         for pool in self.pools:
             if BM25 in pool.arms:
@@ -161,7 +162,7 @@ class RecallState:
         return sum([len(arm.hits) for pool in self.pools for arm in pool.arms.values()])
 
     def rank_finds(self, weights: FusionWeights) -> FoundEntries:
-        """Return the best entries of all pools by fused score, best first, and all entries near the focus on the graph."""
+        """Return the best entries of all pools by fused score, best first, and all entries near the focused quest."""
         ids: list[str] = []
         owners: list[int] = []
         parts: list[Scores] = []
@@ -201,8 +202,10 @@ class RecallState:
         )
 
     def rank_entries(self, admitted: Mapping[tuple[str, str], MemoryEntry], weights: FusionWeights) -> RankedEntries:
-        """Return the found entries that are in `admitted`, best first, at most the query's limit. They are reranked
-        and weighted by chain, recency and nearness.
+        """Return the found entries that are in `admitted`, best first, at most the query's limit.
+
+        `admitted` has the entries by (scope, id). Their scores are weighted by features of the text (`weights`), chain, recency
+        and nearness.
         """
         query, found = self.query, self.found
         rows = [row for row, place in enumerate(found.places) if place in admitted]
@@ -323,8 +326,8 @@ def _allot_places(
 
 
 def merge_rankings(rankings: Sequence[RankedEntries], limit: int) -> list[tuple[float, RankedEntries, int]]:
-    """Merge the rankings of several questions. Return (score, ranking, place in the ranking) for each entry, best
-    first, at most `limit`.
+    """Merge the rankings of several questions. Return (score, ranking, index in the ranking) for each entry, best first, at
+    most `limit`.
 
     The scores of a question are relative to its best score. An entry in several rankings gets the greatest of its
     scores. A single ranking is returned with its own scores.

@@ -1,13 +1,13 @@
-"""Computes features for reranking the few entries that recall has fetched: properties of the text that no index stores.
+"""Computes features of the few entries that recall has fetched, to rank these entries again.
 
-The features of an entry are:
+The features are properties of the text that no index stores:
 
 - its speaker,
 - a time in its text, if the query asks for one,
 - whether it is only a question,
 - the word pairs, and the runs of CJK characters, that it shares with the query.
 
-The cost does not depend on the number of entries in the index. Calculation only.
+The cost does not depend on the number of entries in the index. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ Runs = Counter[str]
 def add_rerank_features(
     query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> Scores:
-    """Return what the features add to the fused score of each entry, in the order of `entries`. (The best fused
-    scores are 1 and more.)
+    """Return the numbers that the features add to the fused scores, in the order of `entries`. (The best fused scores are 1
+    and more.)
     """
     if not entries:
         return np.zeros(0)
@@ -180,11 +180,10 @@ def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
 
 
 def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
-    """Return a BM25 score for each document, scaled so that the best is 1. The documents themselves are the
-    collection.
+    """Return a BM25 score for each of `documents`, scaled so that the best score is 1. `documents` are the whole collection.
 
-    A document consists of runs of CJK characters, separated by blanks. The terms are the runs of `size` characters in
-    `query_runs`, with their weights.
+    A document consists of runs of CJK characters, separated by blanks. `query_runs` are the terms with their weights; each term
+    has `size` characters.
     """
     if not query_runs:
         return np.zeros(len(documents), dtype=np.float32)

@@ -1,8 +1,8 @@
 """Keeps the snapshots that a host has fetched, in a folder of limited size that all processes of the host share.
 
-A snapshot is the published index of a world. One process fetches it while the others wait, checks its hashes, and
-moves it into its place at once. A process that searches a snapshot holds a lock on a file of its own next to it, so
-that no other process removes the snapshot. Every call here blocks.
+A snapshot is the published index of a world. One process fetches a snapshot, checks its hashes, and moves it into its place in
+one step; other processes wait. A process that searches a snapshot holds a lock on a file next to the snapshot, so that no other
+process removes the snapshot. Every call here blocks.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _USE = ".use-"
 class SnapshotCache:
     """Fetched snapshots below `folder`, from any number of storages.
 
-    `most_bytes`: after a fetch or a release, the snapshots that were used longest ago are removed until the rest is
-    smaller. A snapshot that any process uses stays.
+    After a fetch or a release, the snapshots that were used longest ago are removed until all others together have at most
+    `most_bytes`. A snapshot that a process uses is not removed.
     """
 
     def __init__(self, folder: Path, *, most_bytes: int) -> None:

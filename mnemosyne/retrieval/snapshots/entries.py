@@ -1,8 +1,8 @@
-"""Lists the entries of a scope, each with a mark. A snapshot has this list, and a host compares it with its store to find
-what has changed.
+"""Lists the entries of a scope, each with a mark (a digest of its content).
 
-pyarrow is imported only when it is needed, because it is heavy. All functions except `list_entries` and `find_watermark`
-block.
+A snapshot (the published index of a world) contains this list. A host compares the list with its store to find the entries that
+have changed. pyarrow is imported only when it is needed, because it is heavy. All functions except `list_entries` and
+`find_watermark` block.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class WorldSource(EntrySource, Protocol):
     """The part of a store that is read when a snapshot is published or opened."""
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the present version of a world, or None if there is no such world."""
+        """Return the digest of the present version of the world `world_id`, or None if there is no such world."""
         ...
 
 
 def world_of(scope: str) -> str:
-    """Return the id of the world whose lore scope `scope` is; empty for any other scope."""
+    """Return the id of the world to which `scope` belongs, or '' if `scope` is not the scope of a world."""
     return scope.removeprefix("world:") if scope.startswith("world:") else ""
 
 
 async def list_entries(source: EntrySource, scope: str) -> tuple[dict[str, EntryMark], int]:
-    """Return (marks, highest sequence): the marks of all lore entries of a scope by entry id, and the highest
-    sequence of its lore (0: there is none).
+    """Return (marks, highest sequence): the marks of all lore entries of `scope` by entry id, and the highest sequence
+    (running number) among them. The latter is 0 if there are no entries.
     """
     found: dict[str, EntryMark] = {}
     after = 0
@@ -55,7 +55,7 @@ async def list_entries(source: EntrySource, scope: str) -> tuple[dict[str, Entry
 
 
 async def find_watermark(source: EntrySource, scope: str) -> int:
-    """Return the highest sequence of the lore of a scope. It takes some 60 reads of one entry."""
+    """Return the highest sequence (running number) of the lore of `scope`. This takes about 60 reads of one entry."""
     low, high = 0, 1
     while await source.entries_after(scope, Chain.LORE, high, 1):
         low, high = high, 2 * high

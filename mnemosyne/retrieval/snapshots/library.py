@@ -33,7 +33,7 @@ from mnemosyne.schema.memory import Chain
 
 _log = open_log(__name__)
 _TRIED = 3
-"""At most so many damaged or torn snapshots are passed by; a host does not search a whole storage."""
+"""Maximum number of damaged or incomplete snapshots that are skipped, so that a host does not search a whole storage."""
 
 
 def open_library(
@@ -45,10 +45,10 @@ def open_library(
     can_search: Callable[[str], bool],
     check_seconds: float,
 ) -> SnapshotLibrary:
-    """Return the snapshots at an address. Fetched ones are kept in `folder`, which grows to at most `most_bytes`.
-    Nothing is read yet.
+    """Return the library of the snapshots at `address`. Nothing is read yet.
 
-    Raises SnapshotStorageError for an address that cannot be used.
+    Fetched snapshots are kept in `folder`, which grows to at most `most_bytes`. `SnapshotLibrary` explains the other arguments.
+    Raises SnapshotStorageError if the address cannot be used.
     """
     cache = SnapshotCache(folder, most_bytes=most_bytes)
     return SnapshotLibrary(source, open_storage(address), cache, can_search=can_search, check_seconds=check_seconds)
@@ -59,15 +59,15 @@ class SnapshotLibrary:
 
     Degradations:
 
-    - `snapshot_unreachable`: the storage cannot be reached. The newest fetched snapshot is used, or else an index
-      that this host makes.
-    - `snapshot_damaged`: a snapshot is skipped. An older one is used, or else an index that this host makes.
+    - `snapshot_unreachable`: the storage cannot be reached. The newest fetched snapshot is used. If there is none, this host
+      makes an index itself.
+    - `snapshot_damaged`: a damaged snapshot is skipped. An older one is used. If there is none, this host makes an index itself.
     - `encoder_missing`: the embedder of the newest snapshot is not available here.
 
     Args:
-        can_search: Returns whether this host can embed queries for the vectors of an embedder, by its name (empty: a
-            snapshot with words only).
-        check_seconds: Time that `find_newer` waits before it asks the storage again.
+        can_search: Returns whether this host can search the vectors of the embedder with the given name. The name is '' if a
+            snapshot has only words.
+        check_seconds: Least time between two calls of `find_newer` that ask the storage.
     """
 
     def __init__(
@@ -91,8 +91,9 @@ class SnapshotLibrary:
         return await self._find(scope, "")
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:
-        """Return a usable snapshot that is newer than `snapshot_id`, or None. The storage is asked at most every
-        `check_seconds`.
+        """Return a usable snapshot of `scope` that is newer than `snapshot_id`.
+
+        Return None if there is none, or if the storage was asked less than `check_seconds` ago.
         """
         if monotonic() - self._checked.get(scope, 0.0) < self._check_seconds:
             return None

@@ -1,6 +1,6 @@
 """Describes a snapshot (the published index of a world) in its file `manifest.json`.
 
-The manifest is written last, so that an interrupted upload has none. Calculation only.
+The manifest is written after all other files, so a snapshot without a manifest is incomplete. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Manifest:
 
 
 def name_snapshot(published_at: datetime, files: Mapping[str, SnapshotFile]) -> str:
-    """Return the id of a snapshot. The ids of one scope sort in the order of publishing, and two of the same moment differ."""
+    """Return the id of a snapshot. Ids of one scope sort in the order of publishing. Two snapshots always have different ids."""
     listed = "\n".join(f"{name} {files[name].sha256}" for name in sorted(files))
     return f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 
@@ -73,7 +73,7 @@ def scope_folder(scope: str) -> str:
 
 
 def name_place(shown: str) -> str:
-    """Return a folder name for the storage whose address is `shown`."""
+    """Return the name of the folder in the cache for the storage with the address `shown`."""
     return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -85,8 +85,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def read_manifest(data: bytes, *, shown: str, scope: str, snapshot_id: str) -> Manifest:
     """Return the manifest in `data`, the content of a file.
 
-    Raises SnapshotDamagedError, with the place `shown`, in these cases: `data` cannot be read as a manifest, has
-    another format version, belongs to another snapshot, or names a file outside of its folder.
+    Raises SnapshotDamagedError (with `shown`, the place of the file) if `data` cannot be read as a manifest, has another format
+    version, does not belong to `scope` and `snapshot_id`, or names a file outside of its folder.
     """
     try:
         manifest = decode(data, Manifest)

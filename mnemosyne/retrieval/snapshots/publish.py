@@ -1,4 +1,8 @@
-"""Publishes the index of a world as a snapshot, lists published snapshots, verifies and deletes them."""
+"""Publishes the index of a world as a snapshot, and lists, verifies and deletes published snapshots.
+
+A snapshot is a folder of files that hosts fetch and search, instead of indexing the world themselves. Its manifest is the file
+that describes it.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +60,9 @@ class PublishedSnapshot:
     manifest: Manifest | None
     """None if the upload was interrupted or the manifest cannot be read."""
     fault: str = ""
-    """Reason why the snapshot cannot be used (empty: it can)."""
+    """Reason why the snapshot cannot be used ('' if it can be used)."""
     is_torn: bool = False
-    """Whether the manifest is missing: the upload is under way or was interrupted."""
+    """True if the manifest is missing, because the upload is under way or was interrupted."""
 
 
 async def publish_snapshot(
@@ -72,14 +76,14 @@ async def publish_snapshot(
     at: datetime,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
-    """Publish the index of a world, which must be complete, and return the manifest. It takes long if a graph is
-    built.
+    """Publish the index of the world whose scope is `scope`, and return the manifest. `at` is the time of publishing.
 
-    The manifest is written when everything else is there.
+    The index must be complete. If a graph of the vectors is built, the call takes long. The manifest is written last, so a
+    snapshot with a manifest is complete. `progress` is called with (files uploaded, files in all).
 
     Args:
         encoder: Name of the embedder that must have processed every entry (empty: only words).
-        index_into: Makes the rows if the index has no files of them.
+        index_into: Indexes the world anew if `index` has no files of it.
 
     Raises:
         SnapshotError: if the index is not complete, or the world changes meanwhile.
@@ -110,8 +114,9 @@ async def publish_snapshot(
 
 
 def list_snapshots(storage: SnapshotStorage, scope: str) -> tuple[PublishedSnapshot, ...]:
-    """Return everything that is published for a scope, oldest first. Blocks. Raises SnapshotStorageError if the
-    storage cannot be read.
+    """Return all snapshots that are published for `scope`, oldest first. The call blocks.
+
+    Raises SnapshotStorageError if the storage cannot be read.
     """
     found = []
     for name in storage.folders(scope_folder(scope)):
@@ -130,7 +135,7 @@ def list_snapshots(storage: SnapshotStorage, scope: str) -> tuple[PublishedSnaps
 
 
 def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
-    """Read every file of a snapshot and compare it with the manifest. Blocks.
+    """Read every file of the snapshot that `manifest` describes, and compare its size and hash. The call blocks.
 
     Raises:
         SnapshotDamagedError: if a file differs from the manifest.
@@ -147,8 +152,9 @@ def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
 
 
 def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tuple[str, ...]:
-    """Delete the published snapshots of a scope and return the deleted ids. The newest `keep` complete ones and all
-    newer uploads stay. Blocks.
+    """Delete published snapshots of `scope`, and return the deleted ids. The call blocks.
+
+    The newest `keep` complete snapshots stay. Incomplete ones that are newer than the oldest of these stay, too.
 
     Raises SnapshotStorageError if the storage cannot be read or written.
     """

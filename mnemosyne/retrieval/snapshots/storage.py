@@ -1,8 +1,7 @@
-"""Reads and writes the files of snapshots: in a folder, or in object storage (`s3://`, `gs://`, `abfss://`) through
-pyarrow.
+"""Reads and writes the files of snapshots, in a folder or in object storage (`s3://`, `gs://`, `abfss://`).
 
-A file name is relative to the address of the storage, with `/`. Every call blocks, so call it off the event loop.
-pyarrow is imported only for object storage.
+A snapshot is the published index of a large world. File names are relative to the address of the storage, with `/`. Every call
+blocks, so do not call it on the event loop. Object storage is used through pyarrow, which is imported only for it.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class SnapshotStorage(Protocol):
     """Files of snapshots by name. Every method raises SnapshotStorageError if the place cannot be reached, read or
     written.
 
-    1. A file that `put` or `put_bytes` has written is there whole or not at all.
-    2. `delete` leaves nothing below a name. An unknown name is allowed.
+    1. `put` and `put_bytes` write a whole file or nothing.
+    2. `delete` removes everything below a name. An unknown name is not an error.
     """
 
     shown: str
@@ -63,10 +62,9 @@ class SnapshotStorage(Protocol):
 
 
 def open_storage(address: str | Path) -> SnapshotStorage:
-    """Return the storage at an address: a folder, or a bucket with a prefix.
+    """Return the storage at `address`: a folder, or a bucket with a prefix.
 
-    Nothing is read yet, unless a bucket's region has to be asked for. Raises SnapshotStorageError for an address that
-    cannot be used.
+    No file is read yet. Raises SnapshotStorageError if the address cannot be used.
     """
     text = str(address)
     if text.startswith(_SCHEMES):

@@ -1,4 +1,4 @@
-"""Values for dates that words mean, and their spelling in prompts and in index keys. Calculation only."""
+"""Defines values for dates that a text names in words (`last Friday`), and writes them for prompts and for index keys."""
 
 from __future__ import annotations
 

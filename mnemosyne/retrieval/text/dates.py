@@ -1,8 +1,7 @@
 """Resolves words such as `yesterday`, `last Friday` or `上周五` in a text against the time of its message.
 
-The rules are fixed. The result depends only on the text and the time, so that it is always the same and nothing has
-to be stored. Words that are erased from a text are gone from its dates. Weeks begin on Monday. A day is a day in the
-time zone of the message's time. Calculation only.
+The result depends only on the text and the time of the message, so it need not be stored. If words are erased from a text, the
+dates that they name disappear, too. Weeks begin on Monday. A day is a day in the time zone of the message's time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from mnemosyne.retrieval.text.date_spans import DateSpan, ResolvedDate
 from mnemosyne.retrieval.text.words import has_cjk
 
 READ_CHARS = 8_000
-"""Number of characters of a text that are read."""
+"""Number of characters, from the beginning of a text, that are read."""
 MOST_DATES = 12
 """Maximum number of dates of a text that are resolved."""
 
@@ -27,10 +26,10 @@ _CHINESE: _Rule = (dates_chinese.PATTERN, dates_chinese.resolve)
 
 
 def resolve_dates(text: str, at: datetime) -> tuple[ResolvedDate, ...]:
-    """Return the dates that words in a text written at `at` mean, in the order of the text, at most `MOST_DATES`.
+    """Return the dates that words in `text` name, in the order of the text, at most `MOST_DATES`. `at` is the time of the text.
 
-    Words are resolved only if their meaning depends on the day of the message and they have one usual meaning. `today` is
-    left out, because the message's own day is known. A date beyond the calendar is left out too.
+    Words are resolved only if their meaning depends on the day of the message, and if they have only one usual meaning. `today`
+    is left out, because the day of the message is known. A date beyond the calendar is left out, too.
     """
     read, day = text[:READ_CHARS], at.date()
     rules = [_ENGLISH] if _HINT.search(read) else []

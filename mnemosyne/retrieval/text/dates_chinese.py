@@ -1,4 +1,4 @@
-"""Recognises Chinese words that mean a date relative to another (`昨天`, `上周五`, `三天前`, `去年夏天`). Calculation only.
+"""Recognises Chinese words that name a date relative to the day of a text (`昨天`, `上周五`, `三天前`, `去年夏天`).
 
 Words with two usual meanings are not resolved. An example is `三天后`, which counts from the time of the story, not of
 the telling. Another is `前年` after `以`.
@@ -46,8 +46,9 @@ _SIDES = {"上上": -2, "上": -1, "下": 1, "下下": 2, "大前": -3, "前": -
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN` means in a text of the day `day`, or None if the meaning is open. Raises
-    ValueError or OverflowError beyond the calendar.
+    """Return the days that `match`, a match of `PATTERN`, means in a text that was written on `day`.
+
+    Return None if the words could mean several dates. Raises ValueError or OverflowError if the date is beyond the calendar.
     """
     if match["day"]:
         return one_day(day + _days(match["day"]) * DAY)

@@ -1,5 +1,4 @@
-"""Recognises English words that mean a date relative to another (`yesterday`, `last Friday`, `two weeks ago`).
-Calculation only.
+"""Recognises English words that name a date relative to the day of a text (`yesterday`, `last Friday`, `two weeks ago`).
 
 Words with two usual meanings are not resolved: `in two weeks` (a duration), `next Friday` in a text of a Monday, `the
 last year`.
@@ -66,8 +65,9 @@ _TUESDAY = 1
 
 
 def resolve(match: re.Match[str], day: date) -> DateSpan | None:
-    """Return the days that a match of `PATTERN` means in a text of the day `day`, or None if the meaning is open. Raises
-    ValueError or OverflowError beyond the calendar.
+    """Return the days that `match`, a match of `PATTERN`, means in a text that was written on `day`.
+
+    Return None if the words could mean several dates. Raises ValueError or OverflowError if the date is beyond the calendar.
     """
     if match["day"]:
         return one_day(day + _DAYS[" ".join(match["day"].lower().split()).removeprefix("the ")] * DAY)

@@ -1,8 +1,9 @@
 """Computes BM25 scores of documents in memory. Documents are added one by one, without a rebuild.
 
-Each document has a slot: the n-th document added has slot n-1, until `compact`. A posting states that a term occurs in a
-slot, and how often. The caller's mask decides which slots count. So a document that is removed, hidden or on another branch
-stays here unchanged, and does not influence any score. This module must not import an engine or an embedder.
+BM25 is a score for how well the words of a document fit a query. Each document has a slot: the n-th added document has the slot
+n-1, until `compact`. A posting states that a term occurs in a slot, and how often. The caller's mask decides which slots count:
+a document that is removed, hidden or on another branch stays here, but does not influence any score. This module must not import
+an engine or an embedder.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ Owners = npt.NDArray[np.int64]
 
 
 def inverse_frequency(documents: int, holding: int) -> float:
-    """Return Lucene's inverse document frequency, log(1 + (N - n + .5) / (n + .5)), for N `documents` of which n are
-    `holding` a term.
+    """Return the inverse document frequency log(1 + (N - n + .5) / (n + .5)) of a term (as in Lucene).
 
-    It is BM25's, kept above 0 for terms that most documents contain.
+    N is `documents`, the number of all documents; n is `holding`, the number of those that contain the term. Unlike in plain
+    BM25, the result is above 0 even for a term that most documents contain.
     """
     return math.log(1.0 + (documents - holding + 0.5) / (holding + 0.5))
 
@@ -103,10 +104,10 @@ class FoundWords:
     def scores(
         self, terms: Mapping[str, float], counts: Sequence[TermCounts], *, k1: float = K1, b: float = B
     ) -> Scores:
-        """Return a BM25 score (>= 0) for each slot, by the statistics of its pool. Slots of no pool score 0.
+        """Return a BM25 score (>= 0) for each slot, by the statistics of its pool. A slot without a pool scores 0.
 
-        `counts` has the statistics for each pool: of the pool itself, or of the pool together with other collections. The
-        part of each term is multiplied by its weight in `terms`.
+        `counts` has the statistics for each pool: of the pool itself, or of the pool together with other collections. The score
+        of each term is multiplied by its weight in `terms`. `k1` and `b` are the parameters of BM25.
         """
         found = np.zeros(self._slots, dtype=np.float64)
         flat, slopes = np.float32(k1 * (1.0 - b)), np.zeros(len(counts) + 1, dtype=np.float32)
@@ -157,7 +158,7 @@ class Postings:
         return postings
 
     def freeze(self) -> tuple[tuple[str, ...], dict[str, npt.NDArray[Any]]]:
-        """Return (terms, arrays): the content of all documents, after the tail is merged. Nobody may change the arrays."""
+        """Return (terms, arrays): the terms, and the arrays with the content of all documents. Do not change the arrays."""
         self._merge_tail()
         arrays: dict[str, npt.NDArray[Any]] = {
             "starts": self._starts,
@@ -204,17 +205,17 @@ class Postings:
         self._freeze(places[codes] if len(codes) else codes, lengths)
 
     def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
-        """Return a BM25 score (>= 0) for each slot. The part of each term is multiplied by its weight in `terms`.
+        """Return a BM25 score (>= 0) for each slot. The score of each term is multiplied by its weight in `terms`.
 
-        The number of documents and their mean length count only the admitted slots. The other slots score 0.
+        Only the slots in the mask `admitted` count for the number and mean length of documents. All other slots score 0.
         """
         found = self.find(terms, np.where(admitted, 0, 1), 1)
         return found.scores(terms, found.counts, k1=k1, b=b)
 
     def find(self, terms: Collection[str], owners: Owners, pools: int) -> FoundWords:
-        """Return the postings of `terms`, with the statistics of `pools` pools.
+        """Return the postings of `terms`, with the statistics of each pool. `pools` is the number of pools.
 
-        `owners` has the number of each slot's pool, from 0 on. A slot that does not count has the number `pools`.
+        `owners` has, for each slot, the number of its pool, from 0 on. A slot that does not count has the number `pools`.
         """
         codes = [self._vocabulary.get(term, -1) for term in terms]
         parts, lengths = [*self._frozen_parts(codes), *self._tail_parts(codes)], self.lengths

@@ -1,7 +1,7 @@
-"""Holds the postings of the documents that were added last, quick to append to and small (12 bytes each).
+"""Holds the postings of the newest documents for BM25, in arrays to which postings can be appended quickly.
 
-A posting states that a term occurs in a document, and how often. A document is identified by its slot, a running
-number. This module must not import an engine.
+A posting states that a term occurs in a document, and how often; it takes 12 bytes. A document is identified by its slot, a
+running number. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class PostingTail:
             self._begin_newest()
 
     def find(self, codes: Sequence[int]) -> Iterator[Columns]:
-        """Yield the postings of the terms `codes` (-1: an unknown term), those of older documents first.
+        """Yield the postings of the terms `codes` (-1: an unknown term): first those of older, then those of newer documents.
 
-        In the result the code of a posting is the index of its term in `codes`. Each part is sorted by this index and
-        then by slot.
+        In the result, the code of a posting is replaced by the index of its term in `codes`. Each of the two parts is sorted by
+        this index and then by slot.
         """
         # Of the type of the codes, which are converted as a whole else.
         begin = np.array(codes, dtype=np.int32)

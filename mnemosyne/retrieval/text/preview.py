@@ -1,4 +1,4 @@
-"""Shortens a text to a number of tokens, for people and for the model that selects memories. Calculation only."""
+"""Shortens a text to a number of tokens, as a preview for people and for the model that selects memories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MARK = "…"
 def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TOKENS) -> str:
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens` tokens.
 
-    The text is cut after a sentence if one ends in the second half of the part that fits. Otherwise it is cut between words,
-    or else between characters. The place of the cut is estimated in a few steps from the tokens per character, so it may
-    come earlier than necessary. Only the first five characters per token are read, so that a long text costs no more than a
+    The text is cut after a sentence if a sentence ends in the second half of the part that fits. Otherwise the text is cut between
+    words, or else between characters. The place of the cut is estimated from the tokens per character, so the result may be
+    shorter than necessary. Only the first five characters per token are read, so that a long text takes no longer than a
     short one.
     """
     text = text.strip()

@@ -62,8 +62,8 @@ def word_tokens(text: str) -> list[str]:
     """Return the word tokens of `text`, in order, with repeats.
 
     The text is put in normal form NFKC and lower case. Words are stemmed (Snowball English), and English stop words
-    are dropped. A run of CJK characters gives its overlapping pairs; a single CJK character gives itself. No token
-    contains white space.
+    are dropped. A run of CJK characters is split into overlapping pairs of characters. A single CJK character is one token. No
+    token contains white space.
     """
     plain = normal_form("NFKC", text).lower().replace("\u2019", "'")
     found: list[str] = []

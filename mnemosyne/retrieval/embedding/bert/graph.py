@@ -1,4 +1,6 @@
-"""Writes a BERT as an ONNX graph, from token ids and mask to the mean over the tokens. No other module imports onnx.
+"""Writes a BERT as an ONNX graph. Its inputs are token ids and mask; its output is the mean over the tokens.
+
+No other module imports onnx.
 
 The graph has only standard operators, so every onnxruntime from 1.20 on runs it. With `quantized`, weights are int8 with one
 scale per output; the vocabulary has one scale per row. The input of a linear layer is rounded to 8 bits with one scale per

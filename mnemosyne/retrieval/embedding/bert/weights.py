@@ -1,6 +1,6 @@
-"""Holds the numbers of a BERT sentence encoder, whatever the file from which they were read.
+"""Defines the weights of a BERT sentence encoder as arrays. They are the same for every file format from which they are read.
 
-Arrays only. This module must not import code that reads files or runs models.
+This module must not import code that reads files or runs models.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Checkpoints, the files of scopes in memory: their format, and the decision when each is read and written."""
+"""Reads and writes checkpoints (the files of scopes in memory), and decides when each is due."""

@@ -44,10 +44,9 @@ class _Head:
 
 
 def write_arrays(file: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
-    """Write arrays, and the bytes `about` that describe them, into a file that only its owner may read. The file is
-    written whole or not at all.
+    """Write `arrays`, and the bytes `about` that describe them, into a file that only its owner may read.
 
-    Raises OSError if it cannot be written.
+    Either the whole file is written or nothing. Raises OSError if the file cannot be written.
     """
     parts, start = dict[str, _Part](), 0
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -73,8 +72,8 @@ def _file_parts(head: bytes, arrays: Iterable[Array]) -> Iterator[bytes | memory
 
 
 def map_arrays(file: Path) -> tuple[bytes, dict[str, Array]]:
-    """Return (about, arrays) as they were given to `write_arrays`. Changes of the arrays stay in memory and never
-    reach the file.
+    """Return (about, arrays), the arguments with which `write_arrays` wrote the file. Changes of the arrays are not written to
+    the file.
 
     Raises:
         UnreadableError: if the file is damaged or of another release.

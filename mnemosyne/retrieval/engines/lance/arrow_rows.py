@@ -1,6 +1,6 @@
 """Converts index rows to and from LanceDB: filters, columns and hits.
 
-Calculation only. This module imports pyarrow, which is heavy, so import this module only when a scope needs LanceDB.
+This module imports pyarrow, which is heavy, so import this module only when a scope needs LanceDB.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def literal(text: str) -> str:
 
 
 def chains_condition(chains: Collection[Chain] | None) -> str:
-    """Return the filter for the rows of `chains`; empty for None, which means all chains."""
+    """Return the filter for the rows of `chains`. If `chains` is None, return '', which passes all rows."""
     return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"
 
 
@@ -82,7 +82,10 @@ def filter_condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
 
 
 def build_hits(rows: Any, scores: Any, where: IndexFilter) -> Hits:
-    """Return the rows that the filter admits and that have a score, best first. `scores` has one score per row, NaN for none."""
+    """Return the rows that `where` admits and that have a score, best first.
+
+    `scores` has one score per row; NaN means that the row has none.
+    """
     columns = (*(rows[name].to_pylist() for name in SHOWN), scores.tolist())
     found = [
         (entry_id, float(score), depth or 0, sequence)
@@ -99,11 +102,10 @@ def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:
 
 
 def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
-    """Return the part of a batch that is newer than a table. Another process has written to the table since the batch was
-    made.
+    """Return the part of `batch` that is newer than a table to which another process has written.
 
-    In the chains `behind`, a row of the batch is never newer than the table, and a row that the table lacks was removed. In
-    these chains, a row of the batch counts as newer only if it brings a vector that no other process has computed.
+    In the chains `behind`, the table is ahead: a row of the batch counts as newer only if it has a vector that the table lacks,
+    and a row that the table lacks was removed.
 
     Args:
         known: The table's rows with ids of the batch.

@@ -1,4 +1,4 @@
-"""Opens the LanceDB tables of a folder, each once, and turns the errors of unusable tables into ours."""
+"""Opens the LanceDB tables of a folder, each only once, and raises errors of LanceDB as our own errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LanceConnection:
             raise await self._failure(scope, error) from error
 
     async def open(self, scope: str, *, is_alone: bool = False) -> Any:
-        """Return the table of a scope, or None if there is none. `is_alone` states that this process holds the folder's lock."""
+        """Return the table of `scope`, or None if there is none. Pass `is_alone` if this process holds the folder's lock."""
         if scope in self._tables:
             return self._tables[scope]
         await self.shared.remember_scope(scope)
@@ -77,9 +77,7 @@ class LanceConnection:
         await to_thread.run_sync(remove_files, self.folder, scope)
 
     def release(self, scope: str) -> None:
-        """Forget the table of a scope, so that it is opened again in the generation that it then has. (The generation
-        changes when a scope is dropped.)
-        """
+        """Forget the table of `scope`, so that it is opened again, even if another process has dropped the scope since."""
         self._tables.pop(scope, None)
         self.shared.forget(scope)
 

@@ -1,9 +1,9 @@
 """Names and removes the files of an index: tables, checkpoints, the folder's lock, and a mark for each scope that was
 dropped.
 
-File names are fixed, so that a table can be found and removed without its engine, whatever the state of its files.
-Several processes may use one folder. Each writes while it holds the lock. A dropped scope gets a new mark, by which
-other processes notice that they must not write their old rows.
+File names are computed from the scope (session or world), so that a table can be found and removed without LanceDB, even if its
+files are damaged. Several processes may use one folder. A process writes only while it holds the lock. If a process drops a
+scope, it writes a new mark; by the mark, other processes notice that they must not write their old rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _END, _CHECKPOINT_END = ".lance", ".checkpoint"
 
 
 class SharedFolder:
-    """Lock and marks of a folder that several processes write to. The address of a remote store has neither."""
+    """Lock and marks of a folder to which several processes write. If `folder` is the address of a remote store, there are
+    none, and the methods do nothing.
+    """
 
     def __init__(self, folder: str, *, wait_seconds: float = 60.0) -> None:
         self._folder, self._wait_seconds = folder, wait_seconds
@@ -40,12 +42,12 @@ class SharedFolder:
         self._lock: FileLock | None = None
 
     async def remember_scope(self, scope: str) -> None:
-        """Remember which generation of a scope is read from now on. Until `forget`, only the first call counts."""
+        """Remember the present mark of `scope`, because the scope is read now. Until `forget`, only the first call counts."""
         if scope not in self._marks:
             self._marks[scope] = await to_thread.run_sync(read_mark, self._folder, scope)
 
     def forget(self, scope: str) -> None:
-        """Forget which generation of a scope was read."""
+        """Forget the mark of `scope` that `remember_scope` has remembered."""
         self._marks.pop(scope, None)
 
     async def is_dropped(self, scope: str) -> bool:
@@ -114,8 +116,9 @@ def table_name(scope: str) -> str:
 
 
 def read_mark(folder: str, scope: str) -> str:
-    """Return the mark of a scope, which changes when the scope is dropped. It is empty for a scope that was never
-    dropped and for the address of a remote store.
+    """Return the mark of `scope`; the mark changes when the scope is dropped.
+
+    Return '' if the scope was never dropped, or if `folder` is the address of a remote store.
     """
     try:
         return _mark_file(folder, scope).read_text(encoding="ascii") if "://" not in folder else ""
@@ -152,7 +155,7 @@ def remove_table(folder: str, scope: str) -> None:
 
 
 def copy_files(folder: str, target: Path, names: Sequence[str]) -> None:
-    """Copy the files of those tables in `names` that exist into the folder `target`. The caller keeps others from writing."""
+    """Copy the files of the tables `names` into the folder `target`, if they exist. The caller must hold the lock."""
     make_private_folder(target)
     for name in names:
         if has_files(folder, name):

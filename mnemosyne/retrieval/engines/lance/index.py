@@ -1,8 +1,7 @@
-"""Stores the tables of large scopes in LanceDB, one per scope, with words as tokens, and with vectors if there are
-any.
+"""Stores the rows of large scopes (sessions or worlds) in LanceDB, in one table per scope.
 
-In this package only `files` imports neither lancedb nor pyarrow. The other modules are imported when a scope needs
-them.
+A row has the words of an entry and, if it was embedded, its vector. In this package only `files` imports neither lancedb nor
+pyarrow. The other modules are imported when a scope needs them.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ from mnemosyne.schema.query import NO_HITS, Hits, IndexFilter
 
 
 class LanceIndex(DurableIndex):
-    """The rows of scopes that are too large for memory, and their graphs (indexes of the nearest vectors).
-    `LargeScope` searches them.
+    """The tables of scopes that are too large for memory, with their graphs (indexes that find the nearest vectors).
+    `LargeScope` searches these tables.
 
-    Several processes may use one folder. Each writes while it holds the folder's lock, and never overwrites newer
-    rows of another process with older ones. Once another process has dropped a scope, every method that uses the
+    Several processes may use one folder. A process writes only while it holds the folder's lock, and never overwrites newer
+    rows of another process with older ones. If another process has dropped a scope, every method that uses the
     scope raises ScopeDroppedError, until `release`. Every other failure of LanceDB is raised as
     IndexUnavailableError.
 
@@ -65,8 +64,8 @@ class LanceIndex(DurableIndex):
         self._versions: dict[str, int] = {}
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch: its rows replace those with the same id, and its removed ids are deleted. If another process
-        has read further than the batch's watermarks, its newer rows stay.
+        """Write `batch`: its rows replace rows with the same id, and its removed ids are deleted. If another process has written
+        newer rows than the watermarks of the batch, these rows stay.
 
         Raises:
             IndexUnavailableError: if the table cannot be written.
@@ -87,8 +86,9 @@ class LanceIndex(DurableIndex):
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Return the rows of a scope in the order of writing, or only those of `chains`. Return None if nothing is
-        stored.
+        """Return the rows of `scope` in the order of writing. Return None if nothing is stored.
+
+        If `chains` is not None, only their rows are returned. If not `vectors`, the rows have no vectors.
 
         Raises IndexUnavailableError if the table cannot be read.
         """
@@ -207,13 +207,14 @@ class LanceIndex(DurableIndex):
             self._watermarks.pop((scope, chain), None)
 
     async def prepare(self, scope: str) -> None:
-        """Build the graph of a scope and the indexes of its filters. It takes long. Raises IndexUnavailableError if
-        the table cannot be used.
+        """Build the graph of `scope` and the indexes for its filters. This takes long.
+
+        Raises IndexUnavailableError if the table cannot be used.
         """
         await self._upkeep.prepare(scope)
 
     async def absorb(self, scope: str, other: str, *, graph: bool = True) -> None:
-        """Write all rows of the table `other` into the table of `scope` and, with `graph`, rebuild its graph. It
+        """Write all rows of the table `other` into the table of `scope` and, if `graph`, rebuild the graph of `scope`. This
         takes long.
 
         If another write interrupts the building of the graph, the building is postponed, and until then the rows are
@@ -222,8 +223,8 @@ class LanceIndex(DurableIndex):
         await self._upkeep.absorb(scope, other, graph=graph)
 
     async def finish(self, scope: str, *, rebuild: bool) -> None:
-        """Build the indexes of a table that will not be written any more, and delete the files of all but its last
-        version. It takes long.
+        """Build the indexes of the table of `scope`, and delete the files of all but its last version. Call this if the table
+        will not be written any more. This takes long.
 
         Raises IndexUnavailableError if the table cannot be used.
 

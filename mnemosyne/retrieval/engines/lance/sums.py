@@ -1,7 +1,7 @@
 """Computes and checks checksums of index rows: a CRC-32 of the searchable part of a row, and one of its vector.
 
-Checksums guard against faults of disks and files. A row without them was written by an earlier release and is
-accepted. Calculation only. This module imports pyarrow, so import this module only when a scope needs LanceDB.
+Checksums guard against faults of disks and files. A row without checksums was written by an earlier release and is accepted.
+This module imports pyarrow, so import this module only when a scope needs LanceDB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def with_sums(table: Any) -> Any:
 
 
 def whole_rows(table: Any) -> npt.NDArray[np.bool_]:
-    """Return for each row whether its checksums fit. A checksum that is missing, or whose columns are missing, is not checked."""
+    """Return, for each row of `table`, whether its checksums fit. A checksum is not checked if it or its columns are missing."""
     whole = np.ones(len(table), dtype=np.bool_)
     for name, calculate in ((TEXT_SUM, text_sums), (VECTOR_SUM, vector_sums)):
         if name in table.column_names and table[name].null_count < len(table):

@@ -35,7 +35,7 @@ _WANTED: dict[str, Any] = {
     "branch_id": Bitmap(),
     "embedder": Bitmap(),
 }
-"""The indexes of filters; vectors have theirs by size."""
+"""Columns that get an index for filters, with the kind of index. (The graph of the vectors is built only for a large table.)"""
 _AT_ONCE = 1_000
 _TRIES = 5
 
@@ -53,10 +53,10 @@ async def index_columns(table: Any) -> None:
 
 
 async def index_vectors(table: Any, *, force: bool = False) -> None:
-    """Build the graph of a table that is large enough for one. Without `force` it is built only if there is none or
-    most rows are outside.
+    """Build the graph (index of the nearest vectors) of `table`, if the table is large enough for one.
 
-    If another write interrupts the building, it is postponed, and until then the rows are scanned.
+    If not `force`, the graph is built only if there is none, or if most rows are not in it. If another write interrupts the
+    building, the building is postponed, and until then the rows are scanned.
     """
     if await width_of(table) is None:
         return
@@ -109,11 +109,10 @@ async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
 
 
 async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, int], *, vectors: bool) -> bool:
-    """Delete the rows whose checksums do not fit, among those that the filter `condition` passes (empty: all), and
-    return True.
+    """Delete the rows whose checksums do not fit, among the rows that the filter `condition` passes ('': all), and return True.
 
-    Return False if the table has rows above the watermarks in `read`, because the damaged rows may then not have been
-    added again. With `vectors` the checksums of the vectors are checked too. The caller must hold the lock of the
+    Return False, and delete nothing, if the table has rows above the watermarks `read`, because the damaged rows may then not
+    have been added again. If `vectors`, the checksums of the vectors are checked, too. The caller must hold the lock of the
     folder.
     """
     names = [name for name in (await table.schema()).names if vectors or name != VECTOR]
@@ -149,7 +148,7 @@ async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict
 
 
 async def upsert(table: Any, rows: Any) -> None:
-    """Write rows; they replace rows with the same id."""
+    """Write `rows` into `table`. They replace rows with the same id."""
     merge = table.merge_insert("entry_id").when_matched_update_all().when_not_matched_insert_all()
     await merge.execute(rows, on_bad_vectors="null")
 

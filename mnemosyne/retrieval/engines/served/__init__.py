@@ -1,3 +1,3 @@
-"""Searches scopes in a published snapshot, the index of a world made by a worker. Its table is only read, and later
-changes are in memory.
+"""Searches scopes in published snapshots. A snapshot is the index of a world that another process made. Its table is only read;
+later changes are kept in memory.
 """

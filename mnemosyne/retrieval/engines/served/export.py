@@ -1,5 +1,6 @@
-"""Writes the rows of a scope as one table with its graph, for a snapshot. This module imports LanceDB, so it is
-imported only when needed.
+"""Writes the rows of a scope as one table with its graph, for a snapshot (a published index).
+
+A graph is an index that finds the nearest vectors quickly. This module imports LanceDB, so import it only when it is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ async def export_scope(base: str, scope: str, target: Path, changes: RowBatch, *
     a table cannot be read or written.
 
     Args:
-        is_shared: Whether other processes may write to `base` meanwhile.
+        is_shared: True if other processes may write to `base` at the same time.
     """
     names = (scope, *delta_names(scope))
     if is_shared:

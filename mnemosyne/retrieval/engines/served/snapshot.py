@@ -1,4 +1,4 @@
-"""Describes a published snapshot that a host searches, and the protocol of its source. Values and a protocol only."""
+"""Describes a published snapshot that a host searches, and the protocol of the source that finds snapshots."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ class ServedSnapshot:
     stale: tuple[str, ...] = ()
     """Ids of rows that must be hidden, because the store no longer has their entries or has them with other content."""
     sequences: Mapping[str, int] = field(default_factory=dict)
-    """Sequences in this store, by id, of rows whose sequences differ from the publisher's. Empty: all sequences are equal.
-    """
+    """Sequences of rows in this store, by entry id, if they differ from those in the publisher's store. Empty if none differ."""
     watermarks: Mapping[Chain, int] = field(default_factory=dict)
     """By chain, the sequence of the store up to which the snapshot was compared with the store."""
     incomplete: bool = False
-    """Whether the snapshot lacks entries of the store up to these sequences."""
+    """True if the store has entries up to the sequences in `watermarks` that the snapshot lacks."""
     delta: RowBatch = NO_ROWS
     """Writes since the snapshot was opened."""
 
@@ -54,8 +53,9 @@ class SnapshotSource(Protocol):
         ...
 
     async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:
-        """Return a usable snapshot that is newer than `snapshot_id`, or None if there is none or it is not time to
-        look for one.
+        """Return a usable snapshot of `scope` that is newer than `snapshot_id`.
+
+        Return None if there is none, or if the storage was asked so recently that it is not asked again.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Opens the table of a snapshot for searches, in memory or through its graph. Rows that the store no longer has are
-hidden.
+"""Opens the table of a snapshot for searches, in memory or through its graph.
 
-LanceDB is imported only when it is needed, as in `tiered_index`.
+A snapshot is a published index of a world. A graph is an index on disk that finds the nearest vectors quickly. Rows whose
+entries the store no longer has are hidden. LanceDB is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hits, IndexFilter
 
 _EXCLUDED = 1_000
-"""Up to this many hidden rows are excluded by the filter of a search; of more, as many results more are asked for."""
+"""Maximum number of hidden rows that the filter of a search excludes. If there are more, the search asks for more results."""
 
 
 async def open_table(
     scope: str, snapshot: ServedSnapshot, *, memory_rows: int, delta_rows: int, held_rows: int
 ) -> ScopeTable | LargeScope:
-    """Return the table by which a scope is searched in a snapshot. A snapshot of at most `memory_rows` rows is in memory as
-    a whole. Of a larger one, only the words are in memory.
+    """Return the table by which `scope` is searched in `snapshot`.
+
+    If the snapshot has at most `memory_rows` rows, all of them are read into memory. Of a larger one, only the words are.
+    `LargeScope` explains `delta_rows` and `held_rows`.
 
     Raises:
         IndexUnavailableError: if the table cannot be read or has damaged rows.
@@ -100,7 +102,7 @@ class SnapshotGraph:
         return True
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Hide the rows that the batch removes. Its other rows are in memory already."""
+        """Hide the rows that `batch` removes. The rows that it adds are already in memory."""
         self._hidden.update(batch.removed)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:

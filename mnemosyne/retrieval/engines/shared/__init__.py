@@ -1,1 +1,1 @@
-"""Index rows that several hosts share through a store: their form as bytes, and each host's reading and writing of them."""
+"""Shares index rows between several hosts through a store: encodes the rows as bytes, and reads and writes them for a host."""

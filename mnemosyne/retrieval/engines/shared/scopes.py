@@ -1,8 +1,9 @@
 """Reads and adds the index rows that several hosts share in a `SegmentStore`, for each scope of an index.
 
-A scope is one session or one world. Its shared rows are a list of segments. A new segment is added once 64 new rows wait and
-have their vectors. When there are 16 segments, they are joined into one. Scopes with fewer than 256 rows are not shared,
-because their words are made again in some ms. This module must not import an engine.
+A scope is one session or one world. Its shared rows are a list of segments. A segment is added when at least 64 new rows wait
+and all of them have their vectors. When there are 16 segments, they are joined into one. A scope with fewer than 256 rows is not
+shared, because its rows can be made again in some milliseconds. A staged scope is the copy of a scope that is filled anew and
+then replaces the scope. This module must not import an engine.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class SharedScopes:
         return self._given
 
     def holds(self, scope: str) -> bool:
-        """Return whether a scope was read here. Without a store it is always False."""
+        """Return whether `scope` was read here. Without a store the result is always False."""
         return scope in self._scopes
 
     def faults(self) -> tuple[str, ...]:
@@ -79,8 +80,8 @@ class SharedScopes:
         return tuple(dict.fromkeys(self._faults.values()))
 
     async def read(self, scope: str) -> StoredScope | None:
-        """Return the shared rows of a scope, or None if there are none. Damaged segments are dropped, so that the rows
-        are made again.
+        """Return the shared rows of `scope`, or None if it has none. Damaged segments are dropped, so that their rows are made
+        again.
         """
         known, stored = await self._read(scope)
         self._scopes[scope] = known
@@ -128,13 +129,17 @@ class SharedScopes:
         return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
 
     async def add_due(self, scope: str, rows: int) -> bool:
-        """Add the waiting rows of a scope that has `rows` rows, if it is due. Return True if nothing was due, else
-        the result of `add`.
+        """Add the waiting rows of a scope that has `rows` rows, if they are due (`is_due`).
+
+        Return False if the scope must be read again, because its shared rows were dropped. Return True otherwise.
         """
         return not self.is_due(scope, rows) or await self.add(scope)
 
     async def add(self, scope: str) -> bool:
-        """Add the waiting rows of a scope. Return False if the scope must be read again, because its shared rows were dropped."""
+        """Add the waiting rows of `scope` to the shared rows.
+
+        Return False if the scope must be read again, because its shared rows were dropped. Return True otherwise.
+        """
         known = self._scopes[scope]
         async with known.adding:
             batch, known.held = known.held, NO_ROWS
@@ -166,8 +171,8 @@ class SharedScopes:
     async def is_current(self, scope: str) -> bool:
         """Return whether the rows that were read of a scope are still valid.
 
-        They are not valid after an erasure on another host. They are not valid either if the store could not be read at that
-        time and can be read now.
+        The rows are not valid after an erasure on another host. They are also not valid if the store could not be read when the
+        scope was read, but can be read now.
         """
         known = self._scopes.get(scope)
         if known is None:

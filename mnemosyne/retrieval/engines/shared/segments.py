@@ -1,9 +1,8 @@
-"""Encodes index rows as bytes, for other hosts. A segment holds rows as columns; the segments of a scope in order
-make up the scope.
+"""Encodes index rows as bytes (segments), for other hosts, and decodes them.
 
-A host that opens a scope from its segments need not split texts into words again, which takes most of the time of
-indexing (0.35 ms an entry). Vectors are float16, as in the `VectorStore`. Calculation only. This module must not
-import an engine.
+A segment contains rows as columns. All segments of a scope (session or world), in order, contain the rows of the scope. A host
+that opens a scope from its segments need not split texts into words again. (The splitting takes most of the time of indexing,
+0.35 ms an entry.) Vectors are float16. This module does no I/O and must not import an engine.
 """
 
 from __future__ import annotations
@@ -125,10 +124,9 @@ def _pack(names: _Names, numbers: Any, codes: Any, placed: Any, vectors: Any) ->
 
 
 def decode_segments(bodies: Sequence[bytes]) -> StoredScope | None:
-    """Return the segments of a scope as one `StoredScope`, with the rows in the order in which they were added; None
-    if there are no rows.
+    """Return the rows of the segments `bodies` as one `StoredScope`, in the order in which they were added.
 
-    Raises UnreadableError for a damaged segment.
+    Return None if there are no rows. Raises UnreadableError if a segment is damaged.
     """
     parts = [_decode(body) for body in bodies]
     kept = _kept_rows(parts)
@@ -182,7 +180,7 @@ def _code_type(names: _Names) -> str:
 
 
 def list_rows(body: bytes) -> list[tuple[str, int]]:
-    """Return (entry id, sequence) of each row of a segment. Raises UnreadableError for a damaged segment."""
+    """Return (entry id, sequence) for each row of the segment `body`. Raises UnreadableError if the segment is damaged."""
     part = _decode(body)
     return list(zip(part.names.ids, part.numbers[4].tolist(), strict=True))
 

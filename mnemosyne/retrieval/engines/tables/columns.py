@@ -1,4 +1,4 @@
-"""Holds the columns of a table in memory as parallel arrays, except words and vectors. Calculation only.
+"""Holds the columns of a table of index rows in memory, as parallel arrays. Words and vectors are elsewhere.
 
 A slot is the number of a row in its table.
 """
@@ -15,7 +15,7 @@ from mnemosyne.retrieval.text.lexical import Mask
 
 
 class RowView:
-    """Some rows of `RowColumns`."""
+    """Some rows of `RowColumns`. The fields have the same meaning."""
 
     __slots__ = ("alive", "branch", "chain", "depth", "seen", "sequence")
 
@@ -29,7 +29,11 @@ class RowView:
 
 
 class RowColumns:
-    """Parallel arrays with spare capacity. A row without a depth has depth 0 and is not `placed`."""
+    """Parallel arrays with spare capacity.
+
+    `alive` is False for a removed row. `seen` is True if an embedder has processed the row. A row without a depth has the
+    depth 0, and `placed` is False.
+    """
 
     names = ("alive", "seen", "has_vector", "placed", "chain", "branch", "depth", "sequence")
 

@@ -1,6 +1,7 @@
-"""An index in memory: exact and quick to change. It is filled from a store or from an index on disk.
+"""Implements an index in memory, which is exact and quick to change. It is filled from a store or from an index on disk.
 
-This module must not import an engine.
+A scope is one session or one world. A staged scope is the copy of a scope that is filled anew and then replaces the scope. This
+module must not import an engine.
 """
 
 from __future__ import annotations
@@ -102,10 +103,10 @@ class MemoryIndex(Index):
     async def search_texts(
         self, searches: Sequence[TextSearch], others: Mapping[str, ScopeTable] = EMPTY
     ) -> list[Hits]:
-        """Return the hits of each search, all computed together, in a worker thread unless the tables are small.
+        """Return the hits of each search. All searches run together, in a worker thread if the tables are large.
 
-        `others` has the words of scopes that are not in memory. They add to the word statistics of scopes in memory
-        (`TextSearch.beside`) and are not searched themselves.
+        `others` has tables with the words of scopes that are not in memory. They only count in the word statistics of scopes in
+        memory (`TextSearch.beside`).
         """
         tables = [self.table(each.where.scope) for each in searches]
         if all(table.is_unused(each.where.chains) for table, each in zip(tables, searches, strict=True)):
@@ -118,8 +119,8 @@ class MemoryIndex(Index):
     async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = "") -> Hits:
         """Return the best entries by cosine.
 
-        The search is exact up to 10,000 admitted vectors. Above that, vectors are preselected by the signs of their
-        values and the rest is compared exactly (`VectorRows.nearest`).
+        The search is exact up to 10,000 admitted vectors. Among more vectors, the likely ones are selected by the signs of their
+        values, and only these are compared exactly (`VectorRows.nearest`). `model` is the embedder of `vector`.
         """
         table = self.table(where.scope)
         if table.is_unused(where.chains):

@@ -1,7 +1,7 @@
-"""Holds the vectors of one scope in memory and finds the nearest: exactly among few, preselected by signs among many.
+"""Holds the vectors of one scope in memory and finds those nearest to a vector.
 
-Signs are those of a vector's values, one bit each. The owner (`table.py`) decides which rows are searched and
-serialises the calls. Calculation only.
+Few vectors are all compared exactly. Many vectors are first compared by the signs of their values (one bit each), and only the
+likely ones exactly. The owner (`table.py`) decides which rows are searched and serialises the calls. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class VectorRows:
         return vectors
 
     def freeze(self, rows: int) -> dict[str, npt.NDArray[Any]]:
-        """Return the vectors of the first `rows` rows as arrays by name. If there are so many that signs are compared
-        first, their signs are included.
+        """Return the vectors of the first `rows` rows as arrays by name. If there are so many that signs are compared first, the
+        signs are included.
 
-        Rows are only ever added, so the arrays do not change.
+        The arrays stay valid, because later changes only add rows.
         """
         if self._rows is None:
             return {}
@@ -71,7 +71,7 @@ class VectorRows:
         self._rows, self._signs, self._signed = rows, None, 0
 
     def put(self, slots: Sequence[int], vectors: Sequence[Vectors], capacity: int) -> None:
-        """Write the vectors of `slots`, which had none. `capacity` is the total number of slots to reserve."""
+        """Write `vectors` for `slots`, which have no vectors yet. `capacity` is the total number of slots to reserve."""
         if self._rows is None or len(self._rows) < capacity:
             held = 0 if self._rows is None else len(self._rows)
             wider = np.zeros((max(capacity, 2 * held, 16), len(vectors[0])), dtype=np.float32)
@@ -116,10 +116,9 @@ class VectorRows:
         return slots, _cosines(rows, slots, vector)
 
     def best(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, npt.NDArray[np.float64]]:
-        """Return (slots, cosines) of at least the best `limit` rows of `nearest`, with cosines that do not depend on
-        the place of a row.
+        """Return (slots, cosines) of at least the best `limit` rows of `nearest`, with cosines that are the same on all hosts.
 
-        Hosts have the same rows in different orders, and a product of matrices rounds them differently.
+        Hosts have the same rows in different orders, and a product of matrices would be rounded differently for each order.
         """
         slots, cosines = self.nearest(vector, admitted, limit)
         if len(slots) > limit + _SPARE_ROWS:

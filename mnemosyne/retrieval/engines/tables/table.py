@@ -1,8 +1,8 @@
 """Holds the rows of one scope in memory and searches them exactly by words and by vectors.
 
-Rows are in growing arrays, and filters are applied as masks before ranking. A slot is the number of a row. The owner
-(`memory.py`) calls the table on worker threads. Calculation only: no async, no files. This module must not import an
-engine.
+A scope is one session or one world. Rows are in growing arrays, and filters are applied as masks before ranking. A slot is the
+number of a row. The owner of a table (`memory.py`) calls it on worker threads. This module has no async code, reads no files and
+must not import an engine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ANY_DEPTH = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrozenTable:
-    """The content of a table: small values, and arrays by name. Nobody may change the arrays."""
+    """The content of a table, to be written to a file: small values, and arrays by name. The arrays must not be changed."""
 
     model: str
     branches: tuple[str | None, ...]
@@ -181,7 +181,10 @@ class ScopeTable:
         return table
 
     def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
-        """Replace the watermarks by `watermarks`, because the rows have the sequences of another store."""
+        """Replace the watermarks (the highest sequence that was seen for each chain) by `watermarks`.
+
+        Call this if the rows have the sequences of another store.
+        """
         with self._lock:
             self._watermarks = dict(watermarks)
 
@@ -240,7 +243,9 @@ class ScopeTable:
             return int(np.count_nonzero(self._admit_slots(slots, where))) / max(alive, 1)
 
     def filter_hits(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> Hits:
-        """Return those of `found`, (id, score) pairs, that the filter admits and `model` has processed, best first."""
+        """Return the pairs (id, score) of `found` whose entries `where` admits and the embedder `model` has processed, best
+        first.
+        """
         with self._vector_lock:
             if model != self._model:
                 return NO_HITS
@@ -421,8 +426,9 @@ class WordSearch:
         return self._found.counts
 
     def rank(self, terms: Mapping[str, float], counts: Sequence[TermCounts], limits: Sequence[int]) -> list[Hits]:
-        """Return the best rows of each pool by BM25, among those that contain a term, at most the pool's limit. For
-        `counts` see `FoundWords.scores`.
+        """Return the best rows of each pool by BM25, among the rows that contain a term. `limits` has the maximum for each pool.
+
+        `FoundWords.scores` explains `counts`.
         """
         scores = self._found.scores(terms, counts)
         ranked = []
@@ -436,7 +442,10 @@ class WordSearch:
 def rank_rows(
     slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int, ids: Sequence[str], view: RowView
 ) -> Hits:
-    """Return the best `limit` rows of `slots` by `scores`, best first. Rows with equal scores are ordered by id."""
+    """Return the best `limit` rows of `slots` by `scores`, best first. Rows with equal scores are ordered by id.
+
+    `ids` are the entry ids by slot, and `view` has the columns of the table.
+    """
     if not len(slots):
         return NO_HITS
     if len(slots) > limit:

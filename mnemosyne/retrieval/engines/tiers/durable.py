@@ -1,7 +1,7 @@
 """Manages the folder of an index: loads LanceDB when it is needed, and remembers the faults of the folder.
 
-LanceDB is imported by name and off the event loop when it is first needed. It is heavy, and a store whose scopes are
-all small should not pay for it.
+LanceDB stores the large scopes of an index. It is imported only when the first large scope is opened, because the import takes
+long, and a store with only small scopes does not need it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class DurableFolder:
         self._lost: dict[str, str] = {}
 
     async def open(self, scope: str) -> DurableIndex | None:
-        """Return the engine for large scopes, or None if LanceDB is not installed. Raises IndexUnavailableError if it
-        cannot be loaded.
+        """Return the engine for large scopes, or None if LanceDB is not installed.
+
+        Raises IndexUnavailableError (with `scope`) if LanceDB is installed but cannot be loaded.
         """
         if self.engine is None and not self.is_alone:
             try:

@@ -1,8 +1,8 @@
 """Decides where each scope of an index is searched, and opens it there: in memory, or partly on disk in LanceDB.
 
-A scope is one session or one world. It is opened at first use, from a published snapshot, from rows that hosts share,
-from its file, or from LanceDB. From then on `ScopePlaces` knows its search engine. If another process drops the scope
-or its files fail, `ScopePlaces` also knows what to forget.
+A scope is one session or one world. A scope is opened at its first use, from a published snapshot, from rows that hosts share,
+from its file, or from LanceDB. `ScopePlaces` remembers by which engine each open scope is searched. If another process drops a
+scope, or if its files fail, `ScopePlaces` forgets it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ScopePlaces:
         self.opening = anyio.Lock()
 
     async def query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
-        """Return the answer of a scope's search engine to `question`; `nothing` if the engine fails."""
+        """Return the result of `question`, called with the index that searches `scope`. Return `nothing` if the index fails."""
         for _ in range(_TRIES):
             engine = await self.open(scope)
             if engine is None:
@@ -106,10 +106,10 @@ class ScopePlaces:
         return [found[place] for place in range(len(searches))]
 
     async def guard(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
-        """Return the result of `work` on a scope (empty: on any scope); `nothing` if it fails.
+        """Return the result of `work`, which uses `scope` ('': any scope). Return `nothing` if `work` fails.
 
-        After a failure the scope is read again if another process has dropped it. Otherwise it continues only in
-        memory (`detach`).
+        If `work` failed because another process has dropped the scope, the scope is read again. After any other failure, the
+        scope continues only in memory (`detach`).
         """
         try:
             return await work()

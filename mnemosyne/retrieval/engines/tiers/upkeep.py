@@ -1,5 +1,7 @@
-"""Maintains the scopes of an index after turns: writes files, moves grown scopes to LanceDB, evicts old scopes, takes
-newer snapshots.
+"""Maintains the scopes (sessions and worlds) of an index after turns.
+
+It writes files, moves scopes that have grown too large for memory to LanceDB, removes scopes from memory that are no longer used,
+and opens newer snapshots.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from mnemosyne.schema.memory import Chain
 
 _WRITTEN_ROWS = 10_000
 _LONG_ROWS = 20_000
-"""A scope of more rows is written only when it is due, or leaves memory."""
+"""A scope with more rows is written only if its file is due, or if it leaves memory."""
 _WORD_ROWS = 2_000_000
 """Maximum rows of all large scopes whose words stay in memory after a `maintain`; the scope used last stays in any case."""
 
@@ -54,10 +56,10 @@ class TierUpkeep:
             await self._renew_snapshots()
 
     async def evict(self) -> int:
-        """Write the files of scopes that are due. Then write and forget the scopes in memory that were used longest
-        ago, until `open_scopes` and `open_rows` are kept.
+        """Write the files that are due. Then write and forget the scopes in memory that were used longest ago, until the limits
+        `open_scopes` and `open_rows` are met.
 
-        Return the number of scopes beyond these limits.
+        Return the number of scopes that were beyond these limits.
         """
         places, excess = self._places, self._find_excess()
         for scope in places.checkpoints.list_due(places.memory):

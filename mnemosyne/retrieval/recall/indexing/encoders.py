@@ -1,9 +1,9 @@
 """Chooses the embedder that serves each scope of an index, and replaces one embedder by another.
 
-A scope is one session or one world. As long as the embedder that made its vectors can be opened, this embedder serves the
-scope, even if another one is configured. Meanwhile the configured embedder indexes the same entries a second time, in a copy
-of the scope with another name (`staged_scope`). When the copy is complete, it replaces the scope in one step. Indexes and
-embedders are known by protocol; this module must not import a concrete one.
+An embedder is a model that makes vectors of texts. A scope is one session or one world. As long as the embedder that made the
+vectors of a scope can be opened, this embedder serves the scope, even if another one is configured. Meanwhile the configured
+embedder indexes the same entries a second time, in a copy of the scope with another name (`staged_scope`). When the copy is
+complete, it replaces the scope in one step. This module must not import a concrete index or embedder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = open_log(__name__)
 _MOST_SETTLED = 10_000
 
 OpenEncoder = Callable[[str], Embedder | None]
-"""Returns the embedder that an index names, without loading its model, or None if it is not available. It may read files."""
+"""Returns the embedder of a name, without loading its model. Returns None if this embedder is not available. May read files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +41,9 @@ class Encoder:
 class Encoders:
     """The configured embedder, and the former embedders whose vectors still serve.
 
-    `open_former` opens an embedder by the name that an index has stored. An index that names no embedder is served
-    only by the configured one. `vectors` keeps vectors that hosts share.
+    `open_former` opens an embedder by the name that the index has stored for a scope. If the index has stored no name, the
+    configured embedder serves the scope. `vectors` keeps vectors that hosts share. `least_fitness` is the least share of a text
+    that an embedder must know.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Encoders:
         return await self._open(name) or self.configured
 
     async def group_scopes(self, scopes: Iterable[str]) -> list[tuple[Encoder, list[str]]]:
-        """Return (encoder, scopes) pairs: the scopes grouped by the encoder that serves them, in the order of first
+        """Return pairs (encoder, scopes): the scopes grouped by the encoder that serves them, in the order of first
         appearance.
         """
         found: dict[int, tuple[Encoder, list[str]]] = {}
@@ -123,8 +124,8 @@ class Encoders:
         return name not in ("", self._embedder.name) and await self._open(name) is None
 
     async def feed(self, scope: str) -> None:
-        """Index the new entries of a scope that was searched here before, then change its embedder if needed; see
-        `HybridRetriever.feed`.
+        """Index the new entries of `scope`, then replace its former embedder, if it has one. Do nothing if `scope` was not
+        searched here before. See `HybridRetriever.feed`.
         """
         indexers = [each.indexer for each in (self.configured, *self._former.values()) if each is not None]
         if not any(indexer.is_used(scope) for indexer in indexers):
@@ -144,10 +145,10 @@ class Encoders:
             self._former[encoder.embedder.name] = None
 
     async def change(self, scope: str, progress: Progress | None = None) -> str:
-        """Make the vectors of the configured embedder while the present ones serve, then replace the present ones.
+        """Make the vectors of `scope` by the configured embedder while the former vectors are in use, then replace the former.
 
-        Return the reason if this could not be finished (empty: it was finished, or there was nothing to do). The call
-        may be cancelled; the next call continues. Raises IndexUnavailableError if the index cannot be written.
+        Return '' if this was finished or there was nothing to do, else the reason. The call may be cancelled; the next call
+        continues. Raises IndexUnavailableError if the index cannot be written.
         """
         async with self._building[scope]:
             serving = await self.find_serving(scope)

@@ -1,7 +1,7 @@
 """Keeps an index up to date with the store: adds new entries, removes deleted ones, and adds vectors.
 
-The text under which an entry is found contains its neighbours (the messages around it), which neither store nor index
-knows. This module must not import a concrete store, index or embedder.
+Each entry is indexed together with its neighbours (the messages around it), which are found while the chain is read. This
+module must not import a concrete store, index or embedder.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class IndexResult:
     entries: int
     """Number of new entries."""
     fault: str = ""
-    """Reason why vectors are missing (empty: they are not)."""
+    """Reason why vectors are missing ('' if none are missing)."""
     behind: bool = False
-    """Whether there are more entries to index, which were left for another call."""
+    """True if there are more entries to index, which were left for another call."""
 
 
 class Indexer:
@@ -56,8 +56,8 @@ class Indexer:
     Words are indexed at once. Texts are embedded while no lock is held, so that a recall never waits for a model. Entries
     that were indexed only by words are remembered, and `embed_waiting` adds their vectors.
 
-    A text gets no vector if the embedder knows a smaller share of it than `least_fitness` (`Embedder.fitness`). `vectors`
-    keeps vectors for other hosts, and is asked before a text is embedded. All vectors are rounded in the same way.
+    A text gets no vector if the embedder knows a smaller share of the text than `least_fitness` (`Embedder.fitness`). `vectors`
+    keeps vectors for other hosts. A vector that `vectors` has is not made again. All vectors are rounded in the same way.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Indexer:
     ) -> dict[str, tuple[Chain, ...]]:
         """Return, by scope, the chains with entries that are not indexed yet. Scopes without any are left out.
 
-        `written` has the newest sequence of each (scope, chain), as far as the caller knows them. If it has all, the
-        source is not asked. Otherwise the source is asked once for all chains.
+        `written` has the newest sequence of each (scope, chain), as far as the caller knows them. If `written` has a sequence for
+        every chain, the source is not read. Otherwise the source is asked once, for all chains.
         """
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
@@ -108,12 +108,12 @@ class Indexer:
         entry_limit: int | None = None,
         progress: Progress | None = None,
     ) -> IndexResult:
-        """Index the entries that were written to `chains` (None: all) since the watermark, at most about
-        `entry_limit` (None: all).
+        """Index the entries that were written to `chains` (None: to all chains) since the last call, at most about
+        `entry_limit` (None: without limit).
 
-        `vector_limit`: if more entries than this are new, they get no vectors now (None: all get vectors). If the
-        model fails, entries stay without vectors until `fill_vectors` adds them. Raises IndexUnavailableError if the
-        index cannot be written.
+        If more than `vector_limit` entries are new, they get no vectors now (None: all entries get vectors). If the model fails,
+        entries stay without vectors until `fill_vectors` adds them. `progress` is called with (entries done, entries known so
+        far). Raises IndexUnavailableError if the index cannot be written.
         """
         self.use(scope)
         total = await self._count_new(scope) if progress else 0
@@ -152,11 +152,10 @@ class Indexer:
         return IndexResult(entries=done, fault=fault)
 
     async def feed(self, scope: str) -> IndexResult:
-        """Index the new entries of a scope that was searched or indexed here before: first by words, then with
-        vectors.
+        """Index the new entries of `scope`: first by words, then with vectors. Do nothing if `scope` was not searched or indexed
+        here before.
 
-        Vectors that an earlier run left out are added too. The call may be cancelled at any time; the next call
-        continues.
+        Vectors that an earlier run left out are added, too. The call may be cancelled at any time; the next call continues.
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
@@ -170,8 +169,9 @@ class Indexer:
         return replace(result, fault=fault)
 
     async def embed_waiting(self, scope: str) -> str:
-        """Add the vectors of entries that were indexed only by words. Return the reason if some are still missing
-        (empty: none are).
+        """Add the vectors of the entries of `scope` that were indexed only by words.
+
+        Return '' if all were added, else the reason for the failure.
         """
         while linked := list(self._missing.waiting(scope).values())[:_BATCH]:
             if fault := await self._vectors.embed(scope, _entries_of(linked)):
@@ -186,8 +186,9 @@ class Indexer:
     async def fill_vectors(
         self, scope: str, progress: Progress | None = None, *, batch: int = PAGE_TEXTS
     ) -> IndexResult:
-        """Add missing vectors, `batch` at a time, for entries that this embedder has not processed. The next call
-        continues an interrupted one.
+        """Add the missing vectors of the entries of `scope` that the embedder has not processed, `batch` at a time.
+
+        An interrupted call is continued by the next one.
         """
         if self._embedder is None:
             return IndexResult(entries=0)
@@ -214,9 +215,9 @@ class Indexer:
         return IndexResult(entries=len(done))
 
     async def mend(self, scope: str) -> int:
-        """Write the rows again that the index has lost to damage, and return how many. They have no vectors until
-        `fill_vectors` adds them.
+        """Write the rows of `scope` again that the index has lost by damage, and return their number.
 
+        The rows have no vectors until `fill_vectors` adds them.
         Raises IndexUnavailableError if the index cannot be written.
         """
         if not await self._index.has_lost(scope):
@@ -235,23 +236,24 @@ class Indexer:
         return made
 
     async def lacks_vectors(self, scope: str, *, besides: Collection[str] = ()) -> bool:
-        """Return whether the index has entries, other than `besides`, that the embedder has not processed. The index
-        is asked once; then the answer is kept up to date.
+        """Return whether `scope` has entries, other than those with ids in `besides`, that the embedder has not processed.
+
+        The index is searched only once; after that, the answer is kept up to date in memory.
         """
         return await self._missing.has_any(scope, besides=besides)
 
     async def wait_for_write(self, scopes: Iterable[str]) -> None:
-        """Return when vectors that are already made are in the index. The call does not wait for embedding."""
+        """Wait until vectors that are already made are written to the index. The call does not wait for embedding."""
         for scope in scopes:
             if (lock := self._locks.get(scope)) is not None and lock.locked():
                 async with lock:
                     pass
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make a scope's index match the source, whatever its state. An interrupted run is continued.
+        """Make the index of `scope` match the source. An interrupted run is continued.
 
         Damaged rows are written again. The index of the scope is dropped and rebuilt if it cannot be read, has other
-        entries than the source, or lacks an entry before its watermark. With `force` it is always rebuilt. Raises
+        entries than the source, or lacks an entry that it should have. If `force`, it is always rebuilt. Raises
         IndexUnavailableError if the folder cannot be written.
         """
         if not force:

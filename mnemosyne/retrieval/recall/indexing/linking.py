@@ -15,7 +15,7 @@ from mnemosyne.schema.record import SequencedEntry
 _RESUMED = 16
 _PAGE = 128
 _MOST_TAILS = 512
-"""Number of cached ends of chains; others are read again, by one query, when something is written to them."""
+"""Number of chains whose last entries are cached. The last entries of any other chain are read again when it is continued."""
 
 
 class TailCache:
@@ -26,8 +26,9 @@ class TailCache:
         self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
 
     async def take(self, scope: str, chain: Chain) -> ConversationTail:
-        """Take the last entries of a chain out of the cache and return them; `keep` puts them back. If the cache does
-        not fit the index, they are read again.
+        """Take the last entries of a chain out of the cache and return them. `keep` puts them back.
+
+        If the cached entries are not the newest of the index, they are read again from the source.
         """
         # It belongs to the state of the index; an index that was read again may hold fewer entries.
         known, tail = self._tails.pop((scope, chain), (-1, ConversationTail()))
@@ -67,8 +68,8 @@ async def read_linked(
 ) -> AsyncIterator[list[LinkedEntry]]:
     """Yield the entries of a chain for which `is_wanted` is True, with their neighbours, a page at a time.
 
-    It ends when the chain ends, or when `is_done` returns True between two pages and no wanted entry waits for its
-    neighbours.
+    The reading ends at the end of the chain. It also ends if `is_done` returns True after a page, and no wanted entry waits for
+    its neighbours.
     """
     tail, after, waiting = ConversationTail(), 0, dict[str, LinkedEntry]()
     while waiting or not is_done():
@@ -83,7 +84,10 @@ async def read_linked(
 
 
 def link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
-    """Return the entries of a page with their neighbours, if they have any. Older entries that gained a neighbour come first."""
+    """Return the entries of `page` with their neighbours. Older entries that gained a neighbour come first.
+
+    `tail` has the last entries before the page; the page is added to it.
+    """
     if chain is Chain.HISTORY:
         return tail.follow(page)
     rows = [item for item in page if has_neighbours(item.entry)]

@@ -1,4 +1,4 @@
-"""Remembers which entries of an index have no vectors yet, so that the index is rarely asked."""
+"""Remembers which entries of an index have no vectors yet, so that the index need not be searched for them each time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LACKING = 64
 
 
 class MissingVectors:
-    """Entries of `index` that the embedder `model` has not processed. If `model` is empty, there is no embedder and
-    nothing is missing.
+    """The entries of `index` that the embedder `model` has not processed. If `model` is '', there is no embedder, and no
+    entry counts as missing.
 
     Entries that were indexed only by words wait here, with their neighbours, for their vectors. If more than 1,000
-    entries of a scope wait, they are forgotten here and the index is asked instead.
+    entries of a scope wait, they are forgotten here, and the index is searched instead.
     """
 
     def __init__(self, index: Index, model: str) -> None:
@@ -30,8 +30,10 @@ class MissingVectors:
         return self._waiting.get(scope, {})
 
     def note(self, scope: str, linked: Sequence[LinkedEntry], embedded: Collection[str], *, by_model: bool) -> None:
-        """Remember entries that were indexed, with the embedder (`by_model`) or only by words. Deleted entries and
-        those with an id in `embedded` wait no longer.
+        """Remember the entries `linked`, which were just indexed. Those that are deleted, or whose ids are in `embedded`, wait no
+        longer for vectors; all others wait.
+
+        If `by_model`, the embedder was used to index them; otherwise they were indexed only by words.
         """
         if not self._model:
             return
@@ -69,7 +71,7 @@ class MissingVectors:
         self._complete.add(scope)
 
     def doubt(self, scope: str) -> None:
-        """Forget what the index answered, so that it is asked again which entries of a scope lack vectors."""
+        """Forget which entries of `scope` lack vectors in the index, so that the index is searched again."""
         self._lacking.pop(scope, None)
         self._complete.discard(scope)
 

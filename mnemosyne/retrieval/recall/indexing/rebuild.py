@@ -1,7 +1,7 @@
 """Compares an index with the source of its entries, to decide whether it must be rebuilt.
 
-Ids are compared page by page, and nothing is written. The comparison detects a damaged index and an index of another
-source. Indexes and sources are known by protocol; this module must not import a concrete one.
+Ids are compared page by page, and nothing is written. The comparison detects a damaged index, and an index that was made from
+another store. This module must not import a concrete index or source.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ class RebuildResult:
     fault: str = ""
     """Work that could not be done (no model, no folder); empty without faults."""
     former_encoder: str = ""
-    """Name of the embedder whose vectors the scope had, if another embedder has taken its place now (else empty)."""
+    """Name of the embedder that made the former vectors of the scope, if another embedder has replaced them (else '')."""
 
 
 async def compare_index(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:
-    """Return the number of entries in the index of a scope, or None if these are not the entries of the source up to
-    the index's watermarks.
+    """Return the number of entries of `scope` in `index`, if the index has exactly the entries of `source` up to its watermarks.
+
+    Return None otherwise. A watermark is the highest sequence that the index has seen in one of `chains`.
     """
     kept = 0
     for chain in chains:

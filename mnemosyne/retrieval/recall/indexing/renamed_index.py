@@ -1,4 +1,4 @@
-"""Wraps an index so that its scopes have other names: a call for one scope is answered from another scope."""
+"""Wraps an index so that its scopes (sessions and worlds) have other names: a call for one scope reads another scope."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mnemosyne.schema.record import SequencedEntry
 
 class RenamedIndex(Index):
     """An `Index` that passes each call for a scope on to `index`, with the scope's name replaced by `name_of`.
-    `maintain` and `close` do nothing: both are left to the owner of `index`.
+    `maintain` and `close` do nothing, because the owner of `index` calls them.
     """
 
     def __init__(self, index: Index, name_of: Callable[[str], str]) -> None:

@@ -1,4 +1,7 @@
-"""Reads and writes the vectors of one embedder in a `VectorStore`, which hosts share, by memory entry."""
+"""Reads and writes the vectors of memory entries in a `VectorStore`, so that several hosts share them.
+
+A host is a process that serves sessions. All vectors are made by one embedder (embedding model).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ _MOST_LEFT = 4_096
 
 
 class SharedVectors:
-    """Vectors of the embedder `encoder` that hosts share. Vectors that could not be stored are kept and stored later;
-    at most the newest 4,096.
+    """The shared vectors of the embedder named `encoder`. If vectors could not be stored, at most the newest 4,096 are kept
+    in memory and stored later.
     """
 
     def __init__(self, vectors: VectorStore, encoder: str) -> None:
@@ -22,7 +25,7 @@ class SharedVectors:
         self._left: dict[tuple[str, str], EmbeddedText] = {}
 
     async def find(self, scope: str, entries: Iterable[MemoryEntry]) -> Mapping[str, Vectors | None]:
-        """Return the known vectors of entries by entry id. The value is None for a text that the embedder does not know."""
+        """Return the stored vectors of `entries`, by entry id. The value is None for a text that the embedder cannot embed."""
         return await self._vectors.get(scope, self._encoder, {each.entry_id: text_hash(each) for each in entries})
 
     def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
@@ -42,8 +45,8 @@ class SharedVectors:
             del self._left[next(iter(self._left))]
 
     async def keep_left(self, scope: str) -> None:
-        """Store the vectors of a scope that were not stored before, because the store could not be reached or a call
-        was cancelled.
+        """Store the vectors of `scope` that earlier calls could not store, because the store was not reached or the call was
+        cancelled.
         """
         left = {text.entry_id: text for (place, _), text in self._left.items() if place == scope}
         if left:

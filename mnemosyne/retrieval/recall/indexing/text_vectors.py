@@ -1,4 +1,4 @@
-"""Makes the vectors of the texts that an indexer writes. Each vector is made once, or taken from those that hosts share."""
+"""Makes the vectors of the texts that an indexer writes. A vector that was made before, here or by another host, is reused."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CACHED = 4_096
 
 
 class TextVectors:
-    """Makes and caches vectors of `embedder` (None: there are none) for the texts that were embedded last.
+    """Makes vectors by `embedder` and caches those of the last texts. If `embedder` is None, no vectors are made.
 
-    A text of which the embedder knows a smaller share than `least_fitness` has no vector. `shared` keeps vectors for
-    other hosts and is asked before a text is embedded. All vectors are rounded in the same way.
+    A text is unfit, and gets no vector, if the embedder knows a smaller share of the text than `least_fitness`. `shared` keeps
+    vectors for other hosts. A vector that `shared` has is not made again. All vectors are rounded in the same way.
     """
 
     def __init__(self, embedder: Embedder | None, *, least_fitness: float, shared: VectorStore | None) -> None:
@@ -41,7 +41,7 @@ class TextVectors:
         return self._known.get((scope, entry.entry_id), (None, None))[0] == entry.text
 
     def find(self, scope: str, entry: MemoryEntry) -> Vectors | None:
-        """Return the vector of an entry's text, or None if it is not made yet, or the text is unfit."""
+        """Return the vector of the text of `entry`. Return None if it is not made yet, or the text is unfit."""
         return self._known[scope, entry.entry_id][1] if self.is_made(scope, entry) else None
 
     def round(self, vectors: Vectors) -> Vectors:
@@ -49,17 +49,16 @@ class TextVectors:
         return vectors if self._shared is None else round_vectors(vectors)
 
     async def embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = PAGE_TEXTS) -> str:
-        """Embed the texts that are not embedded yet, `batch` at a time. Return the reason if they could not be
-        embedded (empty: they were).
+        """Embed the texts of `entries` that are not embedded yet, `batch` at a time. Return '' if all were embedded, else the
+        reason for the failure.
         """
         return await self._embed_parts(scope, [entries], batch)
 
     async def embed_page(self, scope: str, entries: Sequence[MemoryEntry | None]) -> str:
-        """Embed the texts of a page of entries (None: a deleted one), in as many parallel calls as the embedder
-        supports. The result is the same as for `embed`.
+        """Embed the texts of `entries`, in as many parallel calls as the embedder supports. A deleted entry is None.
 
-        The texts of each call are fixed by the page, because a model's vector of a text may depend on the other texts
-        in the call.
+        The result is the same as for `embed`. The positions in `entries` decide which texts are embedded in one call, because
+        a model's vector of a text may depend on the other texts in the call.
         """
         parts = [entries[start : start + PAGE_TEXTS] for start in range(0, len(entries), PAGE_TEXTS)]
         present = [[entry for entry in part if entry is not None] for part in parts]
@@ -68,7 +67,7 @@ class TextVectors:
         return await self._embed_parts(scope, present, PAGE_TEXTS)
 
     async def take_known(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
-        """Take the vectors of texts that another host, or this one before, has made."""
+        """Read the vectors of `entries` that are stored for all hosts, so that these are not made again."""
         if self._shared is None:
             return
         if len(self._known) > 4 * _CACHED:
