@@ -1,7 +1,6 @@
-"""Reads members of zip archives that anybody may have made, in memory and within limits.
+"""Reads members (files) of zip archives from untrusted sources, in memory and within limits.
 
-No member is written to disk. The size that the archive states for a member is not trusted; the unpacked bytes are
-counted.
+No member is written to disk. The unpacked bytes of a member are counted, because the size that the archive states may be wrong.
 """
 
 from __future__ import annotations

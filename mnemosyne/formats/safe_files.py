@@ -1,7 +1,6 @@
-"""Reads bytes, text and JSON from files that anybody may have made, within limits. Errors name the file and the place in
-it.
+"""Reads bytes, text and JSON from files of untrusted sources, within limits of size.
 
-Nothing in a file is run, and no path that a file names is opened.
+Nothing in a file is run, and no path that a file names is opened. Errors name the file and the place of the fault.
 """
 
 from __future__ import annotations

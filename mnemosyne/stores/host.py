@@ -1,4 +1,4 @@
-"""Lets an engine, which works in worker threads, use a store of a host, whose methods need the event loop."""
+"""Lets an engine use a store that a host implements. The engine runs in worker threads; the host's methods need the event loop."""
 
 from __future__ import annotations
 

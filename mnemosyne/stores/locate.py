@@ -1,7 +1,7 @@
 """Parses the address of a store, and finds the folder of its index.
 
 The command line, the configuration and the library use this module, so they read addresses in the same way and never
-show a password. It opens and creates nothing and imports no store. At most it checks whether a path is a folder and,
+show a password. The module opens and creates nothing and imports no store. It only checks whether a path is a folder and,
 for an unknown scheme, which plugins are installed.
 """
 
@@ -88,10 +88,10 @@ def locate_store(
     - `memory:` stores nothing.
     - `NAME:…` is a store of the plugin NAME. Its index is on this host, in `.jacquard/<NAME>-<number>/index/`.
 
-    With `look` false no file of a store is accessed, so the function may be called on an event loop. If the path is
-    then of the wrong kind (a file in place of a folder), the store reports it at its first call.
+    If not `look`, no file of a store is accessed, so the function may be called on an event loop. A path of the wrong kind (a
+    file in place of a folder) is then reported by the first call of the store.
 
-    Raises StoreUnavailableError if the address is not valid; the message states the possible forms.
+    Raises StoreUnavailableError if the address is not valid. The message states the possible forms.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
@@ -99,7 +99,10 @@ def locate_store(
 
 
 def index_of_tenant(location: StoreLocation, tenant: str) -> Path | None:
-    """Return the index folder of `tenant`. `location` must be that of the default tenant."""
+    """Return the index folder of `tenant`, or None if the index is kept only in memory.
+
+    `location` must be the location for the default tenant.
+    """
     if location.index is None or tenant == DEFAULT_TENANT:
         return location.index
     return location.index.with_name(f"{location.index.name}-{_digest(tenant)}")

@@ -121,11 +121,11 @@ class OverlayStore:
         return {**await self._inner.worlds(), **await self._own.worlds()}
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the current version of a world."""
+        """Return the digest of the current version of a world, or None if there is no such world."""
         return await self._of_world(world_id).world_digest(world_id)
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the pack of the version `digest` of a world."""
+        """Return the pack of the version `digest` of a world, or None if it is not stored."""
         return await self._of_world(world_id).pack(world_id, digest)
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
@@ -232,7 +232,7 @@ class OverlayStore:
         return evidence.evidence_id
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Keep nothing: `prefetch`, a selection of memories that came too late for its turn, is dropped."""
+        """Do nothing. `prefetch` is a selection of memories that came too late for its turn; an overlay does not keep it."""
 
 
 def _gap(scope: str, place: int, size: int) -> list[MemoryEntry]:

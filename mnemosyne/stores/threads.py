@@ -1,8 +1,7 @@
 """Runs blocking store calls in threads, and awaits them on the event loop.
 
-All SQL stores treat a cancelled caller in the same way. They use threads of their own instead of a shared pool. A
-shared pool would free the slot of a cancelled caller while its transaction is still running. The module knows no
-database.
+All SQL stores treat a cancelled caller in the same way. Each store has threads of its own. A pool shared with other code would
+free the slot of a cancelled caller while the transaction of this caller is still running.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ T = TypeVar("T")
 
 
 class SerialThread:
-    """Runs one piece of work at a time: in a thread of its own, or at once in the thread of a caller in `in_worker`."""
+    """Runs one piece of work at a time, in a thread of its own. If the caller already runs in a worker thread (`in_worker`), the
+    work runs in the caller's thread.
+    """
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
@@ -49,9 +50,9 @@ class SerialThread:
 async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
     """Return the result of `work`, which runs on one of `threads`.
 
-    If the caller is cancelled before the work begins, the work is not done. If the caller is cancelled later, `finish`
-    decides. With `finish` the caller is released when the work is over, so that its outcome is known. Without `finish`
-    the caller is released at once, and the work continues to its end.
+    If the caller is cancelled before the work begins, the work is not done. If the caller is cancelled later and `finish` is
+    true, the caller is released when the work is over, so that the outcome is known. If `finish` is false, the caller is
+    released at once, and the work continues to its end.
     """
     if is_in_worker():
         return await on_loop(partial(run_in_thread, threads, work, finish=finish))

@@ -124,8 +124,8 @@ def card_texts(document: Mapping[str, Any], counter: FieldCounter) -> dict[str, 
 def spec_of(document: Mapping[str, Any]) -> str:
     """Return V1, V2 or V3, the version as which a card is read.
 
-    A card without a mapping `data` is V1. If no field of a card is in `data` but a name is next to it, the card is V1
-    too. Cards newer than V3 are read as V3. A card with `data` that states no version is V2.
+    A card without a mapping `data` is V1. If `data` has no field of a card, but a name is next to `data`, the card is V1, too.
+    Cards newer than V3 are read as V3. A card with `data` that states no version is V2.
     """
     data = document.get("data")
     if not isinstance(data, Mapping):
@@ -139,8 +139,8 @@ def spec_of(document: Mapping[str, Any]) -> str:
 def imported_card(
     card: CharacterCard, *, path: Path, file_format: str, counter: FieldCounter, notes: tuple[str, ...] = ()
 ) -> ImportedFile:
-    """Return a card as the content of its file. If the card names a book in another file, a note asks to import that file
-    too.
+    """Return the content of the file `path`, which has the card `card`. If the card names a book in another file, a note asks to
+    import that file, too.
     """
     extensions = card.document.get("data", card.document)
     extensions = extensions.get("extensions") if isinstance(extensions, Mapping) else None

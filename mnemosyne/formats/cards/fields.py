@@ -24,8 +24,8 @@ _ORIGINAL_NOTES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardField:
-    """A field of a card. `name` is its name in `data`, `attribute` its name in CharacterCard, `others` its other names in
-    flat cards.
+    """A field of a card. `name` is the name in `data`, `attribute` the name in CharacterCard, and `others` are further names in
+    flat cards (cards without `data`).
 
     If `is_list`, the value is a list of texts. If `is_prompted`, a prompt may show the text, so that its macros are
     counted.
@@ -142,7 +142,9 @@ def read_texts(value: Any, path: str, counter: FieldCounter, *, is_comma_list: b
 
 
 def read_extensions(value: Any, prefix: str, counter: FieldCounter) -> DepthPrompt | None:
-    """Return the character's note (`depth_prompt`) from the extensions of a card, or None. Every extension is counted."""
+    """Return the character's note (`depth_prompt`) from the extensions of a card, or None if it has none. Every extension is
+    counted under `prefix`.
+    """
     if not isinstance(value, Mapping):
         counter.refuse(prefix.rstrip("."), value, f"{kind_of(value)} in the place of a mapping; {FOR_EXPORT}")
         return None
@@ -222,8 +224,8 @@ def _count_other(value: Any, taken: Any, path: str, name: str, counter: FieldCou
 
 
 def count_beside_data(document: Mapping[str, Any], taken: Mapping[str, Any], counter: FieldCounter) -> None:
-    """Count the fields of a V2 or V3 card that are outside of `data`. Many programs repeat fields there for older
-    readers.
+    """Count the fields of a V2 or V3 card that are outside of `data`. Many programs repeat fields of `data` there, for programs
+    that read only V1.
 
     `taken` are the texts that were read from `data`, by the names of CharacterCard.
     """

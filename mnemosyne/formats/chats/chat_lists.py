@@ -68,8 +68,8 @@ def listed_chat(
     header: Mapping[str, Any] = EMPTY,
     authors_note: AuthorsNote | None = None,
 ) -> Chat:
-    """Return a chat whose messages are in memory. All ids in the chat begin with `key`; `header` is the file's data on
-    the whole chat.
+    """Return the chat `name` with the messages `said`. All ids in the chat begin with `key`. `header` is the data of the file
+    on the whole chat.
     """
     names: dict[Role, dict[str, None]] = {Role.USER: {}, Role.ASSISTANT: {}}
     for each in said:
@@ -95,8 +95,8 @@ def listed_file(
     request: ImportRequest,
     notes: Sequence[str] = (),
 ) -> ImportedFile:
-    """Return a file with the chats that have messages. If the request names one chat (`request.only`), only that one is
-    returned.
+    """Return the content of the file `path`: those of `chats` that have messages. If `request.only` names a chat, the result has
+    only this chat.
 
     Raises CorpusError if no chat has a message, or if no chat has the requested name.
     """

@@ -33,7 +33,7 @@ class JsonLine:
 
 
 def read_json_lines(path: Path, *, most_lines: int | None = None) -> Iterator[JsonLine]:
-    """Yield the lines of a file that are not blank, one at a time. Stop after the line `most_lines`, if it is given.
+    """Yield the lines of a file that are not blank, one at a time. If `most_lines` is not None, stop after that line number.
 
     A line has a fault if it is too long, is not text, is not JSON, or is not a mapping. Raises CorpusError if the file is
     missing or cannot be read.

@@ -84,7 +84,10 @@ def read_message(line: Mapping[str, Any], counter: FieldCounter) -> SaidMessage 
 
 
 def read_text(value: Any) -> str | None:
-    """Return the text of `mes` or of a swipe. Chub writes a mapping with `message` for it. Return None for any other value."""
+    """Return the text in `value`, the field `mes` or a swipe. It is a text or, in files of Chub, a mapping with `message`.
+
+    Return None for any other value.
+    """
     if isinstance(value, Mapping):
         value = value.get("message")
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -50,8 +50,8 @@ def is_chat_line(value: object) -> bool:
 
 
 def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str = FORMAT) -> ImportedFile:
-    """Return the chat of a file. Its turns are read from the file again when they are requested. `dialect` is the
-    format's name in the result.
+    """Return the chat of a file. The turns of the chat are read from the file again when they are requested. `dialect` is the
+    name of the format in the result.
 
     Lines that are not messages are skipped, and a note names them. `request` has no effect, because the file states the
     roles. Raises CorpusError if the file cannot be read or contains no message.

@@ -90,7 +90,7 @@ class Speech:
 
 
 def looks_like_transcript(head: str) -> bool:
-    """Return whether `head`, the beginning of a text, is that of a transcript.
+    """Return whether the text that begins with `head` is a transcript.
 
     The first line must begin a speech, and the first lines must have speeches of at least two speakers.
     """
@@ -102,8 +102,8 @@ def looks_like_transcript(head: str) -> bool:
 
 
 def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
-    """Return the chat of a transcript. The request names its users and assistants; if it does not, `tell_speakers`
-    decides.
+    """Return the chat of a transcript. `request` may say which speakers are users and which are assistants. If it does not,
+    `tell_speakers` decides.
 
     Raises CorpusError if nobody speaks in the file, if the file has too many speakers, or if a name of the request does
     not occur in it.

@@ -18,9 +18,9 @@ from mnemosyne.values import dataclass
 class TreeNode:
     """Place in a tree of messages.
 
-    Programs store the `parent` of a place, its `children`, or both; one of them is enough. `created` is a time in any unit,
+    Programs store the `parent` of a place, its `children`, or both; one of the two is enough. `created` is a time in any unit,
     by which the newest leaf is found. `role` is None if the place has no message. `read` counts the fields of the message
-    and returns the message, or None if it has no text that belongs to the conversation.
+    and returns the message, or None if the message has no text that belongs to the conversation.
     """
 
     role: Role | None

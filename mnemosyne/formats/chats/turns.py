@@ -25,7 +25,7 @@ class SaidMessage:
 
 
 def chat_key(*parts: object) -> str:
-    """Return the text with which all ids of a chat begin: a hash of `parts`, which must be data of the chat that never
+    """Return the text with which all ids of a chat begin. It is a hash of `parts`, which must be data of the chat that never
     change.
     """
     text = "\x00".join("" if part is None else str(part) for part in parts)
@@ -33,7 +33,7 @@ def chat_key(*parts: object) -> str:
 
 
 def group_turns(key: str, said: Iterable[SaidMessage]) -> Iterator[ImportedTurn]:
-    """Yield the turns of a chat. Each message of the user begins a turn.
+    """Yield the turns of the chat whose messages are `said`. Each message of the user begins a turn. All ids begin with `key`.
 
     Messages before the user's first message are a turn of their own, unless all of them are system messages. A turn also
     ends after MOST_REPLIES replies. Ids count messages from 0: `KEY-3` is the turn that begins with the fourth message,

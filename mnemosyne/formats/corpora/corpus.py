@@ -144,7 +144,7 @@ def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
 class Speakers:
     """Users and assistants among the speakers of a conversation, each in order of first appearance.
 
-    None among them means the lines that state no speaker.
+    None in a tuple means the lines that state no speaker.
     """
 
     users: tuple[str | None, ...] = ()

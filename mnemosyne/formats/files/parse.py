@@ -80,8 +80,10 @@ def limit_process(seconds: int) -> None:
 
 
 def parse(data: bytes, end: str, most_chars: int) -> dict[str, str]:
-    """Return a mapping with `text` and `title` of a page or a PDF. If it cannot be read, the mapping has only `fault`, a
-    clause with the reason. `end` is the ending of the file name; it decides between PDF and HTML.
+    """Return {"text": …, "title": …} for the page or PDF with the content `data`. `end`, the ending of its file name, decides
+    between PDF and HTML.
+
+    If `data` cannot be read, return {"fault": a clause with the reason}.
     """
     try:
         if end == PDF:

@@ -1,5 +1,6 @@
-"""Extracts the text of a PDF with pypdf (extra `documents`). No other module imports pypdf. `parse` runs this in its own
-process.
+"""Extracts the text of a PDF with pypdf (extra `documents`). No other module imports pypdf.
+
+The module `parse` runs this in a separate process.
 """
 
 from __future__ import annotations

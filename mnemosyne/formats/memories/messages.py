@@ -50,11 +50,11 @@ ReadMessages = Callable[[FieldCounter], Iterable[SpokenMessage]]
 
 
 def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: str) -> Chat | None:
-    """Return a conversation whose turns are read again when they are requested. Return None if no message has text.
+    """Return the conversation `name` with the messages that `read` returns. Return None if no message has text.
 
-    Messages without text are left out, unless they call tools. Tool calls and tool results are kept, but no model sees
-    them. `read` is called to count the fields once, now; `library` is the name under which further fields are kept in
-    `Message.extra`.
+    The turns are read again when they are requested. Messages without text are left out, unless they call tools. Tool calls and
+    tool results are kept, but no model sees them. Fields are counted in `counter`. Further fields are kept in `Message.extra`
+    under the name `library`.
     """
     key = chat_key(library, name, next((each.text for each in read(FieldCounter()) if each.text.strip()), ""))
     users: dict[str, None] = {}

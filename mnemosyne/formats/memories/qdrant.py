@@ -48,8 +48,8 @@ def read_plain_pickle(data: bytes) -> Any:
     """Return the value of a pickle as plain data that can be stored. Tuples and sets become lists, an object becomes its
     fields.
 
-    Raises ValueError if the pickle is damaged or too large, calls anything, repeats its values too often, or contains
-    values that are not plain.
+    Raises ValueError if the pickle is damaged or too large, calls a function, repeats its values too often, or contains
+    values that are not plain data.
     """
     if len(data) > MOST_PICKLE_BYTES:
         raise ValueError(f"has more than {MOST_PICKLE_BYTES:,} bytes")

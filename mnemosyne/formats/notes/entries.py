@@ -1,4 +1,4 @@
-"""Makes entries of a book of lore from notes, and counts the fate of each part of a note. Pure."""
+"""Makes entries of a book of lore from notes, and counts which parts of a note were kept, changed or refused."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def build_entry(
 ) -> BookEntry:
     """Return the entry of a note, or of a part of a note, and count its fields.
 
-    `dialect` is the format's name, under which fields without a native meaning are kept. `named` are the field names
-    counted so far.
+    Fields without a native meaning are kept under the name `dialect` of the format. `habits` says how the notes of the folder get
+    their keys. `named` are the field names that were counted so far.
     """
     fields = note_fields(canonical_front(note.front), title, habits, counter, dialect, named)
     fields[dialect] = {"file": note.name, **fields[dialect]}

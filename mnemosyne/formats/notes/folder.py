@@ -1,4 +1,4 @@
-"""Lists the files of a folder that anybody may have made. Skipped files are reported with the reason.
+"""Lists the files of a folder from an untrusted source. Skipped files are reported with the reason.
 
 Links are not followed, so nothing outside of the folder is read.
 """

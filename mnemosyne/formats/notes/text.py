@@ -1,4 +1,4 @@
-"""Cleans the text of a note to what its reader sees: no comments and pictures, and links as their shown text. Pure.
+"""Cleans the text of a note: removes comments and pictures, and replaces links by their shown text.
 
 Code in the text is never changed. The time is linear in the length of the text.
 """
@@ -118,7 +118,7 @@ def iter_headings(text: str) -> Iterator[Heading]:
 
 
 def first_heading(text: str) -> Heading | None:
-    """Return the first heading of a text."""
+    """Return the first heading of a text, or None if it has no heading."""
     return next(iter_headings(text), None)
 
 

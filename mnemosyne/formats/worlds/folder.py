@@ -39,9 +39,7 @@ IN_FOLDER = "in_folder"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderChange:
-    """Files to write into a folder. `files` has contents by relative name, and only files that differ from those in the
-    folder.
-    """
+    """Files to write into a folder. `files` has the new contents by relative name. Files that do not change are not in it."""
 
     folder: Path
     files: Mapping[str, bytes]

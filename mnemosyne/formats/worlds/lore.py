@@ -1,4 +1,4 @@
-"""Converts entries of books to lore of a world pack (a world as files), and back. Pure.
+"""Converts entries of books to lore of a world pack (a world as files), and back.
 
 The text of an entry becomes the text of a lore entry, in which an author can edit it. Fields that only the original
 program knows are kept under `world_info` of the lore entry. An exported book contains the edits of the author.

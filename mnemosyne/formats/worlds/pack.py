@@ -1,4 +1,4 @@
-"""Makes the files of a world pack (a world as files) from cards and books, and the cards and books from a pack. Pure.
+"""Converts cards and books to the files of a world pack (a world as files), and back.
 
 The files depend only on the imports: the same cards and books give the same files. `imported.json` keeps the data that
 the other files have no place for, so that an export can return it. The persona is the part of a world that describes the
@@ -171,7 +171,7 @@ def imported_world_of(world: WorldPack) -> ImportedWorld:
 
 
 def authors_note_of(world: WorldPack) -> AuthorsNote | None:
-    """Return the author's note that was imported with a world, or None."""
+    """Return the author's note that was imported with a world, or None if it has none."""
     told = world.imported.get("authors_note")
     return AuthorsNote(**told) if isinstance(told, dict) and isinstance(told.get("text"), str) else None
 

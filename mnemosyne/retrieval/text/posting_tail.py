@@ -53,7 +53,7 @@ class PostingTail:
             self._begin_newest()
 
     def find(self, codes: Sequence[int]) -> Iterator[Columns]:
-        """Yield the postings of the terms `codes` (-1: an unknown term): first those of older, then those of newer documents.
+        """Yield the postings of the terms `codes` (-1: an unknown term), the postings of older documents first.
 
         In the result, the code of a posting is replaced by the index of its term in `codes`. Each of the two parts is sorted by
         this index and then by slot.

@@ -1,8 +1,8 @@
 """Converts the folder of a file store that an earlier release wrote (formats 1 and 2) to the current format.
 
 A journal is a file with the writes of one session or one world. Each line of an old journal is a list of `[table, key,
-row]`. The journals are read whole, written as rows of the SQL tables, and all replaced in one step. So a folder has one
-format or the other, whenever the conversion is stopped.
+row]`. All journals are read, written as rows of the SQL tables, and then replaced in one step. So if the conversion is
+interrupted, the whole folder has either the old or the current format.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _Rows = dict[str, dict[str, bytes]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvertedFolder:
-    """Result of a conversion: the former format, the number of sessions, and a sentence for each line that could not be
-    read.
+    """Result of a conversion: the former format (`before`), the number of sessions, and a sentence for each line that could
+    not be read (`left`).
     """
 
     before: int
@@ -99,8 +99,9 @@ def convert_folder(
 ) -> ConvertedFolder:
     """Convert the folder of a file store to the current format. This blocks. A folder in the current format is not changed.
 
-    A folder contains only a readable part and a hash of each tenant's name. So tenants whose names have other characters
-    than a-z, 0-9 and single hyphens must be listed in `tenants`. `change` may alter the rows before they are written.
+    The names of the subfolders contain only a readable part and a hash of each tenant's name. So tenants whose names have other
+    characters than a-z, 0-9 and single hyphens must be listed in `tenants`. If `change` is given, it may alter the rows before
+    they are written.
 
     Raises StoreUnavailableError if the folder contains no store, or the name of one of its tenants is not known.
     """

@@ -1,7 +1,7 @@
 """Manages the folder of a file store: its format, its lock, and the replacement of several journals at once.
 
-A journal is a file with the writes of one session or one world. An erasure first writes all new files next to the old
-ones, then a plan that names them. If the process is killed after that, the next process that writes finishes the plan.
+A journal is a file with the writes of one session or one world. An erasure first writes all new files next to the old files, and
+then a plan that names the new files. If the process is killed after that, the next process that writes carries out the plan.
 All functions here block.
 """
 
@@ -165,7 +165,7 @@ class Folder:
         return self._sign
 
     def begin_write(self) -> None:
-        """Write a mark: from now on the journals and the cached database may differ."""
+        """Write a mark (a file). It means that the journals and the cached database may differ."""
         make_private_file(self._flag)
 
     def end_write(self) -> None:
@@ -173,11 +173,11 @@ class Folder:
         self._flag.unlink(missing_ok=True)
 
     def is_interrupted(self) -> bool:
-        """Return whether the mark is there, so that a process ended in the middle of a write."""
+        """Return whether the mark of a write exists. If so, a process was killed in the middle of a write."""
         return self._flag.exists()
 
     def path(self, owner: Owner) -> Path:
-        """Return the path of a journal. `owner` is its tenant and its session or world."""
+        """Return the path of the journal of `owner` (a tenant, and one of its sessions or worlds)."""
         home = self.root / file_name(owner.tenant)
         if owner.scope == AUDITS:
             return home / f"{AUDITS}{SUFFIX}"
@@ -199,7 +199,7 @@ class Folder:
                 yield from (each for each in _entries(place) if each.name.endswith(SUFFIX))
 
     def replace(self, gone: Sequence[Path], replaced: Sequence[Path]) -> None:
-        """Delete the journals `gone`, and move new files to the paths `replaced`. Either all of it happens or nothing.
+        """Delete the journals `gone`, and move new files to the paths `replaced`. Either all files are changed or none.
 
         Each new file is already written next to its path.
         """

@@ -153,7 +153,7 @@ class Journals:
         self._erase((), owners, sign=self._folder.write_new_sign())
 
     def end_write(self, *, is_committed: bool) -> None:
-        """End a write. If its transaction was not committed, its lines are removed from the files.
+        """End a write. If not `is_committed` (its transaction failed), the lines that it appended are removed from the files.
 
         If the lines cannot be removed, the mark of an unfinished write stays, so the next write reads the files again.
         """

@@ -1,5 +1,5 @@
-"""Encodes and decodes the lines of a journal (a file with the writes of one session or one world): JSON with a
-checksum.
+"""Encodes and decodes the lines of a journal, as JSON with a checksum. A journal is a file with the writes of one session or
+one world.
 
 The checksum is a CRC-32 of the line and of the journal's place (its tenant and its session or world). So a changed bit
 is noticed, and also a line that was copied from another journal. The checksum is the last field, `sum`.
@@ -34,8 +34,8 @@ _SUM = re.compile(rb',"sum":([0-9]{1,10})\}\n\Z')
 class Header:
     """First line of a journal.
 
-    `generation` changes whenever the file is rewritten. The `kept` lines after the header are a snapshot of all rows at
-    that time. `numbers` are the last numbers that each table had given to its rows by then.
+    `generation` changes whenever the file is rewritten. The next `kept` lines after the header contain all rows that existed
+    when the file was rewritten. `numbers` has, for each table, the last number that it had given to a row by then.
     """
 
     format: int
@@ -88,7 +88,7 @@ def without_sum(line: bytes, place: str) -> bytes:
 
 
 def write_line(number: int, name: str, changes: Sequence[RowChange], place: str) -> bytes:
-    """Return the line of one write, with its checksum. `number` and `name` are those of the write."""
+    """Return the line of the write with `number` and `name`, with a checksum. `changes` are the rows that were changed."""
     rows = [(change.table, change.did, _cells(change.columns)) for change in changes]
     return with_sum(encode({"n": number, "did": name, "rows": rows}), place)
 

@@ -43,7 +43,7 @@ class Owner:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenRows:
-    """Changes of a transaction by journal, and the journals of the sessions that the transaction deleted (`gone`)."""
+    """The rows that a transaction changed, by journal, and the journals of the sessions that it deleted (`gone`)."""
 
     changes: Mapping[Owner, Sequence[RowChange]]
     gone: Sequence[Owner]
@@ -213,7 +213,7 @@ class RowTables:
             self._driver.execute(f"DELETE FROM {table}")
 
     def numbers(self) -> dict[str, int]:
-        """Return the last number that each table gave to a row."""
+        """Return, by table, the last number that the table gave to a row."""
         return dict(self._driver.execute("SELECT name, seq FROM sqlite_sequence"))
 
     def count_on(self, numbers: Mapping[str, int]) -> None:
@@ -225,7 +225,7 @@ class RowTables:
 
 
 def find_owner(changes: Sequence[RowChange]) -> Owner | None:
-    """Return the journal to which rows belong, or None if no row shows it."""
+    """Return the journal to which the rows `changes` belong. Return None if no row shows it."""
     for change in changes:
         tenant, columns = change.columns.get("tenant"), change.columns
         if not isinstance(tenant, str):

@@ -1,6 +1,6 @@
 """Locks sessions across the processes of one machine: one file per session, locked by the operating system.
 
-A turn is longer than a transaction, so a process that prepares a turn must not overwrite the commit of another. The
+A turn lasts longer than a transaction. The lock keeps two processes from working on turns of one session at the same time. The
 operating system releases a lock when its process ends, so locks need no expiry. This module must not import a store.
 """
 

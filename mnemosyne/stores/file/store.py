@@ -1,7 +1,7 @@
 """Stores sessions as readable JSON files in a folder, safe for several processes of one machine.
 
 Every write is a line in a journal. A journal is the file of one session or one world; each tenant has a folder of
-journals. Reads and rules are those of the SQLite store, on a database that is made from the journals.
+journals. The store also keeps a SQLite database that is made from the journals, and reads from this database.
 
     FOLDER/store.json                    format of this folder
     FOLDER/TENANT/sessions/NAME.jsonl    one journal per session
@@ -51,9 +51,10 @@ class FileStore(SqliteStore):
     Args:
         synchronous: With `FULL` an acknowledged turn survives a power cut. `NORMAL` is faster and survives a kill of
             the process.
-        busy_seconds: Maximum wait for another process; then a call raises StoreBusyError.
+        busy_seconds: Maximum wait for another process. After this time a call raises StoreBusyError.
         create: If false, a missing folder is not created.
-        compact_bytes: A journal that is larger and has doubled in size is rewritten without outdated rows.
+        compact_bytes: Size of a journal in bytes. A journal that is larger, and has doubled in size since it was rewritten, is
+            rewritten without outdated rows.
     """
 
     def __init__(

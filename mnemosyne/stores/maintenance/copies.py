@@ -1,5 +1,6 @@
-"""Backs up and restores a whole store, or one tenant of it. A backup is one file, which is written and checked in full
-before it gets its name.
+"""Backs up and restores a whole store, or one tenant of it. A backup is one file.
+
+The file gets its name only after all of it was written and checked.
 
 The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from SQLite to
 PostgreSQL and back. The SHA-256 of the backup is at the end of the file, and a restore compares it before anything is
@@ -47,7 +48,7 @@ class CopyResult:
 def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyResult:
     """Write a backup of the store at `address` to `file`, while others may use the store. This blocks.
 
-    With `tenant` only this tenant is copied. Raises StoreUnavailableError in these cases: there is no store, the store or
+    If `tenant` is not None, only its data is copied. Raises StoreUnavailableError in these cases: there is no store, the store or
     the tenant is empty, `file` exists already, or `file` cannot be written.
     """
     location = locate_store(address)

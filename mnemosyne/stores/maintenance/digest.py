@@ -35,7 +35,7 @@ def write_digest(file: Path) -> None:
 
 
 def check_digest(file: Path) -> None:
-    """Compare a backup with its digest. A backup that has none, from an old release, is not compared.
+    """Compare the backup `file` with its digest. A backup of an old release has no digest and is accepted.
 
     Raises StoreUnavailableError if the digest differs.
     """

@@ -47,8 +47,8 @@ def pack_folder(
 ) -> dict[str, int]:
     """Write all files of a store into the zip file `target`, while no process writes them.
 
-    Return the numbers of `files` and `bytes`. With `tenant` only this tenant's files are written. `originals` are
-    further files, each with its name in the backup.
+    Return {"files": number of files, "bytes": their size}. If `tenant` is not None, only files of this tenant are written.
+    `originals` are further files: pairs (name in the backup, path).
 
     Raises StoreUnavailableError if the folder contains no store, or nothing of the tenant.
     """
@@ -75,8 +75,9 @@ def pack_folder(
 
 
 def unpack_folder(source: Path, folder: Path, originals: Path | None = None) -> dict[str, int]:
-    """Write the files of the backup `source` into the empty folder `folder`. Return the numbers of `files` and `bytes`.
+    """Write the files of the backup `source` into the empty folder `folder`.
 
+    Return {"files": number of files, "bytes": their size}.
     `originals` is the folder for originals of redacted texts (None: they are left out). Every file is checked before
     the first is written. Raises StoreUnavailableError if the folder is not empty, or the backup is damaged.
     """

@@ -1,7 +1,6 @@
 """Connects to a PostgreSQL database, creates and recognises our tables, and translates the driver's errors.
 
-It keeps psycopg out of the stores. It knows nothing of the values in the rows, and is imported only if an address names
-PostgreSQL.
+Stores use psycopg only through this module and its neighbours, which are imported only if an address names PostgreSQL.
 
 All tables are in one schema (`mnemosyne`, unless the address names another). The schema is created if it is missing,
 and refused if it contains anything else. An advisory lock lets only one process at a time create the tables.
@@ -57,7 +56,7 @@ class PostgresOptions:
     """Maximum wait for a lock that another process holds, in seconds."""
     create: bool = True
     any_revision: bool = False
-    """Whether a database of another revision (format) is opened too, so that it can be converted."""
+    """True if a database of another revision (format) may be opened, so that it can be converted."""
 
 
 def open_driver(opening: PostgresOptions) -> Driver:

@@ -1,7 +1,7 @@
 """Runs whole transactions on a few PostgreSQL connections, which a few threads share.
 
 No statement runs on the event loop, and no two callers share a transaction. A connection is opened when it is needed,
-reused, and closed after any error. The module knows nothing of sessions.
+reused, and closed after any error.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ class PostgresSegments:
         return await self._reads.run(lambda db: _load(db, scope))
 
     async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
-        """Add a segment, and return the end of the chain.
+        """Add a segment with `rows` to the chain of `scope`, and return the new end of the chain.
 
-        Return `rows.base` if the segment cannot be added for now. Return None if the caller's rows are outdated, so
-        that the scope must be read again.
+        Return `rows.base` if the segment cannot be added for now. Return None if the caller's rows are outdated; the caller must
+        then read the scope again.
         """
         return await self._writes.run(lambda db: _append(db, scope, rows))
 

@@ -1,7 +1,7 @@
 """Finds and deletes shared index data in PostgreSQL (vectors and index rows) that no stored entry needs any more.
 
-Such data are left when entries are removed without an erasure, or when a program that does not know these tables erases
-something. An erasure by this program leaves none. Each function runs inside a transaction that its caller has opened.
+Such data are left if entries are removed without an erasure, or if a program that does not use these tables erases
+something. An erasure by this program leaves no such data. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Stores sessions in a PostgreSQL database, for many processes on many hosts.
 
-It adds what is specific to PostgreSQL to the SQL store. A writer first locks the row of its session. So writes to one
-session run one after the other, and writes to different sessions run at the same time. Hosts share parts of their
-indexes (`vectors`, `segments`). The module is imported only if an address names PostgreSQL, and must not import other
-stores.
+A writer first locks the row of its session. So writes to one session run one after the other, and writes to different sessions
+run at the same time. Hosts share parts of their indexes through the database (`vectors`, `segments`). The module is imported only
+if an address names PostgreSQL, and must not import other stores.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class PostgresStore(SqlStore):
     Args:
         url: Address for libpq (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`). The parameter `schema=NAME` names
             the schema (default `mnemosyne`).
-        busy_seconds: Maximum wait for another writer of the same session; then a call raises StoreBusyError.
-        create: If false, nothing is created.
+        busy_seconds: Maximum wait for another writer of the same session. After this time a call raises StoreBusyError.
+        create: If false, a missing schema is not created.
         connections: Maximum number of connections for writes, and the same number for reads.
 
     `shown` is the address without its password.

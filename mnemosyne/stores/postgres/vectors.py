@@ -1,9 +1,8 @@
-"""Shares the vectors of embedded texts between hosts, in PostgreSQL: as pgvector's `halfvec` if the table has it, else
-as bytes.
+"""Shares the vectors of embedded texts between hosts, in PostgreSQL.
 
-Vectors are stored as float16: on LoCoMo the ten best results of a search stay the same (docs/decisions/0052), and half
-as much is read. A row contains a checksum of its vector. So a damaged vector is noticed, and its text is embedded
-again.
+A vector is stored as pgvector's `halfvec` if the server has this type, else as bytes. Its numbers are float16: on LoCoMo the ten
+best results of a search stay the same (docs/decisions/0052), and half as much is read. A row contains a checksum of its vector.
+So a damaged vector is noticed, and its text is embedded again.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class PostgresVectors:
     async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
         """Return the stored vectors by entry id, each as float32 of the shape (dimensions,).
 
-        `wanted` maps entry ids to hashes of their texts; vectors of other texts are left out. A value of None means
-        that the model does not know the text.
+        `wanted` maps entry ids to hashes of their present texts; vectors of former texts are left out. A value of None means
+        that the model does not know the language of the text.
         """
         if not wanted:
             return {}
@@ -94,7 +93,7 @@ class PostgresVectors:
         await self._locks.close()
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
-        """Remove the vectors of a scope, of every encoder. With `entry_ids` only the vectors of these entries are removed."""
+        """Remove the vectors of `scope`, of every encoder. If `entry_ids` is given, remove only the vectors of these entries."""
         await self._writes.run(lambda db: drop_vectors(db, scope, entry_ids))
         if entry_ids is None:
             self._damaged = {key: ids for key, ids in self._damaged.items() if key[0] != scope}
@@ -169,17 +168,17 @@ class PostgresVectors:
 
 
 def lock_owner(db: PostgresConnection, scope: str) -> int | None:
-    """Return the number of the session whose scope this is, and keep erasures away from it until the transaction ends.
+    """Return the number of the session to which `scope` belongs, and prevent erasures of it until the transaction ends.
 
-    Return None if there is no such session, and 0 if the scope is a world.
+    Return None if there is no such session, and 0 if `scope` is the scope of a world.
     """
     return find_owner(db, scope, lock=" FOR SHARE")
 
 
 def find_owner(db: PostgresConnection, scope: str, *, lock: str = "") -> int | None:
-    """Return the number of the session whose scope this is.
+    """Return the number of the session to which `scope` belongs.
 
-    Return None if there is no such session, and 0 if the scope is a world. `lock` is SQL at the end of the query.
+    Return None if there is no such session, and 0 if `scope` is the scope of a world. `lock` is SQL at the end of the query.
     """
     if not scope.startswith(_SESSION):
         return 0

@@ -193,10 +193,10 @@ def _write_sum(number: int) -> bytes:
 
 
 def split_body(data: bytes) -> tuple[bytes | None, str]:
-    """Return (JSON, form) of a stored body. `join_body` makes the same bytes of them again.
+    """Return (JSON, form) of the stored body `data`. `join_body` makes the same bytes from this pair again.
 
-    The form contains the checksum, after `packed` if the body is compressed. Return (None, '') if the body is not JSON
-    in one line.
+    The form is the checksum as text; if the body is compressed, the form begins with `packed `. Return (None, '') if the body is
+    not JSON in one line.
     """
     form, body = "", data
     if data[:1] == _PACKED:
@@ -256,9 +256,9 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 
 
 def load_body(connection: Connection, data: Any, kind: type[T], place: str, *, keep: bool = True) -> T:
-    """Return the value of a stored body, compressed or not. With `keep` it is cached, so that it is not decoded again.
+    """Return the value of the stored body `data`, compressed or not. If `keep`, the value is cached.
 
-    Raises DamagedRecordError, which names the body, if it cannot be read.
+    `place` is the place of the body, and `kind` the type of the value. Raises DamagedRecordError if the body cannot be read.
     """
     known = connection.bodies.find(place, data)
     if known is not None:
@@ -302,8 +302,8 @@ def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
 
 
 def read_blob(connection: Connection, data: bytes | None, place: str) -> Any:
-    """Return a large part of a turn's record, or None if `data` is None. Its fields are decoded when they are first
-    read.
+    """Return a large part of a turn's record, or None if `data` is None. The fields of the result are decoded when they are
+    first read.
 
     If the part cannot be read, return a `LostTree` and note the damage.
     """

@@ -1,7 +1,7 @@
-"""Protocols for a database connection: run statements, and read their rows.
+"""Defines the protocol of a database connection, by which the SQL stores run statements and read rows.
 
-Every statement is written once, for SQLite and PostgreSQL alike. Statements contain `?` for values, and a connection
-translates the sign if its driver needs another. The module knows no driver and nothing of sessions.
+Every statement is written only once, for SQLite and PostgreSQL. Statements contain `?` for values. A connection translates the
+`?` if its driver needs another placeholder. This module must not import a driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Rows(Protocol):
     """The rows of one statement, each a tuple."""
 
     def fetchone(self) -> Any:
-        """Return the next row, or None."""
+        """Return the next row, or None if there are no more rows."""
         ...
 
     def fetchall(self) -> list[Any]:
@@ -54,8 +54,8 @@ class Connection(Protocol):
 
     @property
     def lock(self) -> str:
-        """SQL at the end of a SELECT that locks the row, because the transaction is about to change it: ` FOR UPDATE`
-        or ''.
+        """SQL to add to a SELECT so that its row is locked until the end of a write transaction (` FOR UPDATE`), or '' if this
+        is not needed.
         """
         ...
 
@@ -72,7 +72,7 @@ class Connection(Protocol):
         """Run one statement whose result is not needed.
 
         The statement may be sent later, together with the next query or with the commit. An error of the statement is then
-        raised there.
+        raised by that query or commit.
         """
         ...
 

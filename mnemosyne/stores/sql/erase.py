@@ -4,7 +4,7 @@ One pass covers every table of a session; `sql.schema` lists the tables and the 
 inside one write transaction that its caller has opened. Each session is locked before any of its rows is changed, in
 the order of their numbers.
 
-Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries: they get a new
+Rows that are erased entirely are deleted. Other rows are rewritten in place. But a rewritten message or entry gets a new
 number, so that every index that follows the order of writing notices the change.
 """
 

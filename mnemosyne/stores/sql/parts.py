@@ -111,7 +111,7 @@ def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> E
 
 
 def find_evidence(connection: Connection, session_id: str, uri: str, content_hash: str) -> Evidence | None:
-    """Return the oldest readable evidence item with this source address and content hash, or None.
+    """Return the oldest readable evidence item with this source address and content hash, or None if there is none.
 
     Raises SessionNotFoundError if there is no session.
     """
@@ -139,8 +139,8 @@ def read_evidences(
 ) -> tuple[Evidence, ...]:
     """Return the evidence items of a session that pass the filter `where`, in the order of first writing.
 
-    With `head` only those are returned that are known on its branch: a turn on another branch may have found the
-    others.
+    If `head` is given, only items that are known on its branch are returned. An item is not known there if a turn on another
+    branch found it.
     """
     # Times are columns: that of an item without one is not in it.
     rest = replace(where, since=None, until=None)
@@ -212,7 +212,7 @@ def _read_readers(text: str) -> tuple[str, ...]:
 def find_turns_aside(
     connection: Connection, key: int, head: SessionHead, turn_ids: Collection[str | None]
 ) -> frozenset[str]:
-    """Return those of `turn_ids` that are turns of the session, but neither on the path to `head` nor copied onto it."""
+    """Return the ids in `turn_ids` of turns of the session that are neither on the path to `head` nor copied to this path."""
     wanted = sorted(name for name in turn_ids if name)
     found, known = set[str](), set[str]()
     for start in range(0, len(wanted), _AT_ONCE):
@@ -232,9 +232,9 @@ def find_turns_aside(
 def list_newest_evidences(
     connection: Connection, session: StoredSession, where: EvidenceFilter, window: SessionWindow
 ) -> tuple[Evidence, ...]:
-    """Return the same result as `read_evidences`, from the cache if it is cached for this version of the session.
+    """Return the same result as `read_evidences`. It is taken from the cache if it was read at this version of the session.
 
-    An empty branch in the filter means the branch of `window`.
+    If the branch in the filter `where` is '', the branch of `window` is meant.
     """
     where = where.on_branch(window.head.branch_id)
     head = None if where.branch_id is None else window.head
@@ -303,9 +303,9 @@ def put_context_blocks(
 
 
 def check_stored_refs(connection: Connection, key: int, items: Iterable[tuple[str, Sequence[Ref]]]) -> None:
-    """Raise SchemaValidationError if a reference names evidence that the session does not have, unless it is remote.
+    """Raise SchemaValidationError if a reference names evidence that the session does not have.
 
-    `items` are pairs of a name for messages and its references.
+    `items` are pairs (name of the item for the error message, its references). A remote reference is allowed.
     """
     held = [(path, refs) for path, refs in items if refs]
     wanted = list({ref.evidence_id for _, refs in held for ref in refs})

@@ -1,9 +1,9 @@
-"""Caches values that were read from a database, so that the next turn need not read messages, records and evidence
-again.
+"""Caches values that were read from a database, so that the next turn need not decode them again.
 
-The value of a body is found by the body's place and all of its bytes. A list of evidence or a rebuilt state is found by
-the version of its session, and a memory entry by the mark of its scope. So a later write of another process is never
-overlooked, and a damaged body is never taken for a sound one. Callers share the values, and must not change them.
+A body is a stored JSON value. Its decoded value is found by the body's place and all of its bytes. A list of evidence or a
+rebuilt state is found by the version of its session, and a memory entry by the mark of its scope (session or world). So a
+later write of another process is never overlooked, and a damaged body is never mistaken for a sound one. Callers share the
+values, and must not change them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ReadBodies:
         self.scopes = ScopeReads()
 
     def find(self, place: str, data: bytes) -> Any:
-        """Return the cached value of a body, or None. `data` are the stored bytes."""
+        """Return the cached value of the body at `place`, or None if it is not cached. `data` are the stored bytes."""
         with self._lock:
             held = self._held.get(place)
             if held is None or held[0] != data:
@@ -100,13 +100,13 @@ class ReadMessages:
 
     branch_id: str
     depth: int
-    """Depth of the head when they were read."""
+    """Depth of the head when the messages were read."""
     limit: int
-    """Maximum number of messages that were asked for."""
+    """Maximum number of messages that the reader asked for."""
     messages: tuple[WindowMessage, ...]
 
     def serves(self, branch_id: str, limit: int) -> bool:
-        """Return whether the `limit` newest messages of a branch up to `depth` are among these."""
+        """Return whether these messages include the `limit` newest ones of the branch `branch_id`, up to `depth`."""
         return branch_id == self.branch_id and (limit <= self.limit or len(self.messages) < self.limit)
 
 
@@ -134,27 +134,30 @@ class SessionReads:
         self._lock = threading.Lock()
 
     def find_evidences(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
-        """Return the cached evidence list of a filter at this version of the session, or None."""
+        """Return the cached evidence list for the filter `where` at this version of the session, or None if it is not cached."""
         with self._lock:
             held = self._find(key, version)
             return None if held is None else held.lists.get(where)
 
     def find_state(self, key: int, version: int, turn_id: str) -> Mapping[str, Any] | None:
-        """Return the cached state after a committed turn, or None."""
+        """Return the cached state after a committed turn, or None if it is not cached."""
         with self._lock:
             held = self._find(key, version)
             return None if held is None or turn_id not in held.states else held.states[turn_id][1]
 
     def find_messages(self, key: int, version: int, branch_id: str, limit: int) -> ReadMessages | None:
-        """Return cached messages of a branch, or None. The session may have newer ones, but no others up to their depth."""
+        """Return the cached messages of a branch, or None if fewer than `limit` are cached.
+
+        The branch may have newer messages, but no other ones up to the depth of the result.
+        """
         with self._lock:
             held = self._find(key, version)
             found = None if held is None else held.messages
         return found if found is not None and found.serves(branch_id, limit) else None
 
     def keep_messages(self, key: int, version: int, read: ReadMessages) -> None:
-        """Cache the newest messages of a branch, in the place of those of another one. A longer list of the same branch
-        stays.
+        """Cache `read`, the newest messages of a branch. Messages of another branch are replaced. A longer list of the same
+        branch stays.
         """
         with self._lock:
             held = self._enter(key, version)
@@ -294,7 +297,7 @@ class ScopeMark:
     session: tuple[int, int] | None
     """Number and version of the session (None: the scope is a world). An erasure, which deletes rows, changes the version."""
     newest: tuple[int | None, ...]
-    """Highest row number of each chain, because an entry that is written or replaced gets a new one."""
+    """Highest row number of each chain. It changes with every write, because an entry that is written gets a new number."""
 
     @property
     def last(self) -> int:
@@ -304,11 +307,11 @@ class ScopeMark:
 
 @dataclass(kw_only=True, slots=True)
 class ReadOfScope:
-    """Cached entries of a scope, as they are at `mark`."""
+    """Cached entries of a scope at the time of `mark`."""
 
     mark: ScopeMark
     entries: dict[str, MemoryEntry] = field(default_factory=dict)
-    """By id. The dict loses an entry when the entry is written again, and all entries when something is erased."""
+    """Entries by id. An entry is removed when it is written again. All entries are removed when something is erased."""
     gated: tuple[MemoryEntry, ...] | None = None
     """All entries with viewers or conditions; None if they were not read."""
     bytes: int = 0
@@ -325,9 +328,10 @@ class ScopeReads:
     def find(
         self, scope: str, mark: ScopeMark, read_changes: Callable[[int], Collection[tuple[str, int]]]
     ) -> ReadOfScope:
-        """Return the cached entries of a scope at `mark`; no entries if nothing is cached.
+        """Return the cached entries of `scope` that are valid at `mark`. The result has no entries if none are cached.
 
-        `read_changes` returns (id, whether it is gated) of each entry whose row number is above its argument.
+        `read_changes` returns the pair (id, is gated) for each entry whose row number is above its argument. An entry is gated
+        if it has viewers or conditions.
         """
         held = self._held.get(scope)
         former = None if held is None else held.mark
@@ -353,9 +357,9 @@ class ScopeReads:
         return held
 
     def keep(self, scope: str, mark: ScopeMark, entries: Sequence[MemoryEntry], *, are_all_gated: bool = False) -> None:
-        """Cache entries that were read at `mark`, unless the scope is cached at another mark now.
+        """Cache `entries`, which were read at `mark`. Nothing is cached if the scope has another mark now.
 
-        `are_all_gated` states that these are all entries of the scope that have viewers or conditions.
+        Pass `are_all_gated` if `entries` are all entries of the scope that have viewers or conditions.
         """
         with self._lock:
             held = self._held.get(scope)

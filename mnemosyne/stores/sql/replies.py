@@ -62,9 +62,9 @@ def add_chunk(connection: Connection, session_id: str, chunk: ReplyChunk, limits
 def read_unfinished(
     connection: Connection, session_id: str, turn_id: str | None, message_id: str
 ) -> UnfinishedReply | None:
-    """Return a reply with its chunks, or None if it has none.
+    """Return the unfinished reply `message_id` with its chunks, or None if it has no chunks.
 
-    If `turn_id` is None, the turn is found by the message. Raises UnreadableError if a chunk is damaged.
+    If `turn_id` is None, the turn is found by `message_id`. Raises UnreadableError if a chunk is damaged.
     """
     session = load_session(connection, session_id)
     turn_id = turn_id or _find_turn(connection, session, message_id)

@@ -1,8 +1,7 @@
 """Defines the tables of the SQL stores, for SQLite and for PostgreSQL.
 
-A new database is created in one transaction from these statements. A database of another revision is refused; `jacquard
-operate migrate` converts it (each change of these tables is one function of `jacquard.migrate`). The module knows no
-driver.
+A new database is created in one transaction from these statements. A database of another revision (format of the tables) is
+refused; `jacquard operate migrate` converts it. Each change of these tables is one function of `jacquard.migrate`.
 
 The tables:
 

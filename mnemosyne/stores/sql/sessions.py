@@ -1,4 +1,4 @@
-"""Finds sessions and branches of a SQL store: their numbers and their heads.
+"""Finds sessions and branches of a SQL store, with their numbers and heads. The head of a branch is its newest committed turn.
 
 Every function that works on a session first calls `load_session`. In a write transaction this locks the session. So the
 rest of the transaction sees everything that was committed before, and its sequence numbers follow the order of commits.
@@ -57,7 +57,7 @@ class StoredSession:
 
 
 def find_session(connection: Connection, session_id: str) -> StoredSession | None:
-    """Return a session, or None. In a write transaction the session is locked until the transaction ends.
+    """Return a session, or None if it does not exist. In a write transaction the session is locked until the transaction ends.
 
     Raises SessionArchivedError if the session is archived.
     """
@@ -118,9 +118,9 @@ def _head(session: StoredSession, branch_id: str, spans: Sequence[tuple[str, int
 def load_head(
     connection: Connection, session_id: str, branch_id: str | None = None
 ) -> tuple[StoredSession, SessionHead]:
-    """Return (session, head) by one query, without a lock. The head is that of a branch (None: the active one).
+    """Return (session, head of the branch) by one query, without a lock. If `branch_id` is None, the active branch is meant.
 
-    It is meant for reads, because a writer must lock the session first. Raises SessionNotFoundError or
+    Use this only for reads, because a writer must lock the session first. Raises SessionNotFoundError or
     BranchNotFoundError if there is no such session or branch, and SessionArchivedError if the session is archived.
     """
     rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
@@ -145,7 +145,9 @@ def read_head(connection: Connection, session_id: str, branch_id: str | None = N
 
 
 def read_lineage(connection: Connection, key: int, branch_id: str, depth: int) -> tuple[BranchSpan, ...]:
-    """Return the path to the turn at `depth` on a branch: spans of branches, newest branch first."""
+    """Return the path to the turn at `depth` on a branch, as spans (branch, depth up to which its turns belong to the path),
+    newest branch first.
+    """
     spans = _spans(connection, key, branch_id, depth)
     return tuple(BranchSpan(branch_id=branch, upto_depth=upto) for branch, upto, _ in spans)
 

@@ -1,8 +1,7 @@
-"""Implements the Store protocol on a SQL database. Each method is one transaction, which a runner for reads or writes
-runs.
+"""Implements the Store protocol on a SQL database. Each method is one transaction.
 
-SQLite and PostgreSQL share every statement and every rule. What differs between databases (files, locks, connections,
-errors) is in the runners that the two stores provide. The other modules of `stores.sql` know the meaning of the rows.
+A runner runs transactions; each store has one for reads and one for writes. SQLite and PostgreSQL share every statement and every
+rule. Files, locks, connections and errors differ between databases, so the runners of the two stores handle these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Opens, creates and recognises SQLite files, and rewrites a file after an erasure.
 
-It refuses files of other programs and of other revisions (formats), and makes the settings of a connection. It knows
-nothing of the values in the rows.
+A file of another program, or of another revision (format of the tables), is refused. The module also sets the options of each
+connection.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class SqliteOptions:
     """Maximum wait for another process, in seconds."""
     create: bool = True
     page_limit: int | None = None
-    """Maximum size of the file, in pages of 4096 bytes."""
+    """Maximum size of the file, in pages of 4096 bytes. None: no limit."""
     read_only: bool = False
     any_revision: bool = False
-    """Whether a file of another revision is opened too, so that it can be converted."""
+    """True if a file of another revision may be opened, so that it can be converted."""
 
 
 class SqliteConnection:

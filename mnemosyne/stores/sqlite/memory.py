@@ -1,6 +1,6 @@
 """Stores sessions in memory: for tests, for hosts that store nothing, and for trying things out.
 
-It is SQLite without a file. Rules and tables are those of the SQLite store.
+The store is a SQLite database without a file. Rules and tables are the same as those of the SQLite store.
 """
 
 from __future__ import annotations

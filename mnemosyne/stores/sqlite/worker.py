@@ -1,7 +1,6 @@
 """Runs whole transactions on one SQLite connection, one after the other, off the event loop.
 
-No statement runs on the event loop, and no two callers share a transaction. The module knows SQLite's error codes and
-nothing of sessions.
+No statement runs on the event loop, and no two callers share a transaction. Errors of SQLite are raised as errors of a store.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _REASONS = {
 class SqliteWorker:
     """Runs transactions of one kind (reads or writes) in order.
 
-    If a caller is cancelled, either nothing or a complete transaction is left. `finish` states when a cancelled caller is
-    released. If it is true (for writes), the caller is released when the transaction is over, so that its outcome is known.
-    If it is false (for reads), the caller is released immediately.
+    If a caller is cancelled, either nothing or a complete transaction is left. If `finish` (for writes), a cancelled caller is
+    released when the transaction is over, so that its outcome is known. If not (for reads), the caller is released immediately.
 
-    `thread` is a thread to share with other workers (None: the worker makes its own thread).
+    `connect` opens the connection, and `begin` is the statement that begins a transaction. `thread` is a thread to share with
+    other workers (None: the worker makes its own thread).
     """
 
     def __init__(

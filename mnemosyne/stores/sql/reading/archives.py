@@ -1,8 +1,8 @@
-"""Packs the rows of a session into an archive, and reads an archive: parts of compressed JSON.
+"""Packs the rows of a session into an archive, and reads archives. An archive consists of parts of compressed JSON.
 
-A part contains rows of several tables with the names of their columns, so columns that a later release adds do no harm.
-Bodies are decompressed before: the prompts of one session repeat each other, and LZMA finds repetitions over a
-megabyte, zlib only over 32 KB. Each part contains its session and its number, and LZMA's own checksum.
+A part contains rows of several tables with the names of their columns, so it can also be read by a release with more columns.
+Bodies are decompressed before they are packed: the prompts of one session repeat each other, and LZMA finds repetitions over a
+megabyte, zlib only over 32 KB. Each part contains its session, its number, and the checksum of LZMA.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mnemosyne.stores.sql.schema import COLUMNS, OF_A_SESSION, OF_A_TURN
 from mnemosyne.values import dataclass
 
 PART_BYTES = 8_000_000
-"""Size of the rows in one part, in bytes, which are in memory at once. A single row may be larger."""
+"""Maximum size of the rows in one part, in bytes. These rows are in memory together. A single row may be larger."""
 
 _PRESET = 1
 """Compression level with a dictionary of one megabyte, because the prompts of neighbouring turns are 160 KB apart."""
@@ -52,7 +52,7 @@ class ArchivePart:
 
 
 def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
-    """Return the head of a branch (None: the active one), also of an archived session, which is not opened.
+    """Return the head of a branch (None: the active one). An archived session is not opened for this.
 
     Raises BranchNotFoundError if there is no such branch.
     """
@@ -67,7 +67,7 @@ def read_head(connection: Connection, session_id: str, branch_id: str | None = N
 
 
 def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead, ...]:
-    """Return the heads of all branches, also of an archived session, which is not opened."""
+    """Return the heads of all branches of a session. An archived session is not opened for this."""
     try:
         return sessions.read_branches(connection, session_id)
     except sessions.SessionArchivedError:

@@ -1,7 +1,7 @@
 """Reads memory entries of a SQL store, for recall and its indexes.
 
-The messages of a session are returned as entries too. Each function runs inside a transaction that its caller has
-opened; none of them writes.
+An entry is one piece of memory. It belongs to a scope (one session or one world). The messages of a session are returned as
+entries, too. Each function runs inside a transaction that its caller has opened; none of them writes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NEWEST = ", ".join(
 
 
 def places_of(connection: Connection, scope: str) -> list[str]:
-    """Return the values for the signs in `NEWEST`."""
+    """Return the values for the placeholders in `NEWEST`."""
     return [value for chain in ENTERED_CHAINS for value in (connection.tenant, scope, chain.value)]
 
 
 def read_mark(connection: Connection, scope: str) -> ScopeMark | None:
-    """Return the mark of a scope at this moment, or None if its session does not exist."""
+    """Return the present mark of `scope`, which changes with every write to it. Return None if its session does not exist."""
     places, session_id = places_of(connection, scope), session_of(scope)
     if session_id is None:
         return ScopeMark(session=None, newest=connection.execute(f"SELECT {NEWEST}", places).fetchone())
@@ -53,7 +53,7 @@ def read_mark(connection: Connection, scope: str) -> ScopeMark | None:
 
 
 def find_kept(connection: Connection, scope: str, mark: ScopeMark) -> ReadOfScope:
-    """Return the cached entries of a scope, which has `mark` at this moment."""
+    """Return the cached entries of `scope` that are still valid. `mark` is the present mark of `scope`."""
 
     def read_changes(after: int) -> list[tuple[str, int]]:
         signs, chains = expand_in([chain.value for chain in ENTERED_CHAINS])
@@ -191,9 +191,7 @@ def _sequenced(
 def read_chains_written_after(
     connection: Connection, after: Mapping[tuple[str, Chain], int]
 ) -> frozenset[tuple[str, Chain]]:
-    """Return those pairs (scope, chain) of `after` in which something was written after their sequence. One query is
-    enough.
-    """
+    """Return the pairs (scope, chain) of `after` in which an entry was written after the given sequence, by one query."""
     if not after:
         return frozenset()
     tests: list[str] = []

@@ -1,6 +1,7 @@
-"""Finds sessions in which the same was said, by digests of their messages (`mnemosyne.chains.messages.exchanges`).
+"""Finds the sessions that contain the same exchange, by its digest.
 
-It runs inside a transaction that its caller has opened.
+An exchange is a message of the user with its reply; `mnemosyne.chains.messages.exchanges` computes the digests. The function
+runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mnemosyne.stores.sql.connection import Connection, expand_in
 def find_exchanges(connection: Connection, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
     """Return pairs (digest, session id) for the sessions that contain one of these digests.
 
-    For a digest of many sessions, only those in which it was written last are returned.
+    If very many sessions contain a digest, only those in which it was written last are returned.
     """
     if not digests:
         return frozenset()

@@ -55,7 +55,7 @@ def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def occurs_in_row(matcher: TextMatcher, row: StoredRow) -> bool:
-    """Return whether one of the matcher's texts occurs in a row."""
+    """Return whether one of the texts of `matcher` occurs in `row`."""
     return any(map(matcher.occurs, row.words)) or any(
         matcher.occurs_in_tree(decode(body, object)) for body in row.bodies
     )
@@ -67,9 +67,9 @@ def walk_rows(
     sessions: Collection[str] | None,
     without: Collection[str],
 ) -> None:
-    """Call `visit` with every row until it returns False.
+    """Call `visit` with one stored row after the other, and stop if `visit` returns False.
 
-    With `sessions` only the rows of these sessions are visited. Rows of the sessions in `without` are left out.
+    Only rows of `sessions` are visited (None: all rows), without the rows of the sessions in `without`.
     """
     for row in _rows(connection, sessions, without):
         if not visit(row):

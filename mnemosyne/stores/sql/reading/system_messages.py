@@ -1,7 +1,7 @@
 """Finds the turns with system messages on a path, without reading the whole path.
 
-System messages are among the few messages that recall may not find, so only these are read. It runs inside a
-transaction that its caller has opened, and writes nothing.
+Recall (the search of memory) may not find a system message. So only the few messages that recall may not find are read here. The
+function runs inside a transaction that its caller has opened, and writes nothing.
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...])
 
 
 def read_messages(connection: Connection, key: int, rows: Iterable[tuple[Any, ...]]) -> Iterator[WindowMessage]:
-    """Yield messages with their places. `rows` contain `body, turn_id, branch_id, depth, ord`; damaged ones are left out."""
+    """Yield the messages in `rows`, with their turns. A row is `body, turn_id, branch_id, depth, ord`. Damaged messages are left
+    out.
+    """
     for body, turn_id, branch_id, depth, order in rows:
         message = read_body(connection, body, Message, message_place(key, turn_id, order, branch_id, depth))
         if message is not None:
@@ -133,7 +135,7 @@ def read_turns(
 ) -> tuple[TurnRecord, ...]:
     """Return the newest `limit` committed turns on a branch's path, oldest first, without prompt, receipt and report.
 
-    With `before_depth` only turns before this depth are returned.
+    If `before_depth` is not None, only turns before this depth are returned.
     """
     session, head = load_head(connection, session_id, branch_id)
     newest: list[TurnRecord] = []

@@ -1,8 +1,8 @@
-"""Reads the window of a session (everything that a turn needs of it) in two queries.
+"""Reads the window of a session in two queries. The window is everything that a turn needs of its session.
 
-A window is read each turn, and each query to a server costs a round trip. The functions run inside a transaction that
-their caller has opened, and write nothing. Every part of the second query uses an index and stops when it has enough,
-so the cost grows with the requested amount, never with the length of the session.
+A window is read each turn, and each query to a server costs a round trip. Every part of the second query uses an index and stops
+when it has enough rows, so the cost depends on the requested amount, not on the length of the session. The functions run inside
+a transaction that their caller has opened, and write nothing.
 """
 
 from __future__ import annotations

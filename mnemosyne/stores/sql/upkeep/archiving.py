@@ -46,7 +46,7 @@ def archive(
 
     Return None if the session is archived already, or has evidence that will expire. Raises SessionNotFoundError if
     there is no session, VersionConflictError if it has another version than `expected_version`, and LeaseLostError if
-    `lease` is lost.
+    `lease` (the caller's exclusive right to do this work) is lost.
     """
     leases.check(connection, lease)
     key, branch, version, created_at = _find(connection, session_id)
@@ -99,10 +99,11 @@ def open_archived(connection: Connection, session_id: str) -> bool:
 def erase_archived(
     connection: Connection, erasure: Erasure, archived_before: datetime, lease: Lease | None
 ) -> ErasureOutcome | None:
-    """Erase a session that was archived before `archived_before`, and return the outcome.
+    """Erase the session of `erasure` if it was archived before the time `archived_before`, and return the outcome.
 
-    Return None if there is no such session, it is not archived, or it was archived later. Raises ValueError unless the
-    erasure names a whole session. Raises LeaseLostError if `lease` is lost.
+    Return None if there is no such session, if it is not archived, or if it was archived later. `lease` is the caller's
+    exclusive right to do this work (None: no lease is checked). Raises ValueError unless the erasure names a whole session.
+    Raises LeaseLostError if `lease` is lost.
     """
     if erasure.session_id is None or erasure.evidence_ids:
         raise ValueError("An archived session is erased whole: name the session.")
@@ -135,7 +136,8 @@ def read_archived(
 ) -> tuple[ArchivedSession, ...]:
     """Return at most `limit` archived sessions, ordered by id. Only ids after `after` are returned.
 
-    With `before` only sessions that were archived before this time are returned, with `session_id` only this session.
+    If `before` is given, only sessions that were archived before this time are returned; if `session_id` is given, only this
+    session.
     """
     aged = "" if before is None else " AND a.archived_at < ?"
     named = "" if session_id is None else " AND s.session_id = ?"

@@ -107,8 +107,9 @@ def _of_sessions(table: str, bodies: tuple[str, ...]) -> str:
 
 
 def drop_abandoned(connection: Connection, before: datetime, limit: int) -> int:
-    """Delete abandoned turns that were prepared before `before`, with their records, and unfinished replies without a
-    chunk since. Return their number, at most `limit` of each.
+    """Delete abandoned turns that were prepared before the time `before`, and unfinished replies whose last chunk came before it.
+
+    At most `limit` turns and `limit` replies are deleted. Return the number of both together.
     """
     rows = connection.execute(
         """SELECT t.number, t.created_at FROM sessions AS s JOIN turns AS t ON t.session = s.key

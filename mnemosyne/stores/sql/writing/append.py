@@ -1,7 +1,7 @@
 """Appends finished turns to a branch, one or thousands at a time.
 
-An import sends the database a few queries, not several for each message. It runs inside a write transaction that its
-caller has opened, with the session loaded.
+An import sends only a few queries to the database, not several for each message. The function runs inside a write transaction
+that its caller has opened, with the session loaded.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def append(
 ) -> int:
     """Commit finished turns after `head`, and return how many were new. The version of the session does not change.
 
-    If a turn waits for its reply and is not among `turns`, it is first committed without a reply. With `new` the caller
-    guarantees that no turn has one of these ids yet.
+    If a turn waits for its reply and is not among `turns`, it is first committed without a reply. `at` is the time of
+    writing that `turns` get. Pass `new` only if no stored turn has the id of one of `turns`.
     """
     if _is_any_new(connection, session, turns, all_new=new):
         head = close_pending(connection, session, head, unless={turn.turn_id for turn in turns})

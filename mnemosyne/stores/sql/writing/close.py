@@ -18,7 +18,7 @@ from mnemosyne.stores.sql.writing.turn_rows import move_tip
 
 
 def pending_id(connection: Connection, session: StoredSession, branch_id: str) -> str | None:
-    """Return the id of the turn on a branch that waits for its reply, or None."""
+    """Return the id of the turn on a branch that waits for its reply, or None if no turn waits."""
     row = connection.execute(
         "SELECT turn_id FROM turns WHERE session = ? AND branch_id = ? AND status = 'prepared'",
         (session.key, branch_id),

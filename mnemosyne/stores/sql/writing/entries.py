@@ -1,8 +1,8 @@
 """Writes the memory entries of a session. (`sql.writing.worlds` writes the lore of a world.)
 
-It enforces the rules for ids and places. An entry of a session has a place in the turn tree; an entry of a world has
-none. A changed entry gets a new number, and a deleted entry leaves a mark, so that an index can follow. Each function
-runs inside a write transaction that its caller has opened.
+This module enforces the rules for ids and positions. An entry of a session has a position in the turn tree; an entry of a world
+has none. A changed entry gets a new number, and a deleted entry leaves a mark, so that an index notices the change. Each
+function runs inside a write transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _write_session_entry(connection: Connection, session: StoredSession, head: S
 def append_session_entries(connection: Connection, session: StoredSession, entries: Sequence[MemoryEntry]) -> int:
     """Write entries of committed turns that do not exist yet, and return their number.
 
-    An entry of a document also replaces a stored one, and an entry without a text removes it. Raises TurnNotFoundError
-    if the turn of an entry is not committed.
+    An entry that is a passage of a document replaces a stored entry with the same id; if it has no text, it removes the stored
+    entry. Raises TurnNotFoundError if the turn of an entry is not committed.
     """
     written, head = 0, head_of(connection, session) if entries else None
     for entry in entries:
@@ -107,7 +107,7 @@ def replace_entry(
 ) -> None:
     """Write an entry under a new number. `seq` is the number of the row that it replaces (None: there is none).
 
-    `former` is the body of that row. If it was damaged, the new body counts as damaged too.
+    `former` is the body of that row. If `former` was damaged, the new body counts as damaged, too.
     """
     if entry.at is not None:
         format_time(entry.at)

@@ -1,6 +1,6 @@
 """Writes the messages of turns that are being committed.
 
-A message is written in the same way whether its turn was played, imported or part of a document. It runs inside a write
+Messages of played turns, of imported turns and of documents are written in the same way. The function runs inside a write
 transaction that its caller has opened.
 """
 

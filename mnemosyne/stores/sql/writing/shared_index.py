@@ -29,7 +29,8 @@ def drop_vectors(connection: Connection, scope: str, entry_ids: Sequence[str] | 
 def drop_segments(connection: Connection, scope: str, *, leave_mark: bool) -> None:
     """Delete the index rows (segments) of a scope.
 
-    With `leave_mark` an empty segment takes their place. Then no host adds rows that it read before.
+    If `leave_mark`, an empty segment replaces them. By this mark, other hosts notice that they must not add rows again that they
+    read before.
     """
     last = connection.execute(
         "SELECT max(ordinal) FROM index_segments WHERE tenant = ? AND scope = ?", (connection.tenant, scope)

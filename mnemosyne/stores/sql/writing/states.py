@@ -22,10 +22,10 @@ from mnemosyne.stores.sql.sessions import StoredSession
 def write_state(
     connection: Connection, session: StoredSession, record: TurnRecord, state: Mapping[str, Any] | None
 ) -> None:
-    """Update the state at the head after the turn `record`. `state` is the new state (None: the result of the turn's
-    ops).
+    """Update the stored state at the head after the turn `record`. `state` is the new state. If None, the turn's ops (changes)
+    are applied to the former state.
 
-    A snapshot is written after every fifty changes, and if the turn's ops (changes) do not lead to `state`.
+    A snapshot is written after every fifty changes, and if the turn's ops do not lead to `state`.
     """
     key, here = session.key, (session.key, record.branch_id)
     stored, changes = connection.execute(

@@ -1,8 +1,8 @@
 """Writes turns and branches of a SQL store.
 
-It enforces the rules of the turn tree: one pending turn per branch, one committed turn per place, and the check of
-versions. Each function runs inside a write transaction that its caller has opened; if the function raises, nothing has
-changed. Each function first loads the session, which locks it.
+This module enforces the rules of the turn tree: a branch has at most one pending turn, each depth of a branch has one committed
+turn, and the version of the session must be the expected one. Each function runs inside a write transaction that its caller has
+opened, and first loads and locks the session. If a function raises an error, nothing has changed.
 """
 
 from __future__ import annotations
@@ -223,9 +223,9 @@ def add_branches(connection: Connection, session_id: str, branches: Sequence[Imp
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
     """Write a prepared turn as the pending turn of its branch.
 
-    An older pending turn is abandoned. But if the new turn follows the older one, the older one is committed without a
-    reply. If the new turn is committed already, or was prepared with the same content, the call is a repetition and
-    changes nothing.
+    If the branch has an older pending turn, it is abandoned. But if the new turn follows the older one, the older one is
+    committed without a reply. If the new turn is committed already, or was prepared with the same content before, nothing is
+    changed.
     """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
@@ -323,7 +323,7 @@ def open_branch(
 ) -> None:
     """Open a branch after a committed turn (None: before the first). The version of the session does not change.
 
-    With `activate` the branch becomes the active one. Raises BranchExistsError if the name is in use, and ValueError if
+    If `activate`, the branch becomes the active one. Raises BranchExistsError if the name is in use, and ValueError if
     the name is empty.
     """
     if not branch_id:

@@ -1,4 +1,6 @@
-"""Stores worlds in a SQL store: of each the current version, its lore as entries, and its pack as one compressed value.
+"""Stores worlds in a SQL store: the current version of each world, its lore as entries, and its pack as one compressed value.
+
+A pack contains everything that an author wrote for a world.
 
 Lore and pack are written in one transaction. So the entries in the tables, which decide what is hidden, and the pack,
 from which texts are rendered, always belong to one version. Each function runs inside a transaction that its caller has
@@ -90,7 +92,7 @@ def read_worlds(connection: Connection) -> dict[str, str]:
 
 
 def read_digest(connection: Connection, world_id: str) -> str | None:
-    """Return the digest of the current version of a world, or None."""
+    """Return the digest of the current version of a world, or None if there is no such world."""
     row = connection.execute(
         "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?", (connection.tenant, world_id)
     ).fetchone()
@@ -98,7 +100,7 @@ def read_digest(connection: Connection, world_id: str) -> str | None:
 
 
 def read_pack(connection: Connection, world_id: str, digest: str) -> dict[str, Any] | None:
-    """Return the stored pack of the version `digest` of a world, or None.
+    """Return the stored pack of the version `digest` of a world, or None if it is not stored.
 
     Raises DamagedRecordError if the pack cannot be read.
     """
