@@ -1,4 +1,6 @@
-"""Defines the findings of the lint: each names one fault, its place and its remedy. None of the rules is imported."""
+"""Defines the findings of the lint. A finding names one fault, its place and its remedy. This module must not import a
+rule of the lint.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from mnemosyne.values import dataclass
 class FindingSeverity(StrEnum):
     """Severity of a finding.
 
-    ERROR: the template fails, loses text or breaks the markup. WARNING: it may do so, or it costs tokens.
+    ERROR: the template fails, loses text or breaks the markup. WARNING: the template may fail or lose text, or it costs
+    tokens.
     """
 
     ERROR = "error"
@@ -87,8 +90,8 @@ def finding(
 ) -> Finding:
     """Return a finding in `file`.
 
-    Without a `column`, it points at the first character of its line. Without `advice`, it has the usual advice of its
-    code. Without a `line`, it points at the first line.
+    `line` None means the first line, and `column` None means the first character of the line. If `advice` is '', the
+    finding has the usual advice of its `code`.
     """
     severity, usual = _CODES[code]
     number = line or 1
@@ -124,7 +127,7 @@ def format_finding(each: Finding) -> str:
 
 
 def finding_to_json(each: Finding) -> dict[str, Any]:
-    """Return a finding as `--json` prints it."""
+    """Return a finding in the form that the option `--json` prints."""
     return {
         "code": each.code,
         "severity": each.severity.value,
@@ -146,7 +149,9 @@ def show_path(path: str) -> str:
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` if a known name is similar to `name`, else a list of the known names."""
+    """Return the end of an error message: `; did you mean 'x'?` if a known name is similar to `name`, else a list of
+    the known names. Return '' if there are no known names.
+    """
     names: Sequence[str] = sorted(set(known))
     close = get_close_matches(name, names, n=1, cutoff=0.7)
     if close:

@@ -46,7 +46,7 @@ PROLOGUE_TURNS = 6
 
 
 class Verdict(StrEnum):
-    """Result of a case. NEW: it has no golden prompt yet. WRITTEN: its golden prompt was written."""
+    """Result of a case. NEW: the case has no golden prompt yet. WRITTEN: the golden prompt of the case was written."""
 
     PASSED = "passed"
     CHANGED = "changed"
@@ -92,10 +92,12 @@ def run_case(
     shipped: Path,
     update: bool = False,
 ) -> GoldenResult:
-    """Render one case and compare the prompt with its golden prompt. With `update`, write the golden prompt instead.
+    """Render one case and compare the prompt with the golden prompt of the case. If `update` is true, write the golden
+    prompt instead.
 
-    The rules in the case (`contains`, `lacks`, `max_tokens`) are checked first; if one is broken, nothing is written.
-    Raises JacquardError if the case cannot be read, and TemplateError if a template cannot be rendered.
+    `case` is the file of the case, `pack` the folder of the pack, and `shipped` the folder of the shipped templates.
+    The rules in the case (`contains`, `lacks`, `max_tokens`) are checked first. If a rule is broken, nothing is
+    written. Raises JacquardError if the case cannot be read, and TemplateError if a template cannot be rendered.
     """
     fields = read_case(case)
     turn = build_case_turn(fields, world, planner)
@@ -125,7 +127,9 @@ def run_case(
 
 
 def read_case(case: Path) -> Mapping[str, Any]:
-    """Return the contents of a case's file. Raises JacquardError with the file and the fault if it is not valid."""
+    """Return the contents of the file `case`. Raises JacquardError if the file is not valid; the error names the file
+    and the fault.
+    """
     try:
         fields = load_yaml(case.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -147,8 +151,9 @@ def read_case(case: Path) -> Mapping[str, Any]:
 def build_case_turn(fields: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
     """Return the turn of a case.
 
-    Its state is the pack's initial state, overridden by the state in the case. Its messages are those in the case, else
-    the newest of the prologue. Raises JacquardError for a memory that the pack does not have.
+    `fields` are the contents of the case (`read_case`). The state of the turn is the pack's initial state, overridden
+    by the state in the case. The messages of the turn are those in the case, else the newest messages of the prologue.
+    Raises JacquardError if the case names a memory that the pack does not have.
     """
     start = session_start("golden", world)
     depth = len(start.turns)

@@ -1,7 +1,7 @@
 """Compares two ways to choose lore for a session's next input: the rules of SillyTavern, and our recall by relevance.
 
-The store is only read. Both ways see the turn that this input would have, with the same ids and so the same random
-numbers. Recall's side is the choice of the heuristic, without a model call.
+The store is only read. Both ways see the turn that this input would have, with the same ids and therefore the same
+random numbers. For recall, the heuristic chooses; no model is called.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ComparedEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoreComparison:
-    """Entries of world info about which at least one way decides something."""
+    """Comparison of the two ways, with the entries of world info about which at least one way decides something."""
 
     session_id: str
     turn_id: str
@@ -101,7 +101,8 @@ async def compare_lore(
 ) -> LoreComparison:
     """Return the decisions of both ways for `user_message` as the next input of a branch (None: the active one).
 
-    Nothing is written. Raises SessionNotFoundError, and WorldUnavailableError if the pack is missing.
+    Nothing is written. Raises SessionNotFoundError if the session does not exist. Raises WorldUnavailableError if the
+    pack is missing.
     """
     limit = count_loaded_messages(config)
     window = await parts.store.window(session_id, message_limit=limit, branch_id=branch_id)

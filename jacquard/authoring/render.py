@@ -29,9 +29,10 @@ from mnemosyne.values import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockRow:
-    """One block of a rendering. `source` names what made it, `slot` its place in the layout.
+    """One block of a rendering. `source` names the template or part that made the block, and `slot` names the place of
+    the block in the layout.
 
-    `tokens` is the length of its text, and `kept` states whether it is in the prompt.
+    `tokens` is the number of tokens of its text, and `kept` is true if the block is in the prompt.
     """
 
     block_id: str
@@ -95,7 +96,8 @@ class Rendering:
 def render_turn(
     turn: AuthorTurn, target: TemplateTarget, estimator: TokenEstimator, *, layout: str | None = None
 ) -> Rendering:
-    """Return the prompt of a turn, rendered with the templates of `target`. `layout` None means the layout of the turn.
+    """Return the prompt of a turn, rendered with the templates of `target`. `layout` is the id of the layout (None: the
+    layout of the turn).
 
     Raises TemplateError with file and line if a template cannot be rendered, and LayoutError if the layout is unknown.
     Raises BudgetExceededError if the blocks that must be kept do not fit.
@@ -176,7 +178,8 @@ def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
 class BlockChange:
     """Difference of one block between two renderings.
 
-    The tokens are None if the block does not exist in that rendering. `lines` is a unified diff of the texts.
+    `old_tokens` or `new_tokens` is None if the block does not exist in the old or the new rendering. `lines` is a
+    unified diff of the texts.
     """
 
     block_id: str
@@ -234,7 +237,9 @@ def compare(old: Rendering, new: Rendering) -> TurnChange:
 
 
 def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockChange | None:
-    """Return the difference of one block (None: it does not exist), or None if the texts are equal."""
+    """Return the difference of the block `name`. `old` or `new` is None if the block does not exist in this rendering.
+    Return None if the texts are equal.
+    """
     if old is not None and new is not None and old.content == new.content:
         return None
     return BlockChange(

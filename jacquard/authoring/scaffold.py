@@ -25,8 +25,9 @@ _RESERVED = ("layouts", "profiles", "shipped", "tests")
 def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:
     """Write a template that changes `blocks` of the template `parent`, with a golden case. Return the written files.
 
-    If `name` is the name of a shipped template, the new files override it: each block extends the shipped one. Raises
-    JacquardError for a name that is not valid, an unknown parent or block, and a file that exists already.
+    If `name` is the name of a shipped template, the new files override it: each block extends the shipped one. `pack`
+    is the folder of the pack, and `shipped` the folder of the shipped templates. Raises JacquardError if the name is
+    not valid, if the parent or a block is unknown, or if a file exists already.
     """
     if _NAME.fullmatch(name) is None or name in _RESERVED:
         raise JacquardError(

@@ -31,18 +31,18 @@ class TemplateTarget:
     """Templates that an author named."""
 
     roots: tuple[TemplateRoot, ...]
-    """Folders of templates. A file is taken from the first one that has it; the shipped folder is last.
+    """Folders of templates. A file is taken from the first folder that has it. The shipped folder is last.
 
     The templates of a pack that has no folder are a root in memory.
     """
     shown: str
     """The name or path that the author wrote."""
     template_id: str | None = None
-    """Template that is meant. None: all, or the one that a turn's plan names."""
+    """Id of the template that is meant (None: all templates, or the template that the plan of a turn names)."""
     file: str | None = None
-    """Name of the file, if only one is meant."""
+    """Name of the file that is meant (None: all files)."""
     own: bool = False
-    """True if only files of the first root are meant."""
+    """True if only files of the first of `roots` are meant."""
 
     def names(self) -> tuple[str, ...]:
         """Read the folders and return the names of the target's files, sorted."""
@@ -87,7 +87,9 @@ def find_target(
 
 
 def find_enclosing_pack(folder: Path) -> Path | None:
-    """Return the pack in `folder` or in one of the three folders above it, or None."""
+    """Return the folder of the pack that encloses `folder`: `folder` itself or one of the three folders above it.
+    Return None if none of them is a pack.
+    """
     for place in (folder, *folder.resolve().parents[:3]):
         if (place / PACK_FILE).is_file():
             return place

@@ -1,7 +1,7 @@
 """Collects the inputs of a turn's prompt for authors: of a recorded turn, a new input, or a pack.
 
-The store is only read. A recorded turn gets the same state, messages, plan and memories as before. So if its prompt
-differs, the templates are the reason. This module must not import an index or a model.
+The store is only read. A recorded turn gets the same state, messages, plan and memories as before. Therefore, if its
+prompt differs, the templates are the reason. This module must not import an index or a model.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AuthorTurn:
     model: str = "heuristic"
     layout: str = AUTO
     profile: str = ""
-    """Profile of a recorded turn (settings for one kind of agent), or ''."""
+    """Profile (kind of agent) of a recorded turn ('': the turn was not recorded)."""
     limit_tokens: int = 7168
     config: RuntimeConfig = USUAL
     """Settings that decide which blocks are dropped if the prompt is too long."""
@@ -71,7 +71,7 @@ class AuthorTurn:
     carried: Mapping[str, Block] = field(default_factory=dict)
     """Blocks that were shortened or masked, by id."""
     recorded: str = ""
-    """Text of the recorded prompt, or ''."""
+    """Text of the recorded prompt ('': the turn was not recorded)."""
 
     @property
     def template_id(self) -> str:
@@ -83,8 +83,8 @@ class AuthorTurn:
 class TurnReader:
     """Reads turns from a store for one reader.
 
-    `worlds` returns the packs and does not change them. Texts that the character `viewer` may not know are left out
-    (None: texts for certain viewers).
+    `worlds` returns the packs and does not change them. Texts that the character `viewer` may not know are left out. If
+    `viewer` is None, texts that only certain viewers may know are left out.
     """
 
     store: Store
@@ -93,8 +93,9 @@ class TurnReader:
     viewer: str | None = None
 
     async def turn(self, session_id: str, turn_id: str | None) -> AuthorTurn:
-        """Return a turn of a session (`turn_id` None: the newest). Raises JacquardError if there is none or it has no
-        user message.
+        """Return the turn `turn_id` of a session (None: the newest turn).
+
+        Raises JacquardError if there is no turn, or if it has no user message.
         """
         head = await self.store.head(session_id)
         if turn_id is None:
@@ -221,7 +222,7 @@ def build_pack_turn(
 ) -> AuthorTurn:
     """Return the first turn after the prologue of a pack, for a reader without special knowledge.
 
-    `messages` are the messages before it, and `window` has the state.
+    `messages` are the messages before this turn, and `window` contains the state.
     """
     opened = replace(window, messages=tuple(messages))
     plan = planner.plan(user_message, opened, world)

@@ -38,10 +38,10 @@ _MOST_ENTRIES = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absence:
-    """Reason why an entry is not in a prompt, or its place if it is.
+    """Reason why an entry is not in a prompt. If the entry is in the prompt, `block_id` states its place.
 
-    `code` is one of the codes of `CandidateDecision`, of blocks and of world info, or one of these: `shown` (it is in
-    the block `block_id`), `condition`, `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`,
+    `code` is one of the codes of `CandidateDecision`, of blocks and of world info, or one of these: `shown` (the entry
+    is in the block `block_id`), `condition`, `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`,
     `later`, `not_set_off`, `not_among_best`, `not_recalled`. If the turn did not recall, the code states the reason
     (`disabled`, `numerical`, `deadline`, …).
     """
@@ -60,7 +60,7 @@ class Absence:
     score: float | None = None
     """Score of the entry in recall. None if the score is not the reason."""
     least: float | None = None
-    """Score or relevance that the entry would have needed. None if it is not the reason."""
+    """Score or relevance that the entry would have needed. None if this is not the reason."""
 
 
 async def why_not(
@@ -68,10 +68,11 @@ async def why_not(
 ) -> tuple[Absence, ...]:
     """Return the reasons for the entry with the id `wanted`, or for each entry that contains all words of `wanted`.
 
-    `turn_id` is the turn (None: the newest of the session). Only for callers who may read everything.
+    `turn_id` is the turn (None: the newest of the session). Call this function only for callers who may read
+    everything.
 
     Raises MemoryNotFoundError if there is no such entry. Raises ConfigError if `wanted` is empty, or if no prompt was
-    made for the turn. Raises SessionNotFoundError and TurnNotFoundError.
+    made for the turn. Raises SessionNotFoundError or TurnNotFoundError if the session or the turn does not exist.
     """
     parts = engine.parts
     if not wanted.strip():

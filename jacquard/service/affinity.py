@@ -1,7 +1,7 @@
 """Finds the session id in the path of a request, and chooses the process that works on a session.
 
 `choose_node` (from `jacquard.client.affinity`) only calculates, so every process, machine and client chooses the same
-process.
+process for a session.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _IN_PATH = re.compile(r"/api/v1/sessions/([^/?]+)")
 
 
 def session_in_path(raw_path: str) -> str:
-    """Return the session id in a request's path, decoded; '' if the path contains none. `raw_path` is the path as the
-    client sent it.
+    """Return the decoded session id in the path of a request. Return '' if the path contains none. `raw_path` is the
+    path as the client sent it.
     """
     found = _IN_PATH.match(raw_path)
     return unquote(found[1], errors="replace") if found else ""

@@ -84,8 +84,8 @@ def status_of(error: type[Exception]) -> int:
 
 
 def describe(error: Exception) -> ErrorBody:
-    """Return the code, the sentence and the facts of an error. An error of another library gives `INTERNAL`, which has
-    no details.
+    """Return the code, the sentence and the facts of `error`. For an error of another library, return `INTERNAL`, which
+    has no details.
     """
     if not isinstance(error, ContextEngineError | FilamentError):
         return INTERNAL

@@ -15,7 +15,9 @@ from jacquard.service.values import Principal
 from mnemosyne.schema.event import Event
 
 _ROOTS = {"app", "data", "etc", "home", "mnt", "opt", "root", "srv", "tmp", "usr", "var", "Users", "Volumes"}
-"""First names of paths. Other texts begin with a slash too: addresses of the service, places in the state."""
+"""First parts of file paths on hosts. They distinguish file paths from other texts with a slash at the beginning, such
+as addresses of the service and places in the state.
+"""
 with suppress(OSError):
     _ROOTS.update(each.name for each in Path("/").iterdir())
 

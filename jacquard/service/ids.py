@@ -55,7 +55,8 @@ def check_ids(given: Any) -> None:
 def check_id(name: str, text: str, *, is_required: bool = True) -> None:
     """Check one id; `name` is the name of its field. An empty text is valid only if the id is not required.
 
-    Raises ConfigError if the id is empty, is too long, has a control character, or is reserved for the facts about a user.
+    Raises ConfigError if the id is empty although it is required, is too long, has a control character, or is reserved
+    for the facts about a user.
     """
     if (fault := _find_fault(name, text, is_required)) is not None:
         raise ConfigError(f"{name} {fault}")
@@ -64,7 +65,7 @@ def check_id(name: str, text: str, *, is_required: bool = True) -> None:
 
 
 def shorten_id(text: str) -> str:
-    """Return `text` if it can be part of an id; otherwise return a digest of it."""
+    """Return `text` if it can be part of an id. Otherwise return a digest of `text`."""
     if len(text) <= MOST_CHARS and not any(map(_is_wrong, text)):
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

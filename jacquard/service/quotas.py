@@ -49,8 +49,8 @@ _STORING = frozenset(
 """Other operations that store texts of the caller."""
 
 WRITING = _REMEMBERING | _TURNS | _STORING
-"""Operations that are checked against quotas. Commits are not among them, so the reply to a prepared turn can always be
-committed.
+"""Operations that are checked against quotas. Commits of replies are not checked, so the reply to a prepared turn can
+always be committed.
 """
 
 _MINUTE_SECONDS = 60.0
@@ -85,8 +85,8 @@ class TenantQuotas:
     async def check(self, operation: str, tenant: str, store: Store) -> None:
         """Check whether a tenant may carry out an operation now.
 
-        Raises QuotaExceededError if its entries or bytes are used up, and TurnRateError if it has begun too many turns in a
-        minute.
+        Raises QuotaExceededError if the quota of entries or bytes is used up. Raises TurnRateError if the tenant has
+        begun too many turns in a minute.
         """
         quota = self._settings.of_tenant(tenant)
         if operation not in WRITING:

@@ -73,7 +73,7 @@ class TenantRuntimes:
 
     @asynccontextmanager
     async def use(self, tenant: str = DEFAULT_TENANT) -> AsyncIterator[Runtime]:
-        """Yield the runtime of a tenant. It stays open during the block.
+        """Yield the runtime of a tenant. The runtime stays open during the block.
 
         Raises WorldPackError, StoreUnavailableError or ConfigError if the world, the store or a setting cannot be used.
         """

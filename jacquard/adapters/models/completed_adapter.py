@@ -1,4 +1,4 @@
-"""Wraps a host's object that has only `generate()`, so that it is a full `LlmAdapter` (interface to a language model)."""
+"""Completes a host's object that has only `generate()` to a full `LlmAdapter` (interface to a language model)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CompletedAdapter:
         self.model = str(getattr(adapter, "model", "") or UNNAMED)
 
     async def warm(self) -> None:
-        """Call the adapter's `warm`, if it has one. Raises ModelError if the adapter does."""
+        """Call the adapter's `warm`, if it has one. Raises ModelError if the adapter raises it."""
         if callable(getattr(self._adapter, "warm", None)):
             await self._adapter.warm()
 

@@ -1,4 +1,4 @@
-"""Scores texts against a query with a local cross-encoder (reranker). It is imported only if a setting names a
+"""Scores texts against a query with a local cross-encoder (reranker). This module is imported only if a setting names a
 reranker.
 
 `cross_encoder_torch` imports torch and sentence-transformers on the worker thread at the first use. The model is read

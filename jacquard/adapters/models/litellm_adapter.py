@@ -1,9 +1,9 @@
-"""Calls small models through LiteLLM. It is imported only if a setting names a model.
+"""Calls small models through LiteLLM. This module is imported only if a setting names a model.
 
 LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running
-and caches clients by event loop (measured). So it runs on a thread with its own event loop, which all models of the
-process share. The first use of a model starts the thread, and the close of the last model ends it. The engine's event
-loop only awaits futures.
+and caches clients by event loop (measured). Therefore LiteLLM runs on a thread with its own event loop. All models of
+the process share this thread. The first use of a model starts the thread, and the close of the last model ends it. The
+engine's event loop only awaits futures.
 """
 
 from __future__ import annotations
@@ -166,18 +166,18 @@ class LiteLlmModel:
         await self._run(self._rehearse())
 
     async def has_provider(self) -> bool:
-        """Return whether litellm knows a provider for the model. It is also true if litellm is not installed."""
+        """Return whether litellm knows a provider for the model. Return True also if litellm is not installed."""
         return await self._run(self._find_provider())
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion. Raises ModelError with a code of the class."""
+        """Return one completion. Raises ModelError with one of the codes that the class lists."""
         return await self._run(self._complete(request))
 
     async def complete_chat(
         self, arguments: Mapping[str, Any], api_key: str | None = None
     ) -> AsyncGenerator[str, None]:
-        """Yield the answer to a call of OpenAI's chat API: one JSON text, or with `stream` one JSON text for each
-        chunk.
+        """Yield the answer to a call of OpenAI's chat API. This is one JSON text; if `arguments` contains `stream`, one
+        JSON text for each chunk.
 
         `arguments` may contain only parameters of that API, because litellm would read addresses and keys from its own
         parameters. Parameters that the model does not know are dropped. If the caller stops the iteration early, the
@@ -222,7 +222,9 @@ class LiteLlmModel:
         return ProviderError(status if isinstance(status, int) else 502, detail, headers)
 
     async def close(self) -> None:
-        """End running calls and release the connections. Raises ModelError `unavailable` in calls that run or follow."""
+        """End running calls and release the connections. Running and later calls raise ModelError with the code
+        `unavailable`.
+        """
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._closed = True

@@ -65,7 +65,7 @@ class RayEmbedder:
 
     @property
     def is_cold(self) -> bool:
-        """Whether the model that embeds queries in this process is not loaded yet."""
+        """True if the model that embeds queries in this process is not loaded yet."""
         return is_cold(self._inner)
 
     async def warm(self) -> None:
@@ -156,7 +156,7 @@ _opened: dict[str, tuple[Embedder, AbstractContextManager[BlockingPortal], Block
 
 
 def embed_documents(opening: OpenEmbedder, name: str, texts: Sequence[str]) -> Vectors:
-    """Return the vectors of documents. It runs on a worker; the first call loads the model.
+    """Return the vectors of documents. This function runs on a worker, and its first call there loads the model.
 
     Raises EmbedderUnavailableError if `opening` opens another model than `name`.
     """

@@ -87,7 +87,7 @@ def _no_tags(session_id: str) -> Mapping[str, str]:
 
 
 class EventEmitter:
-    """Emits events to a bus, with the time and the tags of the session. Without a bus it emits nothing.
+    """Emits events to a bus, with the time and the tags (labels) of the session. Without a bus, no event is emitted.
 
     `tags_of` returns the tags of a session, for example the arms of its experiments.
     """
@@ -107,8 +107,8 @@ class EventEmitter:
         return self._bus is not None and self._bus.has_handler(event_type.value)
 
     def with_tags_of(self, tags_of: Callable[[str], Mapping[str, str]], *, enabled: bool = True) -> EventEmitter:
-        """Return an emitter to the same bus that takes the tags of a session from `tags_of`. Unless `enabled`, it emits
-        nothing.
+        """Return an emitter to the same bus that takes the tags of a session from `tags_of`. If `enabled` is false, the
+        emitter emits nothing.
         """
         return EventEmitter(self._bus if enabled else None, self._clock, tags_of)
 

@@ -14,14 +14,16 @@ from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Message
 
 
 class TracedModel:
-    """A model that records each call as a span `chat <model>`. With `capture_content` the span contains the texts."""
+    """Wraps a model and records each call as a span (timed step) `chat <model>`. If `capture_content` is true, the span
+    contains the texts of the call.
+    """
 
     def __init__(self, model: LlmAdapter, tracing: Tracing, capture_content: bool = False) -> None:
         self.model = model.model
         self._model, self._tracing, self._capture = model, tracing, capture_content
 
     async def warm(self) -> None:
-        """Load slow parts of the model; no span is recorded. Raises ModelError if the model does."""
+        """Load slow parts of the model; no span is recorded. Raises ModelError if the model raises it."""
         await self._model.warm()
 
     async def close(self) -> None:
@@ -29,7 +31,7 @@ class TracedModel:
         await self._model.close()
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion, and record the call as a span. Raises ModelError if the model does."""
+        """Return one completion, and record the call as a span. Raises ModelError if the model raises it."""
         provider, _, _ = self.model.partition("/")
         facts: dict[str, Fact] = {
             names.OPERATION: "chat",

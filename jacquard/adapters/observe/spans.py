@@ -1,5 +1,5 @@
-"""Interface for tracing: an engine opens spans (timed steps) and sets attributes on them, and an implementation records
-them.
+"""Defines the interface for tracing. An engine opens spans (timed steps) and sets attributes on them; an implementation
+records the spans.
 
 The names of spans are ours, except the `gen_ai.*` names of the GenAI conventions (`jacquard.adapters.observe.names`).
 This module must not import a tracing library; `jacquard.adapters.observe.otel` does.

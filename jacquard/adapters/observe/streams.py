@@ -17,7 +17,7 @@ from mnemosyne.schema.query import Recall, RetrievalQuery
 
 
 class TracedRetriever:
-    """A retriever that records each recall as a span `jacquard.recall`."""
+    """Wraps a retriever and records each recall as a span `jacquard.recall`."""
 
     def __init__(self, retriever: Retriever, tracing: Tracing) -> None:
         self._retriever, self._tracing = retriever, tracing
@@ -50,8 +50,8 @@ class TracedRetriever:
 
 
 class TracedSelector:
-    """A selector that records each selection as a span `jacquard.select`. The span of its model call is a child of this
-    span.
+    """Wraps a selector and records each selection as a span `jacquard.select`. The span of the selector's model call is
+    a child of this span.
     """
 
     def __init__(self, selector: Selector, tracing: Tracing) -> None:
@@ -59,7 +59,7 @@ class TracedSelector:
         self._selector, self._tracing = selector, tracing
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the selection, and record it as a span. Raises SelectorError if the selector does."""
+        """Return the selection, and record it as a span. Raises SelectorError if the selector raises it."""
         facts: dict[str, Fact] = {
             "jacquard.select.selector": self.name,
             "jacquard.select.candidates": len(request.candidates),

@@ -48,13 +48,13 @@ class IncomingFiles:
     """Session for all chats. If it is empty, each chat that does not branch off from another one gets a session with
     its name.
 
-    Without chats, the name of the card, the book or the file is used.
+    If there are no chats, the session has the name of the card, the book or the file.
     """
     folder: Path | None = None
     """Folder of the world pack (None: the world is only in the store)."""
     user_name: str = ""
-    """Name of the player in a new world. As with `locale` and `activation`, '' leaves the choice to the files and the
-    defaults.
+    """Name of the player in a new world. If this field, `locale` or `activation` is '', the files and the defaults
+    decide.
     """
     locale: str = ""
     activation: str = ""
@@ -86,13 +86,13 @@ class ImportOutcome:
     """Result of an import."""
 
     world_id: str = ""
-    """World of the sessions ('': they have none)."""
+    """Id of the world of the sessions ('': the sessions have no world)."""
     lore_changed: int = 0
     """Number of lore entries that changed."""
     written: tuple[Path, ...] = ()
     """Files that were written into the folder of the world."""
     turns: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """For each session, (number of turns now, number of turns before)."""
+    """Session id -> (number of turns now, number of turns before the import)."""
     memories: int = 0
     """Number of memories that were added."""
     notes: list[str] = field(default_factory=list)
@@ -103,8 +103,9 @@ async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress
     """Import files into the store of a runtime, and into the folder of their world if `incoming` names one.
 
     `progress` is called with the number of turns done and the number of all turns. The search index is not updated.
-    Raises ConfigError if a session is in another world, and CorpusError if it has another conversation. Raises
-    WorldPackError if the world cannot be made or written. Raises StoreError.
+    Raises ConfigError if a session belongs to another world. Raises CorpusError if a session has another conversation.
+    Raises WorldPackError if the world cannot be made or written. Raises StoreError if the store cannot be read or
+    written.
     """
     outcome = ImportOutcome()
     sessions = _name_sessions(incoming)

@@ -73,7 +73,7 @@ def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path 
 async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, branch_id: str | None) -> None:
     """Write the conversation of a branch as a JSONL chat of SillyTavern. Alternative replies become swipes.
 
-    `branch_id` None means the active branch.
+    `branch_id` is the branch (None: the active branch).
     """
     store = runtime.store
     path: list[TurnRecord] = []

@@ -24,7 +24,7 @@ from jacquard.templating.syntax import Node
 from mnemosyne.values import dataclass
 
 Report = Callable[[str, Node, str, tuple[str, ...]], None]
-"""Takes a finding: (code, node, message, words). The words mark the place in the node's line."""
+"""Function that takes a finding as (code, node, message, words). The words mark the place in the node's line."""
 
 FILTERS = frozenset((*BUILTIN_FILTERS, *OWN_FILTERS))
 """Filters that a template may use."""
@@ -44,10 +44,10 @@ _GIVES = {
 
 @dataclass(kw_only=True, slots=True)
 class Scope:
-    """Knowledge at one place of a template.
+    """Variables that are known at one place of a template.
 
-    `names` has the shape of each variable. `growing` are variables that grow during play. `guards` are paths that were
-    tested to exist.
+    `names` maps each variable to its shape. `growing` contains variables that grow during play. `guards` contains paths
+    that were tested to exist.
     """
 
     names: dict[str, VariableShape]
@@ -64,7 +64,7 @@ class Scope:
 
 
 def path_of(node: Node) -> str | None:
-    """Return an expression as a path such as `state.hero.mood`, or None if it is not a path."""
+    """Return an expression as a path such as `state.hero.mood`. Return None if the expression is not a path."""
     if node.kind == "Name":
         return node.text("name")
     if node.kind == "Getattr":
@@ -77,8 +77,8 @@ def path_of(node: Node) -> str | None:
 
 
 def root_of(node: Node) -> str | None:
-    """Return the variable that an expression reads from, behind all fields, filters and calls. None: it does not begin
-    with one.
+    """Return the variable at the beginning of an expression, below all fields, filters and calls. Return None if the
+    expression does not begin with a variable.
     """
     while node.kind in ("Getattr", "Getitem", "Filter", "Call"):
         inner = node.get("node")
@@ -120,8 +120,8 @@ class Expressions:
         self._report = report
 
     def shape(self, node: Node, scope: Scope, *, probing: bool = False) -> VariableShape:
-        """Return the shape of an expression and report its faults. With `probing`, it is not a fault if the expression
-        does not exist.
+        """Return the shape of an expression and report its faults. If `probing` is true, an expression that does not
+        exist is not a fault.
         """
         match node.kind:
             case "Name":
@@ -295,7 +295,9 @@ def _constant(node: Node) -> VariableShape:
 
 
 def words_of(node: Node) -> tuple[str, ...]:
-    """Return the first tokens of an expression. They are searched in its line to find its column."""
+    """Return the first tokens of an expression. The lint searches them in the line of the expression to find its
+    column.
+    """
     if node.kind == "Name":
         return (node.text("name"),)
     if node.kind == "Getattr":

@@ -1,4 +1,4 @@
-"""Reads all templates and finds which template extends, includes or imports which. Pure.
+"""Reads all templates of a set, and finds the templates that each of them extends, includes or imports.
 
 Other rules need this, because a template is judged by its use: by the names that an including template passes to it,
 and by the blocks that are printed.
@@ -27,7 +27,7 @@ class Link:
 
     kind: str
     name: str | None
-    """Full name of the other template. None if the name is computed."""
+    """Full name of the other template (None: the name is computed)."""
     node: Node
     context: bool
     """True if the other template sees the variables of this one."""
@@ -39,9 +39,9 @@ class Link:
 class Library:
     """All templates of a set, by file name, with their syntax and links.
 
-    `blocks` has the blocks of each template id. `faults` are the errors of templates that cannot be read. `handed` has
-    the names that including templates pass to a file. `scoped` has, by file and block, the names that a `scoped` block
-    sees.
+    `blocks` maps a template id to its blocks. `faults` are the errors of templates that cannot be read. `handed` maps a
+    file to the names that including templates pass to it. `scoped` maps a file and a block to the names that this
+    `scoped` block sees.
     """
 
     files: Mapping[str, TemplateFile]
@@ -57,7 +57,9 @@ class Library:
     """Files that are only imported, and without the context, so that they see no variables."""
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """Return the templates that a template extends, directly or not, the nearest first. A circle ends the list."""
+        """Return the templates that the template `name` extends, directly or indirectly, nearest first. If templates
+        extend one another in a circle, the list ends there.
+        """
         chain: list[str] = []
         while True:
             up = next((link.name for link in self.links.get(name, ()) if link.kind == "Extends"), None)
@@ -67,7 +69,7 @@ class Library:
             name = up
 
     def reach(self, name: str) -> tuple[str, ...]:
-        """Return a template and all templates that it names, directly or not. Each is returned once."""
+        """Return the template `name` and all templates that it names, directly or indirectly, each once."""
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:

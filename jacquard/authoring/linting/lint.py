@@ -38,8 +38,8 @@ def is_before_history(slot: str, layout: SkeinTemplate) -> bool:
 
 
 def find_volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Node, str]]:
-    """Yield (file name, node, variable) if a block uses a value that changes with every turn: the first use in each
-    file.
+    """Yield (file name, node, variable) for each value that the block `spec` uses and that changes with every turn.
+    Only the first use in each file is yielded.
 
     A test for existence (`{% if status %}`) does not count, because its result stays the same for most turns.
     """
@@ -105,7 +105,9 @@ def _iterate_tests(test: Node, without: frozenset[str]) -> Iterator[tuple[Node, 
 
 
 class Places:
-    """Finds the column of an expression in its line. A second search for the same words finds their next place."""
+    """Finds the column of an expression in its line. A second search for the same words finds the next place of these
+    words.
+    """
 
     def __init__(self, syntax: Syntax) -> None:
         self._lines: dict[int, list[Token]] = {}
@@ -115,7 +117,9 @@ class Places:
                 self._lines.setdefault(token.line, []).append(token)
 
     def column(self, line: int, words: Sequence[str]) -> int | None:
-        """Return the column (from 1) at which `words` begin in a line, or None if the line does not contain them."""
+        """Return the column (counted from 1) at which `words` begin in a line. Return None if the line does not contain
+        them.
+        """
         if not words:
             return None
         key = (line, tuple(words))
@@ -160,7 +164,8 @@ class LintReport:
 
 
 def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> LintReport:
-    """Return every fault of the target's files. With a `world`, fields of its state and persona are checked too.
+    """Return every fault of the target's files. If `world` is given, the fields of its state and persona are checked
+    too.
 
     Raises JacquardError if the target's files cannot be read.
     """

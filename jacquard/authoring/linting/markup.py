@@ -1,8 +1,8 @@
 """Checks the XML in the literal text of a template: tags are balanced in every branch, and values are printed in safe
 places. Pure.
 
-A tag may begin in one piece of text and end in another, for example `<a id="{{ x | attr }}">`. So the reader keeps a
-state on its way through the branches: the open tags, and whether the text is inside of a tag.
+A tag may begin in one piece of text and end in another, for example `<a id="{{ x | attr }}">`. Therefore the reader
+keeps a state on its way through the branches of the template: the open tags, and whether the text is inside of a tag.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jacquard.templating.syntax import Node, Syntax, Token
 from mnemosyne.values import dataclass
 
 ReportAt = Callable[[str, int, int, str], None]
-"""Takes a finding: (code, line, column, message)."""
+"""Function that takes a finding as (code, line, column, message)."""
 
 _SIGN = re.compile(r"<!--|<(/?)([A-Za-z_][A-Za-z0-9_.-]*)|<|&")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")

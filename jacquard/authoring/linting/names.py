@@ -28,7 +28,7 @@ _LIST_NAMES = frozenset({"history", "inventory", "lore", "messages", *GROWING})
 class NameReader:
     """Checks one template.
 
-    `blocks` has, by block name, the names that a loop of a parent template passes to a `scoped` block.
+    `blocks` maps the name of a `scoped` block to the names that a loop of a parent template passes to it.
     """
 
     def __init__(self, report: Report, blocks: Mapping[str, frozenset[str]]) -> None:

@@ -1,8 +1,8 @@
 """Finds the shapes (kind of value and its fields) of all variables that a template may read.
 
-The variables are built by Stream A, which renders templates in play. So the lint always agrees with the renderer. They
-are built for two sample turns: one has everything, the other as little as possible. A field that only the first one has
-may be missing in a session.
+The variables are built by Stream A, which renders templates in play. Therefore the lint always agrees with the
+renderer. The variables are built for two sample turns: a rich turn, which has everything, and a poor turn, which has as
+little as possible. A field that only the rich turn has may be missing in a session.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class VariableShape:
 
     @property
     def each(self) -> VariableShape:
-        """Shape of a list's items, or ANY if it is unknown."""
+        """Shape of a list's items (ANY if this shape is unknown)."""
         return self.item or ANY
 
 
@@ -69,7 +69,9 @@ MARKUP = VariableShape(kind="markup")
 
 
 def shape_of(value: object, *, closed: bool = False) -> VariableShape:
-    """Return the shape of a value. With `closed`, no mapping in the value has any other fields."""
+    """Return the shape of a value. If `closed` is true, the mappings in the value have no fields except those that they
+    have now.
+    """
     if isinstance(value, bool):
         return TRUTH
     if value is None:

@@ -15,8 +15,8 @@ _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 def diff_lines(old: Sequence[str], new: Sequence[str], around: int = 2) -> tuple[str, ...]:
     """Return a unified diff without its heading, with `around` unchanged lines around each change.
 
-    Of longer texts, MOST_LINES lines are compared, from shortly before the first difference. A last line then states
-    how many lines are not compared.
+    If a text is longer than MOST_LINES lines, only so many lines are compared, beginning shortly before the first
+    difference. In this case the last line states how many lines are not compared.
     """
     start = 0
     if max(len(old), len(new)) > MOST_LINES:

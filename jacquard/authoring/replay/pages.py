@@ -37,7 +37,7 @@ class PageTexts:
         return self.texts[key].format(**values)
 
     def find(self, key: str, default: str, **values: Any) -> str:
-        """Return a text with its values, or `default` if there is no such text."""
+        """Return the text `key` with its `values`. Return `default` if there is no such text."""
         return self.texts[key].format(**values) if key in self.texts else default
 
     def word(self, key: str, recorded: str) -> str:

@@ -40,19 +40,19 @@ class Origin:
     span: BlockSpan
     """Position of the whole block in this message."""
     decision: BlockDecision | None = None
-    """Decision on the block. None for the frame (tags and blank lines)."""
+    """Decision on the block (None: the place is in the frame, that is, in tags and blank lines)."""
     candidate: CandidateDecision | None = None
-    """Line about this block in the receipt of recall, if it is a memory."""
+    """Line about this block in the receipt of recall (None: the block is not a memory)."""
     evidences: tuple[Evidence, ...] = ()
     """Evidence (stored texts with their source) that the block shows."""
     refs: tuple[Ref, ...] = ()
     """Pointer to each piece of evidence."""
     uri: str = ""
-    """Address of the source: a memory entry, a message, evidence, or the turn itself. '' for the text of a template."""
+    """Address of the source: a memory entry, a message, evidence, or the turn itself ('': the text is from a template)."""
     template: str = ""
-    """File of the template that made the block, or ''."""
+    """File of the template that made the block ('': no template made it)."""
     digest: str = ""
-    """Hash of the template file at that time, or '' if it is unknown."""
+    """Hash of the template file when the prompt was made ('': unknown)."""
     line: str = ""
     """Whole line of the message in which the text begins."""
 

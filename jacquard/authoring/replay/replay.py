@@ -55,8 +55,8 @@ _SILENT = frozenset(
 class TemplateChange:
     """Block that today's templates render differently.
 
-    `file` is its template, and `diff` the lines of a unified diff of its text. The tokens are None if the block did not
-    exist then (`before_tokens`) or does not exist now (`after_tokens`).
+    `file` is the template of the block, and `diff` contains the lines of a unified diff of its text. `before_tokens` is
+    None if the block did not exist when the turn was recorded. `after_tokens` is None if the block does not exist now.
     """
 
     block_id: str
@@ -124,7 +124,9 @@ def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
 
 
 def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
-    """Return one sentence for each difference between the recorded prompt and `prompt`. Empty if they are the same."""
+    """Return one sentence for each difference between the recorded prompt and `prompt`. Return an empty tuple if the
+    prompts are the same.
+    """
     stored = record.prompt or {}
     report = report_of(record)
     found: list[str] = []
@@ -150,8 +152,8 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
 
 
 def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: Count) -> TemplateComparison:
-    """Return how today's templates would render the turn of a snapshot. Raises TemplateError if one of them has a
-    fault.
+    """Compare the recorded blocks of a snapshot with the blocks that today's `templates` make of the same inputs.
+    Raises TemplateError if a template has a fault.
     """
     then, now = snapshot.source.digests, templates.digests
     old = {block.block_id: block for block in snapshot.blocks if block.origin.source.startswith(TEMPLATE_SOURCE)}
@@ -194,8 +196,8 @@ def lay_out_with(
         config: the other configuration.
         count: returns the tokens of a text.
         layout: the other layout.
-        templates: needed if `config` names another template.
-        history: messages of the other history window, if it differs.
+        templates: today's templates, needed if `config` names another template (None: none are needed).
+        history: messages of the history under the other configuration (None: the history stays the same).
         stream_b: how the memories were chosen; decides which limit of `curation` applies.
     """
     blocks = list(snapshot.blocks)
@@ -216,8 +218,8 @@ def lay_out_with(
 
 
 def reuse_degraded_blocks(snapshot: PromptSnapshot, config: RuntimeConfig) -> dict[str, Block]:
-    """Return the recorded shortened or masked blocks by id, if `config` has the same budget and pruning. Otherwise
-    return none.
+    """Return block id -> recorded shortened or masked block, if `config` has the same budget and pruning as the
+    snapshot. Otherwise return an empty dict.
     """
     own = snapshot.runtime
     same = own.prune == config.prune and own.budget == config.budget
@@ -250,9 +252,11 @@ def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDeci
 
 
 def changed_settings(snapshot: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (applied, ignored): the settings in which `config` differs from the snapshot's.
+    """Return (applied, ignored): the names of the settings in which `config` differs from the configuration of the
+    snapshot.
 
-    A replay applies the first ones and cannot apply the second ones. Settings that change no prompt are in neither.
+    A replay applies the settings in `applied` and cannot apply those in `ignored`. Settings that change no prompt are
+    in neither list.
     """
     old, new = _list_settings(snapshot.runtime), _list_settings(config)
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]

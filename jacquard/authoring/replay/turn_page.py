@@ -42,8 +42,8 @@ class Check:
 class FactRow:
     """Fact that the prompt was checked for.
 
-    `wanted` are words that it must contain, `forbidden` words that it must not contain, and `found` is the fault ('':
-    none).
+    `wanted` are words that the prompt must contain, and `forbidden` are words that it must not contain. `found` is the
+    fault ('': there is none).
     """
 
     name: str
@@ -63,13 +63,13 @@ class PageTurn:
 
     heading: str
     view: TurnView | None = None
-    """The turn's prompt. None if there is none."""
+    """View of the turn's prompt (None: the turn has no prompt)."""
     said: Sequence[tuple[str, str]] = ()
     """(speaker, text) of what was said before and after the prompt: the input and the reply."""
     checks: Sequence[Check] = ()
     facts: Sequence[FactRow] = ()
     marked: Mapping[str, str] = field(default_factory=dict)
-    """Blocks with a fault: the fault by block id."""
+    """Block id -> fault of the block."""
     calls: Sequence[ModelUsage] = ()
     """Model calls of the turn."""
 

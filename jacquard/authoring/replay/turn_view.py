@@ -55,7 +55,7 @@ class ShownBlock:
     trust: str = ""
     action: str = ""
     code: str = ""
-    """Code of the decision on the block; '' for the frame between blocks. The same holds for `reason`."""
+    """Code of the decision on the block. `code` and `reason` are '' for the frame between blocks."""
     reason: str = ""
     as_written: bool = False
 

@@ -1,8 +1,8 @@
 """Replays a session under another configuration, turn by turn. The store is only read.
 
 This module is separate from `replay` because a longer history needs messages that are not in a turn's record. Each turn
-follows the replay of the previous turn. From that replay it takes the start of the history, and the prompt with which
-its own prompt may share the beginning.
+follows the replay of the previous turn. The replay of the previous turn states where the history starts, and has the
+prompt with which the next prompt may share its beginning.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """Replays recorded turns under `config`. `roots` are the folders of templates, the pack's own first."""
+    """Replays recorded turns under `config`. `roots` are the folders of templates; the pack's own folder comes first."""
 
     store: Store
     config: RuntimeConfig

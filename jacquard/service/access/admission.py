@@ -1,9 +1,10 @@
 """Limits how many requests run and wait at the same time, in total and for each tenant. Other requests are refused at
 once.
 
-Waiting requests are served by turns: one tenant after the other, and one session of a tenant after the other. So a sender
-of many requests does not delay others. Requests that took long the last time may use only some of the places. A place is
-held only while a request is processed, not while its body is received or its answer is read.
+Waiting requests are served by turns: one tenant after the other, and one session of a tenant after the other. Therefore
+a sender of many requests does not delay other senders. A place is the right of one request to be processed. Requests
+that took long the last time may use only some of the places. A request has its place only while it is processed, not
+while its body is received or its answer is read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class TooManyRequestsError(Exception):
 
 
 class AdmissionRequest(NamedTuple):
-    """Request that asks for a place. It is expected to take as long as the last one with the same tenant, session and kind."""
+    """Request that asks for a place. The request is expected to take as long as the last request with the same tenant,
+    session and kind.
+    """
 
     tenant: str
     session_id: str = ""
@@ -43,8 +46,8 @@ class AdmissionRequest(NamedTuple):
 class Shares:
     """Counts the units of a limited resource that each tenant holds.
 
-    With `is_fair`, a tenant that already holds units gets more only if, after that, as many units are free as it held
-    before. So others always find some.
+    If `is_fair` is true, a tenant that already holds units gets more only if, after that, at least as many units are
+    free as the tenant held before. Therefore other tenants always find free units.
     """
 
     def __init__(self, limit: int, *, is_fair: bool) -> None:
@@ -84,7 +87,7 @@ class FairQueue:
         return bool(self._waiting)
 
     def push(self, asked: AdmissionRequest) -> anyio.Event:
-        """Add a request. Return the event that is to be set when the request may enter."""
+        """Add a request. Return the event of the request, which the caller of `pop` sets when the request may enter."""
         turn = anyio.Event()
         sessions = self._waiting.setdefault(asked.tenant, OrderedDict())
         sessions.setdefault(asked.session_id, deque()).append(turn)
@@ -112,7 +115,9 @@ class FairQueue:
 
 
 class Admission:
-    """Admits the requests of one process within `limits`. With `is_fair`, no tenant can use up the places of all others."""
+    """Admits the requests of one process within `limits`. If `is_fair` is true, no tenant can use up the places of all
+    others.
+    """
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool = False) -> None:
         self.limits = limits

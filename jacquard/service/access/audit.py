@@ -1,6 +1,6 @@
 """Records who has read host-only data or has erased data, and when. The data themselves are never recorded.
 
-What an erasure removed is recorded elsewhere, in the store of each tenant.
+The store of each tenant has its own records of what an erasure removed.
 """
 
 from __future__ import annotations

@@ -17,17 +17,17 @@ SMALL_BYTES = 65_536
 """Maximum bytes of a body that needs no reservation of memory. The server buffers as much of each connection in any case."""
 
 MOST_DROPPED_BYTES = 256_000_000
-"""Maximum bytes of a body that are read and dropped if it is too large. Most clients read why a body is refused only
-after they have sent all of it.
+"""Maximum bytes of a body that are read and dropped if it is too large. Most clients read the refusal only after they
+have sent the whole body.
 """
 
 
 class BodyRoom:
     """Memory for bodies that are being read or wait for a place.
 
-    There is memory for the largest bodies of `limits.at_once` requests, or for one call of the proxy if that is larger. A
-    body that does not fit waits. Bodies of one tenant keep their order. With `is_fair`, no tenant can use up the memory of
-    all others.
+    There is memory for the largest bodies of `limits.at_once` requests, or for one call of the proxy if that is larger.
+    A body that does not fit waits. Bodies of one tenant keep their order. If `is_fair` is true, no tenant can use up
+    the memory of all others.
     """
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool) -> None:
@@ -36,7 +36,9 @@ class BodyRoom:
         self._waiting: dict[anyio.Event, tuple[str, int]] = {}
 
     async def enter(self, tenant: str, size: int) -> None:
-        """Reserve `size` bytes for a tenant. Raises TooManyRequestsError if they do not become free in time."""
+        """Reserve `size` bytes for a tenant, and wait until they are free. Raises TooManyRequestsError if they do not
+        become free in time.
+        """
         turn = anyio.Event()
         self._waiting[turn] = (tenant, size)
         self._let_in()

@@ -6,8 +6,8 @@ the pace of the body, the limits of the tenant and of the process, and the time.
 and the page is checked only if its browser asks for permission first (a preflight). All refusals have the form of other
 errors.
 
-An endpoint that waits for another server calls `state.wait_outside` first. From then on the request has no place and no
-time limit, and counts as a stream.
+An endpoint that waits for another server calls `state.wait_outside` first. From then on the request occupies no place
+(`jacquard.service.access.admission`), has no time limit, and counts as a stream.
 """
 
 from __future__ import annotations

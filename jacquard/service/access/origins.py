@@ -1,7 +1,7 @@
 """Decides which web pages may call the service, and by which host names it may be called. Pure.
 
-Before a page of another site sends JSON or reads an answer, its browser asks the service for permission (CORS). The setting
-`service.origins` lists the sites that get it.
+Before a page of another site sends JSON or reads an answer, its browser asks the service for permission (CORS). The
+setting `service.origins` lists the sites that get the permission.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Pairs = list[tuple[bytes, bytes]]
 def check_host(host: str, named: Iterable[str]) -> None:
     """Check the Host header of a request. Raises Refusal if it is neither a loopback name nor one of `named`.
 
-    A stranger's page can lead a browser to this service under a name of the stranger's own; this check stops such requests.
+    A page of a stranger can make the stranger's own host name lead to this service. This check stops requests under
+    such a name.
     """
     name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
     if name.strip("[]").lower() not in LOOPBACK_HOSTS.union(each.lower() for each in named):
@@ -33,10 +34,12 @@ def check_host(host: str, named: Iterable[str]) -> None:
 
 
 def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bool) -> None:
-    """Check whether a page of another site may send this request. `asks`: the request only asks for permission.
+    """Check whether a page of another site may send this request. `asks` is true if the request only asks for
+    permission.
 
-    Raises Refusal if the page's site is not in `allowed`, and the request asks for permission or its content is not
-    declared as JSON. For content that is not JSON, browsers send the request without asking before.
+    Raises Refusal if the site of the page is not in `allowed`, and the request either asks for permission or has a
+    content that is not declared as JSON. Requests with such a content are checked, because browsers send them without
+    asking for permission before.
     """
     origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
     if origin is not None and not may_call(headers, allowed) and (asks or kind != JSON):
@@ -48,7 +51,9 @@ def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bo
 
 
 def may_call(headers: Mapping[str, str], allowed: Iterable[str]) -> bool:
-    """Return whether a page may call the service: it comes from the service itself, or its origin is in `allowed`."""
+    """Return whether the page that sends a request may call the service. It may if it comes from the service itself, or
+    if its origin is in `allowed`.
+    """
     origin = headers.get("origin", "")
     return bool(origin) and (origin.partition("://")[2] == headers.get("host") or origin in allowed)
 

@@ -1,4 +1,4 @@
-"""Record of one request: its caller, and the data for its log line and the metrics."""
+"""Records one request: its caller, and the data for its log line and the metrics."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def principal_of(request: HTTPConnection) -> Principal:
 def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
     """Return `principal` limited to what `viewer` may know (None: no further limit), and with edits recorded under `author`.
 
-    Edits with a token are always recorded under the token, whatever `author` is. Raises Refusal if the caller is bound to
-    another viewer, and ConfigError if a name cannot be an id.
+    Edits by a caller with a token are always recorded under the token, whatever `author` is. Raises Refusal if the
+    caller is bound to another viewer, and ConfigError if a name cannot be an id.
     """
     check_ids({"viewer": viewer, "author": author})
     if viewer and principal.viewer not in (None, viewer):

@@ -1,9 +1,9 @@
 """Creates, finds, lists and revokes the bearer tokens of tenants. A token is shown once; the store keeps only a hash of
 it.
 
-Tokens are stored as evidence (source texts) of one session of the service's own tenant. So every kind of store can keep
-them, and copies, checks and migrations cover them. A token is 256 random bits, so one round of SHA-256 is enough. Slow
-hashes are for passwords, which people choose and others can guess.
+Tokens are stored as evidence (source texts) of one session of the service's own tenant. Therefore every kind of store
+can keep tokens, and copies, checks and migrations cover them. A token consists of 256 random bits, so one round of
+SHA-256 is enough; slow hashes are only needed for passwords, because passwords can be guessed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class TokenRegistry:
         note: str = "",
         expires_at: datetime | None = None,
     ) -> tuple[str, TokenRecord]:
-        """Create a token. Return (token, record): the token is shown only here.
+        """Create a token for a caller of `tenant` with the rights of `scope`. Return (token, record). The token is not
+        stored and cannot be shown again.
 
         Raises ConfigError if the tenant has no name or a reserved one, if a token for a viewer has another scope than play,
         or if `expires_at` is in the past or has no time zone.
@@ -80,7 +81,7 @@ class TokenRegistry:
         return token, record
 
     async def find(self, token: str) -> Principal | None:
-        """Return the caller to whom a token belongs; None if the token is unknown, revoked or expired."""
+        """Return the caller to whom a token belongs. Return None if the token is unknown, revoked or expired."""
         shape = _FORM.fullmatch(token)
         if shape is None:
             return None

@@ -27,7 +27,7 @@ class Call:
     runtime: Runtime
     note: RequestNote
     records: ServiceRecords | None = None
-    """Tokens and audit of the service; None if the service has no tenants."""
+    """Tokens and audit of the service (None: the service has no tenants)."""
     ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Decoded ids from the path of the request, in the order of the path."""
     query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
@@ -68,8 +68,9 @@ stream).
 
 
 def handles(run: Run) -> Run:
-    """Register `run` as the handler of the operation that has the same name as the function. Raises KeyError if there is
-    none.
+    """Register `run` as the handler of the operation that has the same name as the function. Return `run`.
+
+    Raises KeyError if there is no such operation.
     """
     HANDLERS[BY_NAME[run.__name__].name] = run
     return run

@@ -34,7 +34,7 @@ _SETTING_CHARS = 100
 
 async def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
     """Return the settings of a call: the service's settings, overridden by `given` and limited to the viewer of the
-    token. None if the service's settings apply unchanged.
+    token. Return None if the service's settings apply unchanged.
 
     Raises ConfigError if there are too many settings, if one is invalid, or if this caller may not set it.
     """
@@ -79,7 +79,7 @@ OPEN_OPTIONS = frozenset(
         "ttl_seconds",
     }
 )
-"""Options of ingestion that any call may set. The others, such as `redaction` and `evidence`, are settings of the service."""
+"""Options of ingestion that any call may set. All other options are settings of the service."""
 
 
 def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
@@ -114,8 +114,8 @@ def verbs_for(call: Call) -> MemoryVerbs:
 
 
 def id_from_key(call: Call, kind: str) -> str | None:
-    """Return the id of the object that a call creates, made from `kind` and the idempotency key; None if the call has no
-    key. The same call sent again gets the same id.
+    """Return the id of the object that a call creates, made from `kind` and the idempotency key. Return None if the
+    call has no key. A call that is sent again gets the same id.
     """
     if not call.key:
         return None

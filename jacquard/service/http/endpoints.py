@@ -50,9 +50,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class EncodedPaths:
     """Middleware that brings the path of every request into one normal form, before routing or anything else reads it.
 
-    Letters, digits and `-._~` are decoded, characters that a path may not contain are encoded, and other characters stay as
-    sent. So `%2F` stays part of an id; the endpoint decodes each id once. Surplus slashes in the paths of chat clients are
-    removed.
+    Letters, digits and `-._~` are decoded, characters that a path may not contain are encoded, and other characters
+    stay as sent. Therefore `%2F` stays a part of an id, and the endpoint decodes each id once. Surplus slashes in the
+    paths of chat clients are removed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -78,7 +78,9 @@ def _spell(encoded: str) -> str:
 
 
 def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None = None) -> Endpoint:
-    """Return the endpoint of an operation. `records` are the tokens and the audit of the service (None: it has no tenants)."""
+    """Return the endpoint of an operation. `records` contains the tokens and the audit of the service (None: the
+    service has no tenants).
+    """
 
     async def endpoint(request: Request) -> Response:
         note = note_of(request)
@@ -125,11 +127,12 @@ async def run_operation(
     run: Run | None = None,
     **sent: Any,
 ) -> Any:
-    """Run an operation for a caller who may call it, and return its answer. `run` replaces the operation's handler if it
-    is given.
+    """Run an operation for a caller who may call it, and return the answer. `run` is the handler (None: the handler of
+    the operation). `note` is the record of the request, with its caller.
 
-    `sent` are the other fields of `Call`. An audited read is recorded before it is answered. Raises ConfigError if an id or
-    a size is invalid. Errors of quotas, of opening the tenant's store and of the operation itself pass through.
+    `sent` contains the other fields of `Call`. A call of an audited operation is recorded before it is answered. Raises
+    ConfigError if an id or a size is invalid. Errors of quotas, of opening the tenant's store and of the operation
+    itself pass through.
     """
     await _check_sent(**sent)
     if operation.is_audited:
@@ -197,8 +200,8 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
 
 
 def read_parameter(known: Query, sent: str | None) -> Any:
-    """Return the value of the query parameter `known`. `sent` is its text; None gives the default. Raises Refusal if the
-    text is invalid.
+    """Return the value of the query parameter `known`. `sent` is the text of the parameter (None: it was not sent, so
+    the default applies). Raises Refusal if the text is invalid.
     """
     if sent is None:
         return known.default

@@ -1,8 +1,8 @@
 """Checks requests whose token is bound to a viewer (the character whose knowledge limits the caller). They may access
 only turns that were prepared for this viewer, and may speak only as this viewer.
 
-The id of a turn leads to its prompt and its reply, and the engine returns them to anyone who names the id. So each request
-is checked before it reaches the engine.
+The engine returns the prompt and the reply of a turn to anyone who names the id of the turn. Therefore each request is
+checked before it reaches the engine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = Fa
     """Check that a turn belongs to the viewer of the token. Raises TurnNotFoundError if the turn exists and belongs to
     another viewer.
 
-    If `turn_id` is None, the pending turn is checked, or else the newest committed one. With `is_committed`, None means the
-    newest committed turn. If the token has no viewer, nothing is checked.
+    If `turn_id` is None, the pending turn is checked, or else the newest committed turn. If `is_committed` is true,
+    None always means the newest committed turn. If the token has no viewer, nothing is checked.
     """
     viewer = call.principal.viewer
     if viewer is None:
@@ -40,8 +40,8 @@ async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = Fa
 
 
 async def check_left_turns(call: Call, turn_id: str | None = None, *, branch_id: str | None = None) -> None:
-    """Check that the session does not leave behind turns of another viewer when it goes back. Raises Refusal if it
-    would.
+    """Check that the session leaves no turns of another viewer behind if it goes back. Raises Refusal if there are such
+    turns.
 
     The session continues after `turn_id` (None: before the first turn), or at the end of the branch `branch_id`. If the
     token has no viewer, nothing is checked.
@@ -82,8 +82,8 @@ async def _find_common_depth(call: Call, turn_id: str | None, branch_id: str | N
 
 
 def check_author(call: Call, message: Message) -> None:
-    """Check that a message names no other user than the viewer of the token, because a prompt shows facts about the user
-    of its message. Raises ConfigError if it does.
+    """Check that a message names no other user than the viewer of the token, because a prompt shows facts about the
+    user of its message. Raises ConfigError if the message names another user.
     """
     viewer = call.principal.viewer
     if viewer is not None and read_user(message) not in ("", viewer):

@@ -80,10 +80,11 @@ def build_app(
     Args:
         settings: settings of the service.
         engine: settings of turns (None: the defaults).
-        is_served: the application has a process of its own. It then writes the log, loads models ahead, and ends event streams as
-            soon as the process is asked to end.
-        places: places of the service's processes, if there are several that can reach each other.
-        open_pages: makes the pages for people, which are there if the setting `studio` is on.
+        is_served: true if the application has a process of its own. Then it writes the log, loads models ahead, and
+            ends event streams as soon as the process is asked to end.
+        places: places of the service's processes (None: there is only one process, or the processes cannot reach each
+            other).
+        open_pages: makes the pages for people; it is called only if the setting `studio` is on.
     """
     parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp

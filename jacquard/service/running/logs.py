@@ -58,7 +58,9 @@ def log_start(host: str, port: int, workers: int, store: str) -> None:
 
 
 def log_upstream(upstream: str, fault: str) -> None:
-    """Log whether the model server `upstream` can be reached. `fault` is a sentence about its fault, '' if it has none."""
+    """Log whether the model server `upstream` can be reached. `fault` is a sentence about the fault ('': the server can
+    be reached).
+    """
     log = structlog.get_logger().bind(upstream=upstream)
     if fault:
         log.warning("no answer from the model server", fault=fault)

@@ -17,16 +17,16 @@ MOST_HEAD_BYTES = 65_536
 MOST_UNWANTED_BYTES = 1_000_000
 """Maximum bytes of a body that are read and dropped after the request was answered.
 
-Because of this, a client that sends its whole body before it reads still gets the answer.
+The bytes are read so that a client which sends its whole body before it reads still gets the answer.
 """
 
 
 class LimitedProtocol(HttpToolsProtocol):
     """Closes connections of clients that send or read too slowly.
 
-    The head of a request must arrive within `head_seconds`, and so must the rest of a request that is answered already.
-    Both have a maximum size. A client may leave its answer unread for `unread_seconds` after the buffers of the system and
-    the server are full.
+    The head of a request must arrive within `head_seconds`. If a request was answered before it was complete, its rest
+    must arrive within the same time. Head and rest have a maximum size. A client may leave its answer unread for
+    `unread_seconds` after the buffers of the system and the server are full.
     """
 
     head_seconds = 10.0

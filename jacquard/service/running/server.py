@@ -54,8 +54,8 @@ def serve(
     """Serve until the process is asked to end. Running requests are then finished, for at most
     `limits.shutdown_seconds`.
 
-    `file` and `options` are the arguments of `load_settings`. Each process reads the settings again.
-    `open_pages` is the argument of `build_app`. With `opens_browser`, a browser opens the service's address.
+    `file` and `options` are the arguments of `load_settings`. Each process reads the settings again. `open_pages` is
+    the argument of `build_app`. If `opens_browser` is true, a browser opens the address of the service.
 
     Raises:
         ConfigError: a setting is invalid, with every fault named; the service has no tenants and would listen on another address
@@ -160,8 +160,9 @@ def build_served(
 ) -> Starlette:
     """Return the application for the calling process, which may be one of several.
 
-    `file` and `options` are the arguments of `load_settings`, and `open_pages` is that of `build_app`. `folder` is the folder
-    through which several processes find each other (None: they do not). Raises ConfigError if a setting is invalid.
+    `file` and `options` are the arguments of `load_settings`, and `open_pages` is that of `build_app`. `folder` is the
+    folder through which several processes find each other (None: they do not find each other). Raises ConfigError if a
+    setting is invalid.
     """
     configure_logs()
     _end_with_parent()

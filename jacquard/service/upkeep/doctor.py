@@ -45,7 +45,7 @@ class Doctor:
 
     store: str
     embedder: str | None = None
-    """Name of the embedder (the model that makes vectors); None: the one in the settings of the service."""
+    """Name of the embedder (the model that makes vectors). None: the embedder in the settings of the service."""
     config: Path | None = None
     deep: bool = False
     """Also read every record, like `jacquard operate check`."""

@@ -1,4 +1,4 @@
-"""Values that a health check returns: findings, and figures of what is stored. Values only."""
+"""Defines the values that a health check returns: findings, and figures of what is stored."""
 
 from __future__ import annotations
 

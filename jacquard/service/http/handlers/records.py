@@ -103,7 +103,9 @@ def _replay(record: TurnRecord) -> ReplayAnswer:
 
 @handles
 async def explain(call: Call) -> tuple[Origin, ...]:
-    """Trace words or one place in the prompt of a turn to their sources. Raises ConfigError if neither is given."""
+    """Trace words, or one place in the prompt of a turn, to their sources. Raises ConfigError if the call has neither
+    words nor a place.
+    """
     text, at = call.query["text"], call.query["at"]
     if not text and at is None:
         raise ConfigError("text is empty; give words of the prompt.")

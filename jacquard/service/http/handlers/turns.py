@@ -65,7 +65,9 @@ async def prepare_turn(call: Call) -> bytes:
 
 @handles
 async def swipe(call: Call) -> bytes:
-    """Prepare the input of a committed turn again, for another reply. Without a turn id, this is the newest turn."""
+    """Prepare the input of a committed turn again, for another reply. If the call names no turn, the newest turn is
+    prepared again.
+    """
     sent = call.read(AgainRequest)
     config = await config_for(call, sent.config)
     await check_turn(call, sent.turn_id, is_committed=True)

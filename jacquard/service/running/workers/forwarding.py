@@ -1,8 +1,8 @@
 """Forwards a request to the process that works on its session, over the Unix socket of that process, and returns the
 answer.
 
-So the caches and the events of a session are in one process only. If that process cannot be reached, the process that
-received the request handles it.
+Therefore the caches and the events of a session are in one process only. If this process cannot be reached, the process
+that received the request handles the request.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from jacquard.service.running.workers.request_session import is_in_body, session
 from mnemosyne.core.off_loop import calculate
 
 AT_OWNER, OWNER_GONE = "is_at_owner", "owner_is_gone"
-"""Keys in the state of a request. The first is set if this process is the one for the request's session. The second is
-True if the process for the session could not be reached.
+"""Keys in the state of a request. AT_OWNER is set if this process is the one that works on the request's session.
+OWNER_GONE is True if the process for the session could not be reached.
 """
 
 KEEP_SECONDS = 30.0
@@ -67,8 +67,8 @@ class OwnerForwarder:
         send: Send,
         note: RequestNote,
     ) -> bool:
-        """Forward a request to the owner of its session. Return True if the owner answered it; otherwise this process
-        must handle it.
+        """Forward a request to the owner of its session. Return True if the owner answered the request. Return False if
+        this process must handle the request.
 
         The names in `headers` are in lower case. Raises Refusal with status 503 if the owner ended before it had answered.
         """

@@ -16,8 +16,8 @@ from jacquard.service.running.workers.places import WorkerPlaces
 
 @asynccontextmanager
 async def listen_for_workers(app: ASGIApp, places: WorkerPlaces, shutdown_seconds: float) -> AsyncIterator[None]:
-    """Answer forwarded requests at this process's place during the block. After it, running requests may finish within
-    `shutdown_seconds`.
+    """Answer forwarded requests at this process's place during the block. After the block, running requests may finish
+    within `shutdown_seconds`.
     """
     state = ServerState()
     config = uvicorn.Config(
@@ -45,7 +45,9 @@ async def listen_for_workers(app: ASGIApp, places: WorkerPlaces, shutdown_second
 
 
 def find_protocol() -> type[asyncio.Protocol]:
-    """Return the class that parses HTTP: ours with its limits, or uvicorn's if httptools is not installed (as on Windows)."""
+    """Return the class that parses HTTP. It is our class with its limits, or a class of uvicorn if httptools is not
+    installed (as on Windows).
+    """
     try:
         from jacquard.service.running.protocol import LimitedProtocol
     except ImportError:

@@ -1,5 +1,5 @@
-"""Gives each process of a service a place: a number that it holds by a file lock, and a Unix socket for requests from
-the others.
+"""Gives each process of a service a place. A place is a number, which the process holds by a file lock, and a Unix
+socket for requests from the other processes.
 
 A killed process loses its lock and thereby its place. Its replacement takes the place, and with it the same sessions.
 """
@@ -33,8 +33,8 @@ def can_share(folder: str) -> bool:
 class WorkerPlaces:
     """Places of `count` processes in `folder`, which only the user of the service may read.
 
-    `mine` is the place of this process, None until it has one. A replacement gets its place when the old process has ended;
-    until then it forwards all requests of sessions.
+    `mine` is the place of this process (None: it has none yet). A process that replaces another gets its place when the
+    old process has ended; until then, it forwards all requests of sessions.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -86,7 +86,9 @@ class WorkerPlaces:
         return listening
 
     def claim(self) -> bool:
-        """Take the first free place, unless this process has one already. Return whether it has one now."""
+        """Take the first free place, unless this process has a place already. Return whether this process has a place
+        now.
+        """
         if self.mine is not None:
             return True
         fcntl: Any = importlib.import_module("fcntl")

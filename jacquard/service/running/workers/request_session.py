@@ -22,8 +22,8 @@ def is_in_body(path: str) -> bool:
 
 
 def session_in_body(path: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Return the session id of an MCP call or of a chat client's call; '' if it is not known. The names in `headers` are
-    in lower case.
+    """Return the session id of an MCP call or of a chat client's call. Return '' if the id is not known. The names in
+    `headers` are in lower case.
     """
     if path == MCP_PATH:
         return _session_of_tool(body)

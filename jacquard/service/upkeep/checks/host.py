@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 def find_packages() -> dict[str, str]:
-    """Return the version of each package that matters here; '' if a package is not installed."""
+    """Return package name -> version, for each of PACKAGES. The version is '' if the package is not installed."""
     found = {}
     for name in PACKAGES:
         try:
@@ -42,8 +42,8 @@ def find_packages() -> dict[str, str]:
 
 
 def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Finding]]:
-    """Return (settings, findings): the effective settings. If a file or a variable is invalid, the settings are empty and each
-    fault is a finding.
+    """Return (settings, findings): the effective settings, and the faults. If a file or an environment variable is
+    invalid, `settings` is empty and each fault is a finding. `config` is the settings file (None: no file).
     """
     try:
         found = settings_in_force(config)
@@ -56,7 +56,7 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
 
 
 def find_snapshot_address(config: Path | None) -> str:
-    """Return the address of published snapshots in the settings; '' if there is none or the settings are invalid."""
+    """Return the address of published snapshots in the settings. Return '' if the settings name none or are invalid."""
     try:
         return load_config(config).snapshots.address
     except ConfigError:
@@ -64,7 +64,9 @@ def find_snapshot_address(config: Path | None) -> str:
 
 
 def find_embedder_name(config: Path | None) -> str:
-    """Return the name of the embedder in the settings; 'auto' if the settings are invalid."""
+    """Return the name of the embedder (the model that makes vectors) in the settings. Return 'auto' if the settings are
+    invalid.
+    """
     try:
         return load_service_settings(config).embedder
     except ConfigError:

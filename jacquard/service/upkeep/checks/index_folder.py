@@ -24,16 +24,16 @@ from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.stores.locate import StoreLocation
 
 MOST_SCOPES = 200
-"""Maximum number of scopes (sessions or worlds) of an index that are compared with the store. To compare all of them would take
-long.
+"""Maximum number of scopes (sessions or worlds) of an index that are compared with the store. More are not compared,
+because this would take long.
 """
 
 
 async def check_index(
     store: Store, location: StoreLocation, tenant: str, serving: str
 ) -> tuple[IndexFolder | None, list[Finding]]:
-    """Check the index folder of a tenant. Return (folder, findings): `folder` is None if there is no folder, or it cannot be
-    read.
+    """Check the index folder of a tenant. Return (folder, findings): the figures of the folder, and the faults.
+    `folder` is None if there is no index folder, or if it cannot be read.
 
     `serving` is the name of the configured embedder ('': there is none).
     """

@@ -69,7 +69,7 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
 
 
 async def check_records(store: Store, tenant: str) -> list[Finding]:
-    """Read every archive and every record of a tenant. Return a finding for each damaged one."""
+    """Read every archive and every record of a tenant. Return a finding for each damaged archive or record."""
     found = []
     if isinstance(store, StoreUpkeep):
         for session_id in sorted(await store.archived_ids()):

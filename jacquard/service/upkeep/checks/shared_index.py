@@ -20,8 +20,8 @@ _TIDIED = "`jacquard operate housekeeping --once --deep` removes them."
 async def check_shared_index(
     store: Store, tenant: str, serving: str, *, published: Collection[str], most: int | None
 ) -> tuple[SharedIndexFigures | None, list[Finding]]:
-    """Check the shared index data of a tenant. Return (figures, findings): `figures` is None if the store shares nothing or
-    cannot be read.
+    """Check the shared index data of a tenant. Return (figures, findings): the figures of the shared index, and the
+    faults. `figures` is None if the store shares no index data, or if it cannot be read.
 
     Args:
         store: store of the tenant.

@@ -15,8 +15,8 @@ from mnemosyne.stores.sql.schema import REVISION
 
 
 def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]:
-    """Return (revision, findings): the revision of a store's tables. It is None if the store cannot be used, and 0 if it has no
-    tables or is of a kind without revisions.
+    """Return (revision, findings): the revision of a store's tables, and the faults. `revision` is None if the store
+    cannot be used. It is 0 if the store has no tables, or if its kind has no revisions.
     """
     if location.kind not in ("sqlite", "postgresql"):
         return 0, []
@@ -48,8 +48,8 @@ def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]
 
 
 async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], list[Finding]]:
-    """Return (holders, findings): the holder and the end of each lease, by the lease's name. A lease that ended before `now`
-    without being given back is a finding.
+    """Return (holders, findings). A lease gives one process the right to do a job for the whole store. `holders` maps
+    the name of each lease to its holder and end. A lease that ended before `now` without being given back is a finding.
     """
     held: dict[str, str] = {}
     found: list[Finding] = []
