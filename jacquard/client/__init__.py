@@ -1,4 +1,5 @@
-"""Client of a jacquard service: uses an engine in another process by the methods of an engine in this process.
+"""Provides the client of a jacquard service: an engine in another process, used by the methods of an engine in this
+process.
 
 `__init__.pyi` lists the public names with the module of each, which is loaded when a name is first used.
 """

@@ -14,8 +14,8 @@ def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
 
     The method is rendezvous hashing (Thaler and Ravishankar 1998): each node is hashed together with the session, and
     the node with the highest hash is chosen. If a node is added or removed, only the sessions of this node move.
-    Tenants may have equal session ids, so name the `tenant` if there are several. Raises ValueError if `nodes` is
-    empty.
+    Tenants may have equal session ids, so name the `tenant` if the service has several tenants. Raises ValueError if
+    `nodes` is empty.
     """
     if not nodes:
         raise ValueError("a session can belong to no node where there are none")

@@ -31,7 +31,7 @@ KEY_HEADER = "Idempotency-Key"
 SESSION_HEADER = "X-Jacquard-Session"
 """Header that names the session, by which a balancer finds the host of the session."""
 AWAY_SECONDS = 5.0
-"""Seconds for which a host that did not answer is tried after all others."""
+"""Seconds for which a host that did not answer is tried only after all other hosts."""
 
 ATTEMPTS = 3
 """Maximum number of attempts at each host."""
@@ -45,9 +45,9 @@ _NO_ANSWER = (502, 504)
 class Connection:
     """Connection to a service at `url` (`http://host:port`). `token` is needed if the service has tenants.
 
-    Use it in `async with`, or call `close`. Several addresses in `url` are hosts of one service over one database;
-    every client must name them alike. The calls of a session go to the session's host (`rank_nodes`), and to the next
-    host while that one cannot be reached.
+    Use the connection in `async with`, or call `close`. `url` may contain several addresses: the hosts of one service
+    over one database. Every client must write these addresses in the same way. The calls of a session go to the
+    session's host (`rank_nodes`). While this host cannot be reached, they go to the next host.
 
     A call is made at most three times at each host. It is repeated after the answers 429 and 503. It is also repeated
     after a broken connection (or a balancer's 502 or 504), but only if the service can recognise the repeated call.
@@ -94,7 +94,8 @@ class Connection:
     ) -> bytes:
         """Make a call and return the body of the answer.
 
-        Raises the engine's own errors, ServiceError, and ServiceUnreachableError if no host answers.
+        Raises the error of the engine that the answer names. Raises ServiceError for other errors of the service.
+        Raises ServiceUnreachableError if no host answers.
 
         Args:
             method: HTTP method.
@@ -217,8 +218,8 @@ def remote(like: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concat
 async def call_operation(caller: Caller, operation: Operation, given: Mapping[str, Any], **how: Any) -> Any:
     """Call an operation of the service and return its answer.
 
-    `given` has the ids in the address, the parameters and the fields of the body, by name. If the answer has only one
-    field, the value of this field is returned. `how` is passed on to `Connection.call`.
+    `given` maps names to values: the ids in the address, the parameters, and the fields of the body. If the answer has
+    only one field, the value of this field is returned. `how` is passed on to `Connection.call`.
     """
     names = {each.name for each in fields(operation.body)} if operation.body is not None else set()
     body = {name: value for name, value in given.items() if name in names}

@@ -1,12 +1,12 @@
-"""RemoteEngine: calls the engine of a service by the methods of `jacquard.ContextEngine`.
+"""Calls the engine of a service by the methods of `jacquard.ContextEngine` (class `RemoteEngine`).
 
     from jacquard.client import RemoteEngine
 
     async with RemoteEngine("http://127.0.0.1:8321") as engine:
         turn = await engine.prepare_turn("s1", "Hello.")
 
-Arguments, results and errors are the same as in `ContextEngine`, with one exception. A turn is a `RemoteTurn`, which
-has only the parts that the client asked for (`include`). This module needs httpx, but no part of the service.
+Arguments, results and errors are the same as in `ContextEngine`, with one exception: a prepared turn is a `RemoteTurn`,
+which has only the parts that the client asked for (`include`). This module needs httpx, but no part of the service.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class RemoteEngine:
         url: address of the service, or the addresses of several hosts of one service over one database. A session's
             calls then go to the session's host (`jacquard.client.connection.Connection`).
         token: token of the caller, needed if the service has tenants.
-        config: settings for all turns that are prepared without their own. They override the service's settings. Only
-            settings that differ from their defaults are sent.
+        config: settings for all turns that are prepared without a `runtime_config`. They override the service's
+            settings. Only settings that differ from their defaults are sent.
         include: parts that each turn has in addition to its messages, ids and short report
             (`jacquard.remote.wire.PARTS`, or `all`).
         timeout_seconds: maximum time to wait for one answer.
@@ -163,7 +163,9 @@ class RemoteEngine:
         return result
 
     def verbs(self, *, author: str | None = None, viewer: str | None = None) -> RemoteVerbs:
-        """Return the memory verbs of the service: edits by `author`, who may know everything that `viewer` may know."""
+        """Return the memory verbs (operations on memory by hand) of the service. `author` is the author of the edits.
+        `viewer` is the character whose knowledge limits the caller (None: no limit).
+        """
         return RemoteVerbs(self._connection, author=author, viewer=viewer)
 
     def ingestor_of(self, session_id: str) -> RemoteIngestor:

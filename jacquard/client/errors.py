@@ -28,7 +28,7 @@ class ServiceError(JacquardError):
 
 
 class ServiceUnreachableError(ServiceError):
-    """Raised if the service did not answer. `sent` states whether the call may have arrived."""
+    """Raised if the service did not answer. `sent` is true if the call may have arrived at the service."""
 
     def __init__(self, url: str, reason: str, *, sent: bool) -> None:
         self.url, self.sent = url, sent
@@ -42,7 +42,9 @@ def code_of(error: type[Exception]) -> str:
 
 
 def read_error(body: bytes) -> ErrorBody | None:
-    """Return the error in the body of an answer. None: another program, such as a balancer, wrote the body."""
+    """Return the error in the body of an answer. Return None if the body does not have the form of the service's
+    errors, because another program, such as a balancer, wrote it.
+    """
     try:
         return codec.decode(body, ErrorAnswer).error
     except UnreadableError:
@@ -50,7 +52,9 @@ def read_error(body: bytes) -> ErrorBody | None:
 
 
 def error_of(status: int, body: bytes) -> Exception:
-    """Return the exception for an answer: of the engine's own class if the answer names one, else a ServiceError."""
+    """Return the exception for an answer with an error. If the answer names an error class of the engine, the exception
+    has this class. Otherwise it is a ServiceError.
+    """
     told = read_error(body) or ErrorBody(
         code="http", message=f"The service answered with HTTP status {status} and no words of its own."
     )

@@ -1,4 +1,4 @@
-"""RemoteVerbs: edits the memory of a service by the methods of `jacquard.wiring.verbs.MemoryVerbs`."""
+"""Edits the memory of a service by the methods of `jacquard.wiring.verbs.MemoryVerbs` (class `RemoteVerbs`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Settings of turns and of the service: sections with their bounds, read from code, a file or the environment."""
+"""Defines and reads the settings of turns and of the service. Settings are grouped in sections and have bounds. They
+come from code, a file or the environment.
+"""
 
 from jacquard.config.sections import (
     ArmConfig,

@@ -1,8 +1,8 @@
 """Chooses the arm (variant) of a session in each A/B experiment, and applies the settings of these arms. Pure.
 
-The arm is chosen by a stable hash of the experiment's name and the session's id. So a session is in the same arm in every
-process and on every machine, and experiments are independent of one another. The turn, its receipt and its events get the
-tag `ab.<experiment>` with the name of the arm.
+The arm is chosen by a stable hash of the experiment's name and the session's id. Therefore a session is in the same arm
+in every process and on every machine, and experiments are independent of one another. The turn, its receipt and its
+events get the tag `ab.<experiment>` with the name of the arm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
     """Return the configuration of one session: `config`, overridden by the settings of the session's arms.
 
     The result has a tag for each arm, and no experiments. Raises ConfigError if an arm has an unknown or forbidden
-    setting, or if two arms of the session set the same one.
+    setting, or if two arms of the session set the same setting.
     """
     if not config.experiments:
         return config
@@ -65,7 +65,9 @@ def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
 
 
 def with_viewer(config: RuntimeConfig, session_id: str, viewer: str) -> RuntimeConfig:
-    """Return the configuration of one session with `viewer`, even if an arm of an experiment sets another one."""
+    """Return the configuration of one session with the viewer `viewer`, even if an arm of an experiment sets another
+    viewer.
+    """
     return replace(apply_experiments(config, session_id), viewer=viewer)
 
 

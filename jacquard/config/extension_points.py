@@ -34,8 +34,8 @@ class PlannerFactory(Protocol):
 class SelectorFactory(Protocol):
     """Makes a selector. `argument` is the text after `NAME:` in the setting, or ''.
 
-    `model` is the small model that the setting `selector.model` names, or None. The engine opens and closes this model.
-    After repeated failures the engine does not call the selector for a while (circuit breaker).
+    `model` is the small model that the setting `selector.model` names (None: it names none). The engine opens and
+    closes this model. After repeated failures the engine does not call the selector for a while (circuit breaker).
     """
 
     def __call__(self, argument: str, *, model: LlmAdapter | None) -> Selector:

@@ -1,6 +1,7 @@
 """Reads the settings that a call of the service brings, and refuses those that a call may not set.
 
-The key `call` of a field's definition says what a call may set (`jacquard.config.fields`).
+The key `call` in the definition of a field states the values to which a call may set the field
+(`jacquard.config.fields`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Adapters that connect agent frameworks with an engine: our prompt goes into each model call, and the agent's actions
-are recorded.
+"""Connects agent frameworks with an engine, by one adapter for each framework: the engine's prompt ("our prompt") goes
+into each model call, and the agent's actions are recorded.
 
     from jacquard.integrations.langchain import ContextMiddleware
 

@@ -5,8 +5,8 @@
     await agent.run("Hello.", session=agent.create_session(session_id="s1"))
 
 The session has the id of the framework's session. Only the messages of a model call are changed, never those that the
-framework stores. Do not use the middlewares with conversations that the service stores, because there every sent
-message becomes a part of the conversation.
+framework stores. Do not use the middlewares with conversations that the provider's service stores, because every sent
+message becomes a part of such a conversation.
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ class _Run:
 class AgentContextMiddleware:
     """Adds the engine's prompt to every model call of an agent, and records the agent's actions.
 
-    Pass the list `middleware` to the agent. `session` is a session id, or a function that returns one for the
-    framework's `AgentSession` (None if a run has none). Without `session`, the id of the run's session is used. `user`
-    names the user in the same way. `failure`, `document_tools`, `record_chunks` and `system_in_place` are described at
-    `AdapterOptions`. Raises FrameworkError if the framework is too old or lacks a hook.
+    Pass the list `middleware` to the agent. `session` is a session id, or a function that returns a session id for the
+    framework's `AgentSession` (its argument is None if a run has no session). Without `session`, the id of the run's
+    session is used. `user` is a user id, or a function that returns a user id for the same argument. `failure`,
+    `document_tools`, `record_chunks` and `system_in_place` are described at `AdapterOptions`. Raises FrameworkError if
+    the framework is too old or lacks a hook.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class AgentContextMiddleware:
         return str(session_id)
 
     def user_of(self, session: Any) -> str | None:
-        """Return the user id of a run, or None."""
+        """Return the user id of a run. Return None if no user is named."""
         return self._user(session) if callable(self._user) else self._user
 
 

@@ -4,9 +4,9 @@
     context.attach(agent, session="s1")
     await agent.run(task="Hello.")
 
-An agent has one model context, so it has one session. In a group chat, give each agent its own session; it gets the
-words of the other agents as messages with their authors. Only the input of the model client is changed, never the
-agent's model context.
+An agent has one model context, so it has one session. In a group chat, give each agent its own session. The session of
+an agent gets the words of the other agents as messages with their authors. Only the input of the model client is
+changed, never the agent's model context.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AutoGenMapper:
     framework = "autogen"
 
     def map_message(self, message: Any) -> Message:
-        """Return a message of a chat or of a model context. If an agent wrote it, this agent is its author."""
+        """Return a message of a chat or of a model context. If an agent wrote the message, this agent is its author."""
         is_answer = isinstance(message, AssistantMessage)
         text = message.to_model_text() if hasattr(message, "to_model_text") else _text_of(message.content)
         kind = AuthorKind.USER if message.source == _USER else AuthorKind.AGENT
@@ -117,8 +117,8 @@ class AgentContext:
     def attach(self, agent: AssistantAgent, *, session: str, user: str | None = None) -> None:
         """Add the engine's prompt to every model call of `agent`, and record its actions in the session `session`.
 
-        Raises FrameworkError if the agent lacks a part that the adapter needs. Raises ConfigError if it is already
-        attached.
+        Raises FrameworkError if the agent lacks a part that the adapter needs. Raises ConfigError if the agent is
+        already attached.
         """
         check_framework(REQUIREMENT, [(agent, "_model_client"), (agent, "_workbench")])
         if isinstance(agent._model_client, _ContextClient):

@@ -5,8 +5,8 @@
 
     pipeline.add_component("llm", ContextChatGenerator(generator, engine, session="s1"))
 
-`DocumentRecorder` stores what a retriever found; `ContextRetriever` searches the memory of a session. Only the input of
-the chat generator is changed, never the messages that an agent returns.
+`DocumentRecorder` stores the documents that a retriever found. `ContextRetriever` searches the memory of a session.
+Only the input of the chat generator is changed, never the messages that an agent returns.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ class _Call:
 
 
 class Attachment:
-    """Result of `attach`: it has the adapter and detaches it."""
+    """Adapter that `attach` attached, with its report and the means to detach it."""
 
     def __init__(self, adapter: ContextAdapter) -> None:
         self.adapter = adapter
@@ -321,9 +321,9 @@ def attach(
 ) -> Attachment:
     """Add the engine's prompt to every model call of an agent, and record its actions.
 
-    `session` is a session id, or a function that returns one for the agent's `State`. Without `session`, the run's
-    `hook_context["session_id"]` is used. `failure` and the other options are described at `AdapterOptions`. Raises
-    FrameworkError if Haystack is too old or lacks a hook. Raises ConfigError if the agent is already attached.
+    `session` is a session id, or a function that returns a session id for the agent's `State`. Without `session`, the
+    run's `hook_context["session_id"]` is used. `failure` and the other options are described at `AdapterOptions`.
+    Raises FrameworkError if Haystack is too old or lacks a hook. Raises ConfigError if the agent is already attached.
     """
     if isinstance(agent.chat_generator, ContextChatGenerator):
         raise ConfigError("The agent is attached already; detach the first adapter before attaching another.")
@@ -422,8 +422,8 @@ class _RunHook:
 
 @component
 class DocumentRecorder:
-    """Pipeline component that stores documents as evidence (`rag_doc`) of a session, and passes them on. Put it after a
-    retriever.
+    """Pipeline component that stores documents as evidence (`rag_doc`) of a session, and passes the documents on. Put
+    the component after a retriever.
     """
 
     def __init__(self, adapter: ContextAdapter, session: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Connects agents and agent workflows of LlamaIndex with an engine, and searches its memory as a retriever.
+"""Connects agents and agent workflows of LlamaIndex with an engine, and offers the engine's memory as a retriever.
 
     agent = FunctionAgent(tools=[...], llm=llm)
     attachment = attach(agent, engine, session="s1")
@@ -101,7 +101,7 @@ class _Run:
 
 
 class Attachment:
-    """Result of `attach`: it has the adapter and detaches it."""
+    """Adapter that `attach` attached, with its report and the means to detach it."""
 
     def __init__(
         self,
@@ -247,9 +247,11 @@ def attach(
 
 
 class DocumentRecorder(BaseEventHandler):
-    """Event handler that stores what retrievers find as evidence (`rag_doc`) of the session in the tag `session_id`.
+    """Event handler that stores the documents that retrievers find as evidence (`rag_doc`). The tag `session_id` names
+    the session.
 
-    `install` adds it to LlamaIndex's dispatcher, of which a process has only one. `remove` removes it.
+    `install` adds the handler to LlamaIndex's dispatcher, of which a process has only one. `remove` removes the
+    handler.
     """
 
     adapter: Any
@@ -281,7 +283,9 @@ class DocumentRecorder(BaseEventHandler):
             await wrap_future(each)
 
     def handle(self, event: Any, **_: Any) -> None:
-        """Pass the documents of a search to the engine's event loop. This method cannot wait until they are stored."""
+        """Pass the documents of a search to the engine's event loop. This method does not wait until the documents are
+        stored; `drain` does.
+        """
         session_id = (event.tags or {}).get("session_id")
         if isinstance(event, RetrievalStartEvent):
             self.queries[event.span_id] = str(event.str_or_query_bundle)

@@ -29,11 +29,12 @@ class CallsTools(Protocol):
 
 
 class RecordedMcpClient:
-    """Wraps a client of an MCP server and records its tool calls in a session. All other attributes are the client's
-    own.
+    """Wraps a client of an MCP server and records the client's tool calls in a session. All other attributes are those
+    of the client.
 
-    `name` and `uri` describe the server. With the failure policy `open`, a call that cannot be recorded still returns,
-    and `report.problems` lists the problem. With `closed`, the error of the engine is raised.
+    `name` and `uri` describe the server. If a call cannot be recorded, the failure policy decides. With `open`, the
+    call still returns its result, and `report.problems` lists the problem. With `closed`, the error of the engine is
+    raised.
     """
 
     def __init__(

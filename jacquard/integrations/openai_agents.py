@@ -3,9 +3,9 @@
     context = RunContextAdapter(engine)
     result = await Runner.run(agent, "Hello.", session=session, **context.run_options("s1"))
 
-Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use it with
-conversations that the provider stores (`conversation_id`, `previous_response_id`), because there every input becomes a
-part of the conversation.
+Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use the adapter
+with conversations that the provider stores (`conversation_id`, `previous_response_id`), because every input becomes a
+part of such a conversation.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class OpenAIAgentsMapper:
 
 
 class RunContextAdapter:
-    """Makes the options of runs. With them, model calls get the engine's prompt and the agents' actions are recorded.
+    """Makes the options of runs. In a run with these options, model calls get the engine's prompt and the agents'
+    actions are recorded.
 
     `failure` and `document_tools` are described at `AdapterOptions`. Raises FrameworkError if the SDK is too old or
     lacks a hook.

@@ -4,8 +4,8 @@
     await agent.run("Hello.", conversation_id="s1")
 
 The session has the id of the conversation. A turn is named by the time and text of the user's message, which the
-message history keeps. So a run that is continued later (deferred tools) continues its turn. Only the request to the
-model is changed, never the history.
+message history keeps. Therefore a run that is continued later (deferred tools) continues its turn. Only the request to
+the model is changed, never the history.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ class PydanticAIMapper:
 class ContextCapability(AbstractCapability[Any]):
     """Adds the engine's prompt to every model request of an agent, and records the agent's actions.
 
-    `session` is a session id, or a function that returns one for the run's `RunContext`. Without `session`, the id of
-    the conversation is used. `user` names the user in the same way; a session that belongs to another user is refused.
-    `failure` and `document_tools` are described at `AdapterOptions`. Chunks of streamed answers are recorded only by
-    `StreamingContextCapability`. Raises FrameworkError if pydantic-ai is too old or lacks a hook.
+    `session` is a session id, or a function that returns a session id for the run's `RunContext`. Without `session`,
+    the id of the conversation is used. `user` is a user id, or a function that returns a user id. A session that
+    belongs to another user is refused. `failure` and `document_tools` are described at `AdapterOptions`. Chunks of
+    streamed answers are recorded only by `StreamingContextCapability`. Raises FrameworkError if pydantic-ai is too old
+    or lacks a hook.
     """
 
     def __init__(
@@ -218,9 +219,9 @@ class ContextCapability(AbstractCapability[Any]):
 
 
 class StreamingContextCapability(ContextCapability):
-    """Does the same as `ContextCapability`, and also passes chunks of the answer to the engine while they arrive.
+    """`ContextCapability` that also passes chunks of the answer to the engine while they arrive.
 
-    With this capability, pydantic-ai streams every run, also those that are not asked to stream.
+    With this capability, pydantic-ai streams every run, even if the caller does not ask for a stream.
     """
 
     async def on_event(self, ctx: RunContext[Any], *, event: Any) -> None:

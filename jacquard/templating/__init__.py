@@ -41,7 +41,7 @@ def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:
 
 
 def validate_templates(root: TemplateRoot) -> tuple[TemplateError, ...]:
-    """Return the faults of all templates and manifests below `root`; empty if all of them are valid."""
+    """Return the faults of all templates and manifests below `root`. Return an empty tuple if all of them are valid."""
     return find_template_faults(root, SandboxRenderer)
 
 

@@ -1,7 +1,8 @@
 """Adds counters to the syntax tree of a template before it is compiled, so that a rendering counts its own work.
 
-Only loops, macros, blocks and included files can run many times. Each of them gets a counter at its beginning. In every pass the
-counter spends as many operations as the part has nodes; a nested loop, macro or block has its own counter and is not included.
+Only loops, macros, blocks and included files can run many times. Each of them gets a counter at its beginning. In every
+pass, the counter of a part spends as many operations as the part has nodes. A nested loop, macro or block has its own
+counter, so its nodes are not counted by the outer one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ COUNTING_FILTERS = {COUNTED: _count_items, READ: _read, WORKED: _count_operation
 def find_refused_parts(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
     """Yield (node, reason) for each part that a template must not contain.
 
-    Refused are ways around the escaping, loops that cannot be counted, and the names of the counting filters.
+    These parts are refused: ways around the escaping, loops that cannot be counted, and the names of the counting
+    filters.
     """
     waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while waiting:

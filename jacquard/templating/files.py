@@ -1,4 +1,4 @@
-"""Finds template files below template roots and reads them into memory once. It must not import jinja2.
+"""Finds template files below template roots and reads them into memory once. This module must not import jinja2.
 
 Rendering then reads nothing from the disk, and no file name can lead out of a root. A root is a folder, or the texts of a world
 pack that were read from a store. The name of a file is its path below the root, such as `combat/guidance.j2`. If several roots
@@ -41,7 +41,7 @@ class TemplateFile:
     """Content, with line feeds as line ends."""
 
     def line(self, number: int | None) -> str:
-        """Return the text of a line (1-based), '' if there is no such line."""
+        """Return the text of the line `number`, counted from 1. Return '' if there is no such line."""
         lines = self.text.split("\n")
         return lines[number - 1] if number is not None and 0 < number <= len(lines) else ""
 
@@ -56,7 +56,7 @@ class TextRoot:
     """(name, text) of every file, with line feeds as line ends."""
 
     def text(self, name: str) -> str | None:
-        """Return the text of the file `name`, or None if there is no such file."""
+        """Return the text of the file `name`. Return None if there is no such file."""
         return next((text for known, text in self.texts if known == name), None)
 
 
@@ -66,7 +66,8 @@ TemplateRoot = Path | TextRoot
 def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[TemplateRoot, ...]:
     """Return the template roots of `world`: the templates of its pack first, then `roots`.
 
-    The pack's templates are the texts that were read with the pack; if they were not read yet, the pack's folder.
+    The root of the pack's templates contains the texts that were read with the pack. If they were not read yet, the
+    root is the pack's folder.
     """
     if world.templates is None:
         return tuple(roots) if world.template_root is None else (Path(world.template_root), *roots)
@@ -79,8 +80,8 @@ def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[Tem
 def with_templates(world: WorldPack) -> WorldPack:
     """Return a pack with the texts of its templates; texts that the pack does not have yet are read from its folder.
 
-    It reads from the disk, so call it off the event loop. Raises TemplateError if a file is too large, is not UTF-8, or is a
-    link that leads out of the folder.
+    The function reads from the disk, so call it off the event loop. Raises TemplateError if a file is too large, is not
+    UTF-8, or is a link that leads out of the folder.
     """
     if world.templates is not None:
         return world
@@ -117,7 +118,8 @@ def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
 
 
 def read_files(roots: Sequence[TemplateRoot]) -> Mapping[str, TemplateFile]:
-    """Return all template files below `roots` by name; if several roots have a name, the file of the first root.
+    """Return file name -> template file, for all files below `roots`. If several roots have a file of the same name,
+    the file of the first root is returned.
 
     Raises TemplateError if a file is too large, is not UTF-8, or is a link that leads out of its root.
     """

@@ -27,7 +27,7 @@ def find_layout_ids(roots: Sequence[TemplateRoot]) -> tuple[str, ...]:
 def load_layout(layout_id: str, roots: Sequence[TemplateRoot]) -> SkeinTemplate:
     """Return the layout `layout_id` from the first root that has its file.
 
-    Raises LayoutError if no root has the file, or if the file is not valid; the error then names the file.
+    Raises LayoutError if no root has the file, or if the file is not valid.
     """
     file = f"{layout_id}.yaml"
     for root in roots:

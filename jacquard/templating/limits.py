@@ -1,4 +1,5 @@
-"""Limits the work of one rendering, so that no template can block a thread or fill the memory. It imports nothing.
+"""Limits the work of one rendering, so that no template can block a thread or fill the memory. This module imports no
+other module of the product.
 
 Each rendering has a budget of steps, operations and created characters. When one of them is used up, `LimitError` ends the
 rendering. The limits are numbers and not a time, so that a template gives the same result on every machine.
@@ -64,7 +65,8 @@ def limit_rendering() -> Iterator[None]:
 
 
 def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
-    """Take `steps`, `chars` and `operations` from the budget of the present rendering; outside of one, do nothing.
+    """Take `steps`, `chars` and `operations` from the budget of the present rendering. Outside of a rendering, do
+    nothing.
 
     Raises LimitError if the budget is used up.
     """
@@ -104,7 +106,7 @@ def pay(value: object) -> None:
 def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
     """Yield the items, and pay for each before it is yielded.
 
-    With `deep`, also pay for everything inside an item; this is needed if the items are compared.
+    If `deep` is true, also pay for everything inside of an item. This is needed if the items are compared.
     """
     for item in items:
         spend(operations=_cost(item, deep=deep))

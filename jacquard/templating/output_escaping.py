@@ -1,4 +1,4 @@
-"""Escapes everything that `{{ }}` prints in a template, exactly once. It must not import jinja2.
+"""Escapes everything that `{{ }}` prints in a template, exactly once. This module must not import jinja2.
 
 A text is printed as a one-line YAML scalar. A mapping or a list is refused unless a filter turns it into text. Text that is
 escaped already has the type `Markup` of markupsafe; the functions here call this type the mark of safety. Filters and tests of
@@ -65,7 +65,9 @@ def finalize_reply(value: Any) -> str:
 
 
 def to_plain_text(value: Any) -> str:
-    """Return a text, a number or a boolean as text; '' for None. Of a value with a description the value is used."""
+    """Return a text, a number or a boolean as text. Return '' for None. If `value` is a value with a description, only
+    the value is used.
+    """
     plain = strip_mark(read_plain_value(value))
     _check_leaf(plain)
     if plain is None:
@@ -74,7 +76,9 @@ def to_plain_text(value: Any) -> str:
 
 
 def strip_mark(value: Any) -> Any:
-    """Return a text without the mark of safety, so that it is escaped when it is printed; any other value unchanged."""
+    """Return a text without the mark of safety, so that the text is escaped when it is printed. Any other value is
+    returned unchanged.
+    """
     return str.__str__(value) if isinstance(value, Markup) else value
 
 

@@ -48,7 +48,8 @@ class ReplyForm(StrEnum):
 class SpeakerNames(StrEnum):
     """Rule for showing the name of a speaker before a message.
 
-    NAMED: every speaker except the two parties of the world is named. SEVERAL: speakers are named only if there are several.
+    NAMED: every speaker except the two parties of the world is named. SEVERAL: speakers are named only if several
+    people speak.
     """
 
     NAMED = "named"
@@ -70,7 +71,9 @@ class Profile:
     speakers: SpeakerNames = SpeakerNames.NAMED
 
     def boundary_of(self, session_id: str) -> str:
-        """Return the boundary (a mark around texts shown exactly as written) of a session; '' if texts are escaped instead."""
+        """Return the boundary (a mark around texts that are shown exactly as written) of a session. Return '' if texts
+        are escaped instead.
+        """
         return session_boundary(session_id) if self.messages is MessageForm.AS_WRITTEN else ""
 
 
@@ -98,7 +101,8 @@ def find_profile_id(setting: str, world: WorldPack) -> str:
 
 
 def load_profile(profile_id: str, roots: Sequence[TemplateRoot]) -> Profile:
-    """Return the profile `profile_id` from the first root that has its file. Reads files: call it off the event loop.
+    """Return the profile `profile_id` from the first of `roots` that has its file. The function reads files, so call it
+    off the event loop.
 
     Raises ConfigError if no root has the file, if the file is not valid, or if the profiles that it extends are missing or
     extend each other.

@@ -5,8 +5,8 @@ that `{{ }}` prints is escaped: a text becomes a one-line YAML scalar without XM
 print a YAML block, prose or an attribute instead. Only text that this package has escaped is printed unchanged. A template can
 include only files that were read from the template roots.
 
-Filters and tests have limits and give the same result on every machine; `language` lists those that are taken from Jinja2. The
-other filters of Jinja2 are not offered, for one of these reasons:
+Filters and tests have limits and give the same result on every machine. The module `language` lists the filters and
+tests that are taken from Jinja2. The other filters of Jinja2 are not offered, for one of these reasons:
 
 - They format or repeat text without a bound: `center`, `format`, `indent`, `wordwrap`, `batch`, `slice`.
 - They print values that have no text form: `pprint`, `tojson`, `xmlattr`.
@@ -364,7 +364,7 @@ class _FileLoader(BaseLoader):
 
 
 class SandboxRenderer:
-    """Renders the templates of one set of files; it is the `Renderer` of a `TemplateSet`."""
+    """Renders the templates of one set of files. This is the `Renderer` of a `TemplateSet`."""
 
     def __init__(self, files: Mapping[str, TemplateFile]) -> None:
         self._files = files

@@ -56,7 +56,9 @@ class VariableHashes:
         return other
 
     def of(self, names: Iterable[str]) -> bytes | None:
-        """Return one hash of the variables `names`, in this order; None if one of them is not made of plain values."""
+        """Return one hash of the variables `names`, in this order. Return None if one of them does not consist of plain
+        values.
+        """
         try:
             return _hash(b"".join(map(self._of, names)))
         except ValueError:
@@ -76,7 +78,9 @@ def _hash(data: bytes) -> bytes:
 
 
 class RenderedTexts:
-    """Cache of the most recently rendered texts, of `most_chars` characters together at most. It is thread-safe."""
+    """Thread-safe cache of the most recently rendered texts. All cached texts together have at most `most_chars`
+    characters.
+    """
 
     def __init__(self, most_chars: int = MOST_CHARS) -> None:
         self._most_chars, self._chars = most_chars, 0
@@ -84,7 +88,9 @@ class RenderedTexts:
         self._lock = threading.Lock()
 
     def find(self, key: Key) -> str | None:
-        """Return the cached text of `key` (name of the template, hash of its variables), or None."""
+        """Return the cached text of `key` (name of the template, hash of its variables). Return None if the text is not
+        cached.
+        """
         with self._lock:
             text = self._held.get(key)
             if text is not None:
@@ -120,7 +126,7 @@ class Renderer(Protocol):
     def find_read_variables(self, name: str) -> tuple[str, ...] | None:
         """Return the names of all variables that the template `name` and the templates used by it may read, sorted.
 
-        Return None if the names cannot be known.
+        Return None if the names cannot be found out, for example because a template is named only at run time.
         """
         ...
 
@@ -128,8 +134,9 @@ class Renderer(Protocol):
 class TemplateSet:
     """Templates of a pack and the shipped templates, in memory. Each template is compiled when it is first used.
 
-    Rendering is pure: the same name and variables give the same text. `files` contains every file by name, also the manifests.
-    `digests` contains a short hash of each template file; by it a replay of a turn detects a changed template.
+    Rendering is pure: the same name and variables give the same text. `files` contains every file by name, also the
+    manifests. `digests` contains a short hash of each template file. A replay of a turn detects by these hashes that a
+    template was changed.
     """
 
     def __init__(self, files: Files, renderer: Renderer) -> None:
@@ -226,7 +233,7 @@ def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -
 
 
 def forget_rendered_texts() -> None:
-    """Empty the text caches of all open sets, so that an erased text is in none of them."""
+    """Empty the text caches of all open sets, so that no cache contains an erased text."""
     for _, templates in list(_OPENED.values()):
         templates.forget_texts()
 

@@ -31,7 +31,7 @@ class Node:
     fields: Mapping[str, Any]
 
     def get(self, name: str) -> Any:
-        """Return a field, or None if the node has no field of this name."""
+        """Return the field `name`. Return None if the node has no such field."""
         return self.fields.get(name)
 
     def text(self, name: str) -> str:
@@ -49,7 +49,7 @@ class Node:
         return found
 
     def nodes(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes in the field `name`; an empty tuple if the field has none or is missing."""
+        """Return the nodes in the field `name`. Return an empty tuple if the field is missing or contains no nodes."""
         found = self.fields.get(name)
         return tuple(each for each in found if isinstance(each, Node)) if isinstance(found, tuple) else ()
 
@@ -62,7 +62,9 @@ class Node:
                 yield from (each for each in value if isinstance(each, Node))
 
     def find(self, *kinds: str) -> Iterator[Node]:
-        """Yield this node and the nodes below it, at any depth, whose kind is one of `kinds`. A node precedes those below it."""
+        """Yield this node and the nodes below it, at any depth, if their kind is one of `kinds`. A node comes before
+        the nodes below it.
+        """
         if self.kind in kinds:
             yield self
         for child in self.children():

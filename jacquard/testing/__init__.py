@@ -1,5 +1,4 @@
-"""Test suites with which authors of other implementations check them against jacquard's protocols, and a scripted model
-server.
+"""Provides test suites that check other implementations of jacquard's protocols, and a scripted model server.
 
 A contract suite checks the rules of one protocol; it needs pytest. The server needs only the standard library. None of
 the three packages imports these modules.

@@ -83,7 +83,7 @@ class AgentUnderTest(Protocol):
 
     @property
     def adapter(self) -> AgentFrameworkAdapter | None:
-        """The attached adapter, or None for an agent without one."""
+        """The attached adapter (None: the agent has no adapter)."""
         ...
 
     async def run(self, session_id: str, text: str) -> str:
@@ -168,7 +168,7 @@ def is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool
 
 @contextmanager
 def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
-    """Expect an error of the class `kind`, wrapped in other errors or not."""
+    """Expect an error of the class `kind` in the block. The error may be wrapped in other errors."""
     with pytest.raises(BaseException) as caught:  # noqa: PT011
         yield
     error = caught.value
@@ -545,7 +545,7 @@ class FrameworkContract:
         anyio.run(work)
 
     def resume_without_adapter(self, agent: AgentUnderTest) -> AgentUnderTest | None:
-        """Return an agent without the adapter that shares the framework's store with `agent`, or None if this is
+        """Return an agent without the adapter that shares the framework's store with `agent`. Return None if this is
         impossible.
         """
         return None

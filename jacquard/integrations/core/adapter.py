@@ -1,4 +1,5 @@
-"""Common adapter of all frameworks: assigns each model call to a turn, and records what the agent does.
+"""Defines the common adapter of all frameworks, which assigns each model call to a turn and records the actions of the
+agent.
 
 The module of a framework has hooks, which call the methods here, and a mapper, which converts the framework's values.
 One user message is one turn of the engine. The turn is prepared once; all model calls for this message get the same
@@ -49,8 +50,8 @@ from mnemosyne.values import dataclass
 _log = open_log(__name__)
 T = TypeVar("T")
 MOST_TURNS = 1_000
-"""Maximum number of turns that run at once. If there are more, the oldest are dropped, because their runs were probably
-abandoned.
+"""Maximum number of turns that run at once. If there are more, the oldest turns are dropped, because their runs were
+probably abandoned.
 """
 CHUNKS_A_WRITE, SECONDS_BETWEEN_WRITES = 64, 0.2
 """Chunks of a stream are joined before a write, because each write waits for the disk.
@@ -92,7 +93,8 @@ class _RunningTurn:
 
 
 class ContextAdapter:
-    """Adapter that the hooks of one framework call; it fulfils `AgentFrameworkAdapter`.
+    """Adapter that is called by the hooks of one framework. It fulfils `AgentFrameworkAdapter`. In all methods,
+    `turn_key` is the key of the turn (None: the turn of the session that began last).
 
     `engine` is a `ContextEngine` on the event loop of the agent, or an engine of `jacquard.sync`, which also works for
     frameworks with synchronous hooks. `mapper` converts the framework's values. `version` is the release of the
@@ -140,7 +142,7 @@ class ContextAdapter:
         return self._mapper.map_message(msg)
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """Return a tool call of the framework as one of the session, under the framework's id."""
+        """Return a tool call of the framework as a tool call of the session, under the framework's id."""
         return self._mapper.map_tool_call(call)
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
@@ -148,15 +150,15 @@ class ContextAdapter:
         return self._mapper.map_model_usage(usage)
 
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call an async method of this adapter from a hook that cannot await, and wait for the result.
+        """Call `work`, an async method of this adapter, from a hook that cannot await, and wait for the result.
 
         Raises ConfigError if the engine's event loop is not running, or runs in this thread.
         """
         return self._bridge.run_blocking(work, *args, **kwargs)
 
     def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
-        """Start an async method of this adapter from a hook that can neither await nor wait. The calls begin in their
-        order.
+        """Start `work`, an async method of this adapter, from a hook that can neither await nor wait. Return its
+        future. Several calls begin in the order in which they were submitted.
         """
         return self._bridge.submit(work, *args, **kwargs)
 
@@ -172,14 +174,14 @@ class ContextAdapter:
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
         """Begin the turn of a user message, unless the turn is running here already.
 
-        Called before a tool call too, because a run that was interrupted may continue with its tools.
+        This method is called before a tool call too, because a run that was interrupted may continue with its tools.
         """
         if self._is_attached and self._find(session_id, request.turn_key) is None:
             await self._bridge.run(self._begin, session_id, request)
 
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
-        """Return the input for a model call. None: the agent continues without us, because of `detach` or a failure of
-        the engine.
+        """Return the input for a model call. Return None if the agent must continue without our prompt, because of
+        `detach` or a failure of the engine.
         """
         if not self._is_attached:
             return None
@@ -237,11 +239,13 @@ class ContextAdapter:
             await self._bridge.run(self._note, "reply", session_id, turn.prompt.turn_id, detail)
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Return the to-do list of a session. Raises SessionNotFoundError."""
+        """Return the to-do list of a session. Raises SessionNotFoundError if the session does not exist."""
         return await self._bridge.run(self._engine.tasks, session_id)
 
     async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
-        """Commit the final answer of a turn. If the engine could not prepare the turn, its two messages are stored."""
+        """Commit `reply`, the final answer of a turn. If the engine could not prepare the turn, the user's message and
+        the reply are stored.
+        """
         if (turn := self._find(session_id, turn_key)) is not None:
             self._forget(turn)
             await self._bridge.run(self._end_turn, turn, reply)

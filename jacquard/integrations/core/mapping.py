@@ -1,4 +1,4 @@
-"""Conversions that all mappers use: message contents to text, results to text or JSON, errors to a status. Pure."""
+"""Converts values for all mappers: message contents to text, results to text or JSON, errors to a status."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def _part_kind(part: Any) -> str:
 
 
 def write_result(result: Any) -> str | None:
-    """Return a tool's result as text: a string unchanged, other values as JSON. None: it is neither a string nor JSON."""
+    """Return a tool's result as text: a string unchanged, and other values as JSON. Return None if the result is
+    neither a string nor a JSON value.
+    """
     if isinstance(result, str):
         return result
     try:
@@ -61,8 +63,8 @@ def write_result(result: Any) -> str | None:
 
 
 def read_arguments(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of a tool call as a mapping of plain values. If they are not a JSON object, they are under
-    `input`.
+    """Return the arguments of a tool call as a mapping of plain values. Arguments that are not a JSON object become the
+    value of the key `input`.
     """
     value = arguments
     if isinstance(value, str):
@@ -83,7 +85,9 @@ def _to_plain(value: Any) -> Any:
 
 
 def find_status(error: BaseException | str | None) -> ToolCallStatus:
-    """Return the status of a tool call by its error. Causes of the error count too; the text of a result never counts."""
+    """Return the status of a tool call whose error is `error` (None: no error). The causes of the error count too. The
+    text of a result never counts.
+    """
     if error is None:
         return ToolCallStatus.SUCCESS
     if isinstance(error, BaseException):
@@ -137,8 +141,8 @@ def _read_document(item: Any) -> FoundDocument | None:
 def document_from(
     text: str, metadata: Mapping[str, Any], *, name: str = "", score: float | None = None
 ) -> FoundDocument:
-    """Return a document. Its address is taken from `metadata`. Of the other metadata, numbers, truth values and short
-    texts are kept.
+    """Return a document with the text `text`. Its address is taken from `metadata`. The document keeps those other
+    metadata that are numbers, truth values or short texts.
     """
     uri = next((str(metadata[key]) for key in ("uri", "url", "source", "file_path") if metadata.get(key)), "")
     plain = {

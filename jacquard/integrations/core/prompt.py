@@ -12,11 +12,11 @@ SYSTEM = Role.SYSTEM.value
 
 
 def prompt_of(turn: PreparedTurn, *, system_in_place: bool = False) -> InjectedPrompt:
-    """Return the input that a prepared turn has for a model call: its system messages as one text, then all other
-    messages.
+    """Return the prompt of a prepared turn as the input of a model call: the system messages as one text, then all
+    other messages.
 
-    With `system_in_place`, only the leading system messages are joined; later ones keep their places among the
-    messages.
+    If `system_in_place` is true, only the leading system messages are joined; later system messages keep their places
+    among the messages.
     """
     parts = [PromptPart(role=message.role, content=message.content) for message in turn.messages]
     leading = sum(1 for _ in takewhile(lambda part: part.role == SYSTEM, parts))

@@ -1,8 +1,8 @@
 """Defines what an adapter and its mapper must do, as far as the hooks of a framework allow.
 
-Frameworks call their hooks for each model call, not for each user message. So a request names its turn
-(`ModelRequest.turn_key`). The result of `on_before_model_call` replaces the messages up to the user's; the framework's
-own tool calls after it stay unchanged.
+Frameworks call their hooks for each model call, not for each user message. Therefore a request names its turn
+(`ModelRequest.turn_key`). The result of `on_before_model_call` replaces all messages up to and including the user's.
+The framework's own tool calls after the user's message stay unchanged.
 """
 
 from __future__ import annotations
@@ -49,12 +49,11 @@ class FrameworkMapper(Protocol):
 class AgentFrameworkAdapter(Protocol):
     """Connects a framework's hooks with an engine. `jacquard.testing.framework.FrameworkContract` tests each rule.
 
-    1. Every model call for a user message gets the same prompt, and the session gets one turn for it.
-    2. The framework's own messages after the user's (tool calls and their results) follow our prompt unchanged.
-    3. The framework stores the same conversation as without the adapter.
-    4. Each tool call is recorded once, with id, arguments, status, result and duration; each usage once.
-    5. Runs in two sessions at once do not see each other.
-    6. If the engine fails, `open` lets the agent continue and the report states it; `closed` raises the error.
+    1. Every model call for a user message gets the same prompt, and the session gets one turn for it. 2. The
+    framework's own messages after the user's (tool calls and their results) follow our prompt unchanged. 3. The
+    framework stores the same conversation as without the adapter. 4. Each tool call is recorded once, with id,
+    arguments, status, result and duration. Each usage is recorded once. 5. Runs in two sessions at once do not see each
+    other. 6. If the engine fails, `open` lets the agent continue and the report states it; `closed` raises the error.
     7. After `detach` the framework calls the model as it did before.
     """
 
@@ -81,12 +80,14 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
-        """Begin the turn of a user message. Needed only if something happens before its first model call."""
+        """Begin the turn of a user message. This call is needed only if something happens before the first model call
+        of the turn.
+        """
         ...
 
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
-        """Return the input for a model call. None: the agent continues without the engine, for example because it
-        failed.
+        """Return the input for a model call. Return None if the agent must continue without the engine, for example
+        because the engine failed.
         """
         ...
 

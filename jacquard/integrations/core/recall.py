@@ -22,8 +22,8 @@ from mnemosyne.values import dataclass
 class RecalledText:
     """Memory that a search found, with its complete text.
 
-    `uri` is its address, `source` the kind of memory (such as `lore_chain`). `score` is comparable only within one
-    search.
+    `uri` is the address of the memory, and `source` is its kind (such as `lore_chain`). Scores can be compared only
+    within one search.
     """
 
     text: str
@@ -63,13 +63,15 @@ class SessionRecall:
     async def recall(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
         """Return the memories that match `text` best, the best first, at most `limit`.
 
-        Raises SessionNotFoundError, and WorldUnavailableError if the pack of the session's world is missing.
+        Raises SessionNotFoundError if the session does not exist. Raises WorldUnavailableError if the pack of the
+        session's world is missing.
         """
         return await self._bridge.run(self._recall, text, limit or self._limit)
 
     def recall_blocking(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
-        """Do the same as `recall`, for callers without an event loop. Raises ConfigError as `EngineBridge.run_blocking`
-        does.
+        """Do the same as `recall`, for callers without an event loop.
+
+        Raises ConfigError if the engine's event loop is not running, or if this thread runs it.
         """
         return self._bridge.run_blocking(self._recall, text, limit or self._limit)
 

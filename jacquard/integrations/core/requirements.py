@@ -1,5 +1,5 @@
-"""Checks a framework before an adapter is attached: it must be installed, new enough, and have the hooks that the
-adapter needs.
+"""Checks a framework before an adapter is attached. The framework must be installed, be new enough, and have the hooks
+that the adapter needs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mnemosyne.values import dataclass
 class Requirement:
     """Framework that an adapter needs.
 
-    `extra` installs it together with this package. `distribution` is its name on the package index. `floor` is the
-    oldest release that was tested.
+    `extra` is the extra that installs the framework together with this package. `distribution` is the framework's name
+    on the package index. `floor` is the oldest release that was tested.
     """
 
     extra: str
@@ -45,7 +45,7 @@ def explain_missing(requirement: Requirement, error: ImportError) -> ImportError
 
 
 def find_version(distribution: str) -> str | None:
-    """Return the version of an installed distribution, or None if it is not installed."""
+    """Return the version of an installed distribution. Return None if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -55,7 +55,7 @@ def find_version(distribution: str) -> str | None:
 def check_framework(requirement: Requirement, hooks: Iterable[tuple[object, str]]) -> str:
     """Return the version of the installed framework if an adapter can be attached to it.
 
-    `hooks` has (owner, name) of every function that the adapter overrides or calls. Raises FrameworkError if the
+    `hooks` contains (owner, name) of every function that the adapter overrides or calls. Raises FrameworkError if the
     framework is not installed, is older than the floor, or lacks a hook. A missing hook must not pass, because its
     replacement would never be called.
     """

@@ -14,8 +14,8 @@ from mnemosyne.values import dataclass
 
 
 class FailurePolicy(StrEnum):
-    """Decides on failures of the engine: the agent continues without it (`open`), or its run ends with the error
-    (`closed`).
+    """Policy for failures of the engine. OPEN: the agent continues without the engine. CLOSED: the run of the agent
+    ends with the error.
     """
 
     OPEN = "open"
@@ -27,7 +27,7 @@ class FrameworkError(JacquardError):
 
 
 class SessionOwnerError(JacquardError):
-    """Raised if a session belongs to another user than the run, with every failure policy."""
+    """Raised if a session belongs to another user than the run. It is raised with every failure policy."""
 
     def __init__(self, session_id: str, owner: str, user_id: str) -> None:
         self.session_id, self.owner, self.user_id = session_id, owner, user_id
@@ -56,12 +56,12 @@ class AdapterOptions:
     document_tools: frozenset[str] = frozenset()
     """Names of tools whose results are documents. Each document becomes evidence of the type `rag_doc`."""
     record_chunks: bool = True
-    """Pass the chunks of a streamed answer to the engine while they arrive, several at once."""
+    """True if the chunks of a streamed answer are passed to the engine while they arrive, several chunks at once."""
     system_in_place: bool = False
-    """Keep text that changes in each turn as a system message right before the input.
+    """True if text that changes in each turn stays a system message right before the input.
 
-    This helps with providers that cache everything before such a message. By default this text is at the end of the one
-    system text, because the Anthropic API and some frameworks accept only one.
+    This helps with providers that cache everything before such a message. If false, the text is at the end of the only
+    system text, because the Anthropic API and some frameworks accept only one system text.
     """
 
     def __post_init__(self) -> None:
@@ -78,14 +78,12 @@ class ModelRequest:
     user: Message
     """User message that the turn answers."""
     history: tuple[Message, ...] = ()
-    """Messages before the user's, oldest first. They are stored if the session is empty."""
+    """Messages before the user's message, oldest first. They are stored if the session is empty."""
     before: tuple[Message, ...] = ()
-    """Messages of `history` that came together with the user's, from other agents. They are stored, because they are
-    new.
-    """
+    """Messages of `history` that other agents sent together with the user's message. They are new, so they are stored."""
     tail: tuple[Mapping[str, Any], ...] = ()
-    """Messages after the user's (tool calls and results) in the form of OpenAI's API. They are only read, to check
-    their length.
+    """Messages after the user's message (tool calls and results) in the form of OpenAI's API. They are only read to
+    check their length.
     """
     is_bare: bool = False
     """True if the call contains only our prompt: no system text of the agent and no tools.
@@ -93,12 +91,14 @@ class ModelRequest:
     The provider's token count is then a count of our prompt.
     """
     user_id: str | None = None
-    """User of the run, or None if unknown."""
+    """Id of the user of the run (None: unknown)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelAnswer:
-    """Answer of a model. `tool_calls` is the number of tools that it calls; with 0 it answers the user."""
+    """Answer of a model. `tool_calls` is the number of tools that the answer calls. If it is 0, the answer is for the
+    user.
+    """
 
     text: str = ""
     tool_calls: int = 0
@@ -122,12 +122,15 @@ class InjectedPrompt:
     system: str
     """System text. It follows the agent's own system text."""
     messages: tuple[PromptPart, ...]
-    """Messages that replace the framework's messages up to the user's. The last one is the user's.
+    """Messages that replace the framework's messages up to and including the user's. The last one is the user's
+    message.
 
-    The framework's own messages after the user's follow them unchanged.
+    The framework's own messages after the user's message follow unchanged.
     """
     reply: str | None = None
-    """Reply of the turn, if it is complete already (such as a declared action); then no model needs to be called."""
+    """Reply of the turn, if a declared action of the world has answered it; then no model needs to be called (None: a
+    model answers).
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,7 +156,7 @@ class FoundDocument:
 class Problem:
     """Step that failed while the agent continued.
 
-    `step` names the step (`prepare`, `tool_call`), `detail` describes the failure.
+    `step` names the step (`prepare`, `tool_call`), and `detail` describes the failure.
     """
 
     step: str
@@ -164,7 +167,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterReport:
-    """Counts of an adapter's actions so far. `problems` has the newest 100, oldest first."""
+    """Counts of an adapter's actions so far. `problems` contains the newest 100 problems, oldest first."""
 
     framework: str
     version: str

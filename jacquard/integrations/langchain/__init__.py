@@ -1,7 +1,8 @@
 """Connects LangChain and LangGraph with an engine.
 
-`ContextMiddleware` is for agents (`create_agent`), `ContextModel` for chains without an agent. `ContextRetriever`
-searches the memory of a session, and `DocumentRecorder` stores what other retrievers found.
+`ContextMiddleware` is for agents (`create_agent`), and `ContextModel` is for chains without an agent.
+`ContextRetriever` searches the memory of a session. `DocumentRecorder` stores the documents that other retrievers
+found.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Connects agents of LangChain and LangGraph (`create_agent`) with an engine, and searches its memory as a retriever.
+"""Connects agents of LangChain and LangGraph (`create_agent`) with an engine, and offers the engine's memory as a
+retriever.
 
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)], checkpointer=...)
     await agent.ainvoke({"messages": [...]}, {"configurable": {"thread_id": "s1"}})
 
-The session has the id of the thread. A turn is named by the id of the user's message, which a checkpointer keeps. So an
-interrupted run continues its turn, also in another process. Only the request to the model is changed, never the state
-of the graph.
+The session has the id of the thread. A turn is named by the id of the user's message, which a checkpointer keeps.
+Therefore an interrupted run continues its turn, even in another process. Only the request to the model is changed,
+never the state of the graph.
 """
 
 from __future__ import annotations
@@ -83,12 +84,13 @@ class LangChainMapper:
 class ContextMiddleware(AgentMiddleware):
     """Adds the engine's prompt to every model call of an agent, and records the agent's actions.
 
-    Put it after middlewares that summarize or trim messages, and before those that retry.
+    Put this middleware after middlewares that summarize or trim messages, and before middlewares that retry.
 
     Args:
         engine: engine on the agent's event loop, or one of `jacquard.sync`, which `invoke` and `stream` need.
-        session: session id, or a function that returns one for LangGraph's `Runtime` (None: the id of the thread).
-        user: user id, given in the same way. A session that belongs to another user is refused.
+        session: session id, or a function that returns a session id for LangGraph's `Runtime` (None: the id of the
+            thread).
+        user: user id, or a function that returns a user id. A session that belongs to another user is refused.
         failure, document_tools, record_chunks, system_in_place: see `AdapterOptions`.
 
     Raises FrameworkError if LangChain is too old or lacks a hook.
@@ -261,9 +263,9 @@ class ContextMiddleware(AgentMiddleware):
 
 
 class AgentCall:
-    """Model call of an agent. `user` is the user's message, at position `place` of `messages`.
+    """Model call of an agent. `user` is the user's message, and `place` is its index in `messages`.
 
-    The messages before it are replaced by our prompt; the messages after it stay.
+    Our prompt replaces all messages up to the user's. The messages after the user's message stay.
     """
 
     def __init__(

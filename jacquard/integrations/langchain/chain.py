@@ -67,9 +67,10 @@ class ContextModel(Runnable):
 
     Args:
         engine: engine on the chain's event loop, or one of `jacquard.sync`, which `invoke` and `stream` need.
-        model: the chat model to call, or one with tools bound to it.
-        session: session id, or a function that returns one for the run's configuration (None: `configurable.thread_id`).
-        user: user id, given in the same way.
+        model: the chat model to call; tools may be bound to it.
+        session: session id, or a function that returns a session id for the run's configuration (None:
+            `configurable.thread_id`).
+        user: user id, or a function that returns a user id for the run's configuration.
         failure: see `AdapterOptions`.
 
     Raises FrameworkError if LangChain is too old. Its calls raise ConfigError if no session is named or if there is no
@@ -133,7 +134,7 @@ class ContextModel(Runnable):
         return block(self._end, call, said, called=prompt is not None)
 
     async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[AIMessage]:
-        """Yield the chunks of the model's answer. At its end the answer is committed unless it calls tools."""
+        """Yield the chunks of the model's answer. When the answer is complete, it is committed unless it calls tools."""
         if not self.adapter.is_attached:
             async for chunk in self._model.astream(input, config, **kwargs):
                 yield chunk
