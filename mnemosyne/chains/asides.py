@@ -61,7 +61,7 @@ def is_aside(text: str) -> bool:
 
 
 def drop_asides(messages: Sequence[_AnyMessage]) -> tuple[_AnyMessage, ...]:
-    """Return the messages of whole turns without exchanges outside of the story.
+    """Return `messages`, which belong to whole turns, without exchanges that are outside of the story.
 
     If each message of the user in a turn is only a remark outside of the story, these messages are dropped. A reply in such
     a turn is dropped too if it is only such a remark, or if it only agrees in a few words.

@@ -42,7 +42,7 @@ def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def join_audiences(audiences: Iterable[Audience]) -> Audience:
-    """Return the viewers who are in all of `audiences`."""
+    """Return the viewers who are in all of `audiences`. Return NOBODY if no viewer is in all of them."""
     joined: set[str] | None = None
     for audience in audiences:
         if audience:

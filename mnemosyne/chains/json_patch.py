@@ -1,8 +1,8 @@
 """Applies JSON Patch to plain trees, so that a store can rebuild a past state from its op log (the recorded changes).
 
-The log contains resolved ops, so a store needs to know nothing of anchors, flat paths or `$meta` rules. The patch is
-applied by `filament.state.changes.patch` only, because the rebuilt state must equal the state that the turn saw, down
-to the order of keys. This module adds the errors of mnemosyne.
+The log contains JSON Patches, so a store needs no rules of filament to apply them. Only `filament.state.changes.patch` applies a
+patch, because the rebuilt state must equal the state that the turn had, also in the order of keys. This module raises the errors
+of mnemosyne in place of the errors of filament.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _NUMBER_CHARS = 200
 _STEPS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "//": floordiv, "%": mod}
 
 ReadName = Callable[[str], int]
-"""Function that returns the whole number that a name in an expression has. It raises ValueError for an unknown name."""
+"""Returns the whole number of a name in an expression. Raises ValueError if the name is unknown."""
 
 
 def expand_pattern(pattern: str, names: Iterable[str]) -> str:
@@ -58,7 +58,7 @@ def collapse_pattern(pattern: str, names: Iterable[str]) -> str:
 
 
 def read_number(text: str) -> int | None:
-    """Return the whole number that `text` is, in digits, Chinese numerals or English words, or None for anything else."""
+    """Return the whole number that `text` expresses in digits, Chinese numerals or English words. Return None if it is not one."""
     if len(text) > _NUMBER_CHARS:
         return None
     given = " ".join(normal_form("NFKC", text).casefold().split())

@@ -1,7 +1,7 @@
-"""Builds the start of a session: a world's prologue as finished turns, with summaries, events and macro narratives.
+"""Builds the start of a session: the prologue of a world as finished turns, with summaries, events and macro narratives.
 
-A macro narrative is one text that summarises several turns. A session that starts from a world pack looks as if its
-prologue had been played. The module must not import stores, importers or the reader of packs.
+A prologue is the list of turns that an author wrote for before the session. A macro narrative is one text that summarises
+several turns. The module must not import stores, importers or the reader of packs.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def judge_reply_ops(
     Either all ops are applied or none: if one is refused, none takes effect. No op makes this function raise.
 
     Args:
-        ops: Typed ops, or ops in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`).
+        ops: `Op` values, or ops as JSON in one of two forms (`["SET", "hero.health", 80]`, `{"op": "replace", …}`).
         anchors: The anchors that the prompt of the turn showed, mapped to their JSON Pointers.
         lost: Verdicts on ops of the reply that could not be read.
         limits: Limits on the ops, their values and the state.
@@ -71,7 +71,7 @@ def apply_reply_ops(
 ) -> AppliedOps:
     """Return the tree after the ops, and the JSON Patch that leads to the tree.
 
-    The arguments are those of `judge_reply_ops`. Either all ops are applied, or this raises.
+    `judge_reply_ops` explains the arguments. Either all ops are applied, or an error is raised.
 
     Raises:
         StateOpError: for the first op that is refused, with its place, reason and code.
@@ -113,21 +113,21 @@ class StateView:
 
     @cached_property
     def anchored(self) -> Mapping[str, Any]:
-        """Return the tree with an id in every thing (`filament.with_anchors`)."""
+        """The tree with an id in every mapping of a list (`filament.with_anchors`)."""
         anchored: Mapping[str, Any] = with_anchors(self.tree)
         return anchored
 
     @cached_property
     def shown(self) -> Mapping[str, Any]:
-        """Return `anchored` without its hidden parts."""
+        """The tree `anchored` without its hidden parts."""
         shown: Mapping[str, Any] = without_hidden(self.anchored)
         return shown
 
     @cached_property
     def anchors(self) -> Mapping[str, str]:
-        """Return the JSON Pointer of each anchor in `shown`, in reading order.
+        """The JSON Pointer of each anchor (`id` or `_anchor`) in `shown`, in reading order.
 
-        The pointers lead through the complete tree, hidden parts included. Raises AnchorError if two things have the
+        The pointers lead through the complete tree, hidden parts included. Raises AnchorError if two mappings have the
         same anchor.
         """
         anchors = collect_anchors(self.anchored)
@@ -135,7 +135,7 @@ class StateView:
 
     @cached_property
     def index(self) -> AnchorIndex:
-        """Return the index of the tree's anchors."""
+        """The index of the tree's anchors."""
         return AnchorIndex(self.tree)
 
     @cached_property
@@ -237,7 +237,7 @@ def condition_holds(condition: Condition, state: Mapping[str, Any] | StateView) 
 
 
 def find_anchor(state: Mapping[str, Any] | StateView, anchor: str) -> Mapping[str, Any] | None:
-    """Return the mapping whose `id` or `_anchor` is `anchor`, or None; see `StateView.find`."""
+    """Return the mapping whose `id` or `_anchor` is `anchor`. Return None if there is none, or if two mappings have it."""
     return _view_of(state).find(anchor)
 
 
@@ -246,7 +246,8 @@ def compare(value: Any, op: Comparison, wanted: Any) -> bool:
 
     Kinds do not mix: true does not equal 1, "5" does not equal 5, and only two numbers or two texts have an order.
     `in` is true if `value` is an element of the list `wanted`, or a part of the text `wanted`. `contains` is true if
-    `wanted` is an element of the list `value`, a part of the text, a field of the mapping, or the id of an entry.
+    `wanted` is an element of the list `value`, the id of one of its elements, a part of the text `value`, or a field of the
+    mapping `value`.
     """
     if op is Comparison.EQ:
         return _is_same(value, wanted)

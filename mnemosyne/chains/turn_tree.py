@@ -1,6 +1,6 @@
-"""Rules of the turn tree (the turns of a session with their branches) that every store uses.
+"""Implements the rules of the turn tree (the turns of a session with their branches), for every store.
 
-They decide at which place a turn or an entry is stored, whether two turns are the same, and how an imported turn is
+The rules decide at which place a turn or an entry is stored, whether two turns are the same, and how an imported turn is
 recorded. A head is the end of a branch. Its lineage is the list of branches, each up to a depth, that form the path
 from the first turn to the head. The module imports the schema and the codec, never a store.
 """
@@ -43,8 +43,8 @@ def check_adoption(
 ) -> None:
     """Check that a session of the world `present` may continue in the world `world_id`.
 
-    It may if `instead_of` contains `present`, and the state of the session has not changed since its start (`has_changed` is
-    false). Otherwise this raises WorldNotAdoptedError.
+    The session may continue there if `instead_of` contains `present`, and the state of the session has not changed since its
+    start (`has_changed` is false). Raises WorldNotAdoptedError otherwise.
     """
     if present not in instead_of:
         raise WorldNotAdoptedError(session_id, world_id, f"it is in world {present!r}")
@@ -89,7 +89,10 @@ def place_at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
 def build_imported_record(
     turn: ImportedTurn, head: SessionHead, parent_id: str | None, depth: int, at: datetime | None
 ) -> TurnRecord:
-    """Return the finished turn `turn` as a committed record on the branch of `head`."""
+    """Return the finished turn `turn` as a committed record on the branch of `head`, at `depth`, after the turn `parent_id`.
+
+    `at` is the time of the record (None: unknown).
+    """
     return TurnRecord(
         turn_id=turn.turn_id,
         session_id=head.session_id,
@@ -126,9 +129,9 @@ def turn_of(entry: MemoryEntry) -> str:
 
 
 def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | None:
-    """Return `entry`, a passage of a document of the session, placed before the first turn.
+    """Return `entry` placed before the first turn, if it is a passage of a document without a turn. Return None otherwise.
 
-    That place is on the path of every branch. The result is None for any other entry, and for an entry with a turn.
+    The place before the first turn is on the path of every branch.
     """
     if entry.turn_id is not None or document_of(entry) is None:
         return None

@@ -34,8 +34,9 @@ def is_closed_unanswered(record: TurnRecord) -> bool:
 
 
 def head_after(head: SessionHead, pending: TurnRecord) -> SessionHead:
-    """Return the head (the end of a branch) after the turn `pending` is committed. `head` is the head before; the version
-    stays the same.
+    """Return the head (the end of a branch) after the turn `pending` is committed. `head` is the head before the commit.
+
+    The version stays the same.
     """
     depth = head.depth + 1
     own = BranchSpan(branch_id=head.branch_id, upto_depth=depth)
@@ -43,8 +44,7 @@ def head_after(head: SessionHead, pending: TurnRecord) -> SessionHead:
 
 
 def with_unanswered(window: SessionWindow) -> SessionWindow:
-    """Return `window` with the messages of its pending turn shown as unanswered, and with that turn as the previous
-    one.
+    """Return `window` with its pending turn as the previous turn, and with the messages of this turn marked as unanswered.
 
     The head in the window does not change. A window without a pending turn is returned unchanged.
     """

@@ -2,7 +2,7 @@
 
 A scope is one session or one world. The forms are `mnemosyne://<scope>/<chain>/<entry>`,
 `mnemosyne://<session>/turn/<turn>` and `mnemosyne://<session>/evidence/<evidence>`. One module both writes and reads
-them, so that a `source_uri` always leads back to its source. The Store is known here only by its protocol.
+addresses, so that a `source_uri` always leads back to its source.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def parse_uri(uri: str) -> Address:
 async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord | Evidence:
     """Return the entry, turn or evidence that has the address `uri`.
 
-    An ended quest is in no store. It is computed from the state of its session's active branch or, if it is not
-    there, of any other branch.
+    The entry of an ended quest is not stored. It is computed from the state of the session's active branch or, if that state does
+    not have the quest, from the state of another branch.
 
     Raises:
         UriError: if the address is malformed, or its entry or evidence does not exist.

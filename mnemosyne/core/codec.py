@@ -1,7 +1,6 @@
 """Encodes values of the schema (dataclasses, Structs, plain trees) as JSON bytes, and decodes them.
 
-Only this module imports msgspec, so the validator can be replaced in one file. Callers pass the types; the module knows
-nothing of stores, sessions or prompts.
+Only this module imports msgspec, so the validator can be replaced in one file. Callers pass the types of the values.
 
 - Times: an encoded time is ISO 8601 text. A decoded time is an aware datetime.
 - Mappings: an encoded mapping is a JSON object. A decoded mapping may be a read-only proxy.
@@ -144,7 +143,7 @@ def _unreadable_error(data: bytes, kind: Any, error: Exception) -> UnreadableErr
 
 
 def encode_tree(tree: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a state tree. Raises CodecError if a number in it is not finite; the message names its path."""
+    """Return the JSON of a state tree. Raises CodecError if a number in it is not finite. The message names the number's path."""
     data = encode(tree)
     if b"null" in data and (path := _find_non_finite(tree)) is not None:
         raise CodecError(f"The number at {path or '/'} is not finite; a state holds numbers that JSON can write.")
@@ -164,8 +163,8 @@ def to_plain(value: Any) -> Any:
 def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
     """Return the schema value of type `kind` for plain data (from `to_plain` or from JSON).
 
-    With `is_lax` a number may also be written as a text, and a whole number with a decimal point, as models write them.
-    Raises CodecError if the data does not fit `kind`; the message names the place.
+    If `is_lax`, a number may also be a text, and a whole number may have a decimal point, because models write such values.
+    Raises CodecError if the data does not fit `kind`. The message names the place.
     """
     _decoder(cast(Hashable, kind))
     try:
@@ -194,8 +193,8 @@ def _default(value: Any, make: Any) -> Any:
 
 
 def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return (schemas, components): the JSON Schemas (2020-12) of `kinds`, in their order, and by name the schemas of
-    the types that `kinds` refer to.
+    """Return (schemas, components) as JSON Schemas (2020-12): `schemas` for the types `kinds`, in their order, and `components`
+    by name for the types to which `kinds` refer.
 
     `place` is the form of a reference to a component, with `{name}` in it: `#/components/schemas/{name}`.
     """

@@ -161,7 +161,7 @@ class EntryConflictError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Another process kept the database locked for too long. With `session_id` only this session was locked."""
+    """Another process kept the database locked for too long. If `session_id` is not None, only this session was locked."""
 
     def __init__(self, path: str, waited_seconds: float, *, session_id: str | None = None) -> None:
         self.path, self.waited_seconds, self.session_id = path, waited_seconds, session_id

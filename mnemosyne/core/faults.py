@@ -17,7 +17,7 @@ from mnemosyne.values import dataclass
 
 NO_LINES: Mapping[KeyPath, int] = {(): 0}
 _MOST_COMPARED = 2_000
-"""So many words are compared with a misspelt one, which takes some ten milliseconds."""
+"""Maximum number of words that are compared with a misspelt word. This many comparisons take some ten milliseconds."""
 _WORD = re.compile(r"[\w-]+")
 _KINDS: dict[type, str] = {
     bool: "true or false",
@@ -157,7 +157,7 @@ def child(path: str, step: str | int) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word most similar to `word`, or an empty text."""
+    """Return `; did you mean 'x'?`, with the word in `known` most similar to `word`. Return '' if no word is similar."""
     choices = list(islice(known, _MOST_COMPARED))
     near = difflib.get_close_matches(word, choices, n=1) or difflib.get_close_matches(word.casefold(), choices, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
@@ -207,7 +207,7 @@ class Wording:
     def unknown(self, key: str, path: KeyPath, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
         """Return the sentence for a key that `label` does not have.
 
-        `known` are all keys that `label` can have; `unwritten` are those of them that are missing at this place.
+        `known` are all keys that `label` can have; `unwritten` are the keys in `known` that are missing at this place.
         """
         near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
         return f"is not a key of {label}{near}"

@@ -1,4 +1,4 @@
-"""Reads JSON texts strictly and names the place of a fault; writes JSON texts for files.
+"""Reads JSON texts strictly, with the place of each fault, and writes JSON texts for files.
 
 `parse_json` is stricter than most JSON readers: it refuses a duplicate key, NaN and Infinity, because readers disagree
 on their meaning. The module imports only errors from mnemosyne.

@@ -42,7 +42,7 @@ class JsonNode:
     steps: Steps
     """The keys and list numbers from the root to the value."""
     span: Span
-    """The place of the value in the JSON text, half-open. The span of a text value excludes its quotation marks."""
+    """(begin, end) of the value in the JSON text. The span of a text value excludes its quotation marks."""
     value: Any
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled at their first use.
+"""Defines regular expressions that are compiled at their first use, so that importing a module stays fast.
 
 Python needs milliseconds to compile a pattern with many words, or with a class of thousands of Chinese characters, and a
 process uses few of the patterns that it imports.

@@ -1,4 +1,4 @@
-"""Brings text into a Unicode normal form in linear time. Pure.
+"""Brings text into a Unicode normal form in linear time.
 
 `unicodedata.normalize` sorts each run of combining marks by insertion, so it needs many seconds for a letter with
 50,000 marks. Here a stable sort first puts long runs in canonical order (Unicode Standard, section 3.11, D109). The

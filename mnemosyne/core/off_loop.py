@@ -1,9 +1,9 @@
 """Runs work in worker threads, so that it does not block the event loop.
 
-A switch to a worker thread and back costs 0.05 to 0.15 ms, because the other core has nothing of the turn in its caches.
-So a turn does not switch for each of its steps. `in_worker` runs a whole async function in one worker thread. Inside it,
-`run_off_loop` and the stores in this process work at once, without a switch. What must wait for something else (a
-model, a server, a host's own code) goes back to the event loop by `on_loop`, and holds no thread meanwhile.
+A switch to a worker thread and back costs 0.05 to 0.15 ms, because the other core has no data of the turn in its caches.
+So a turn does not switch for each of its steps. `in_worker` runs a whole async function in one worker thread. Inside this
+function, `run_off_loop` and the stores in this process work without a further switch. A call that must wait (for a model, a
+server, or code of a host) goes back to the event loop by `on_loop`, and occupies no thread meanwhile.
 
 Code inside `in_worker` must not use the event loop in any other way: no task groups, cancel scopes, locks or sleep.
 """
@@ -91,12 +91,12 @@ def start_on_loop(call: Callable[..., object], *args: Any) -> None:
 
 
 async def run_off_loop(work: Callable[..., T], *args: Any) -> T:
-    """Return `work(*args)`, which runs in a worker thread: in that of `in_worker`, else in another."""
+    """Return `work(*args)`, which runs in a worker thread: inside `in_worker` in the caller's thread, else in another one."""
     return work(*args) if is_in_worker() else await to_thread.run_sync(work, *args)
 
 
 def is_built_in(part: object) -> bool:
-    """Return whether a part of an engine is one of ours, which may run inside `in_worker`, and not a host's own."""
+    """Return whether `part` of an engine belongs to our packages, so that it may run inside `in_worker`."""
     return type(part).__module__.partition(".")[0] in _OWN_PACKAGES
 
 

@@ -95,7 +95,7 @@ def install_command(*extras: str) -> str:
 def explain_missing_package(user: str, package: str, extra: str, error: ImportError | None = None) -> str:
     """Return the sentence that `user` needs `package`, and how to install it by `extra`.
 
-    With `error` the sentence also states why the installed package cannot be imported.
+    `error` is the error of importing the installed package. If it is given, the sentence states it, too.
     """
     reason = "" if error is None else f" ({error})"
     return f"{user} needs {package}{reason}: {install_command(extra)}"

@@ -1,6 +1,6 @@
-"""Checks that a tree of values is plain: every store, codec and prompt can carry it without loss.
+"""Checks that a tree of values is plain, so that every store, codec and prompt can contain the tree without loss.
 
-Packs and corpora bring in trees from outside. Without the check, a date, a NaN or half a surrogate pair in a tree would
+Trees from outside are in packs and corpora. Without the check, a date, a NaN or half a surrogate pair in a tree would
 be noticed only when a session is written. The module imports nothing of mnemosyne.
 """
 
@@ -24,7 +24,7 @@ def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, 
 
     Plain values are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists, and
     mappings with text keys. A plain tree has at most MAX_DEPTH levels and MAX_NODES values. The search stops at a tree with
-    more values, after it has yielded this fault. With `any_text`, half a surrogate pair is accepted too, because quoted text
+    more values, after it has yielded this fault. If `any_text`, half a surrogate pair is accepted, too, because quoted text
     is kept unchanged.
     """
     stack: list[tuple[Path, Any]] = [((), value)]

@@ -1,6 +1,6 @@
 r"""Translates a pattern of Python's `re` for the engine with a time limit (`regex`), and computes its compiled size.
 
-Pure: it runs no pattern from outside. The two engines read four things differently, and the translation makes `regex` read
+This module runs no pattern from outside. The two engines read four things differently, and the translation makes `regex` read
 them as `re` does:
 
 - `\w` and `\b`. In `re`, `str.isalnum` decides which characters are letters or numbers.

@@ -99,10 +99,10 @@ def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> boo
 
 
 def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECONDS) -> tuple[Span, ...]:
-    """Return the half-open spans of the matches of a pattern, in order. Empty matches are left out.
+    """Return the spans (begin, end) of the matches of `pattern` in `text`, in order. Empty matches are left out.
 
-    With `group` the spans are those of the group. Raises PatternError if the pattern cannot be used, takes longer than
-    `seconds`, or matches more than MAX_SPANS times.
+    If `group` is not 0, the spans of that group of the pattern are returned. Raises PatternError if the pattern cannot be used,
+    takes longer than `seconds`, or matches more than MAX_SPANS times.
     """
     compiled = compile_pattern(pattern)
     spans: list[Span] = []
@@ -120,7 +120,7 @@ def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECO
 
 
 def matches(pattern: str, text: str, *, whole: bool, seconds: float = SECONDS) -> bool:
-    """Return whether a pattern occurs in `text`. With `whole` it must match all of the text.
+    """Return whether `pattern` matches a part of `text` or, if `whole`, all of it.
 
     Raises PatternError if the pattern cannot be used, or takes longer than `seconds`.
     """

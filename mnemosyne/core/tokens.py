@@ -1,6 +1,6 @@
 """Estimates the number of tokens of a text by rules, because most models' tokenizers are not available offline.
 
-Pure; it must not import a tokenizer. Exact counts are in `mnemosyne.core.exact_tokens`.
+This module must not import a tokenizer. `mnemosyne.core.exact_tokens` counts exactly.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _SIGN = r"!-/:-@\[-`{-~"
 _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
 KEPT_CHARS = 2000
-"""Longest text of which the count is cached. Counts are cached because the messages of the history are counted again
-every turn.
+"""Maximum length of a text whose count is cached. Counts are cached because the messages of the history are counted again
+in every turn.
 """
 
 _PIECE = lazy_pattern(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")

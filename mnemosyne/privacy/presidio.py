@@ -1,10 +1,9 @@
 """Uses Presidio's recognisers to find phone numbers of many countries, national numbers with check digits, and names.
 
 Only this file imports presidio_analyzer. The import takes seconds, because presidio imports spaCy (and torch if it is
-installed). So it happens only if a configuration names this detector. Only recognisers based on patterns and check
-digits are used, because those for e-mail and web addresses would fetch a list of domains at their first call. Names
-of persons are found by spaCy models that are already installed. No model is ever downloaded, which presidio's own
-engine would do. This module opens no connection.
+installed). So this module is imported only if a configuration names this detector. Only recognisers based on patterns and check
+digits are used, because the recognisers for e-mail and web addresses would download a list of domains. Names of persons are
+found by spaCy models that are already installed. This module opens no connection and downloads no model.
 """
 
 from __future__ import annotations

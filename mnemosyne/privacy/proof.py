@@ -1,4 +1,4 @@
-"""Proves an erasure: searches store, vault and files for pieces of the erased texts.
+"""Proves an erasure: searches store, vault (the originals of redacted texts) and files for pieces of the erased texts.
 
 The search uses the same rule as the erasure (`privacy.runs`). It has three steps:
 
@@ -133,7 +133,7 @@ class FileSearch:
     explain: bool = True
 
     async def run(self) -> Proof:
-        """Return the part of the proof that is about files."""
+        """Search the folders, and return a Proof with only the results for files."""
         stems = {text: " ".join(words) for text in self.texts if len(words := word_tokens(text)) >= WORD_RUN}
         found = await to_thread.run_sync(_search_folders, self.folders, self.texts, tuple(stems.values()))
         if not found.pieces and not found.stems:

@@ -1,7 +1,7 @@
-"""Finds given texts in strings, in JSON and in raw bytes. An erasure uses it to remove the texts, and its proof to search
-for them.
+"""Finds given texts in strings, in JSON and in raw bytes, for an erasure and for its proof.
 
-Both use the same rule, so the proof cannot find anything that the erasure has seen and left. The rule of a `TextMatcher`:
+An erasure removes the found texts; its proof searches for them afterwards. Both use the same rule, so the proof finds nothing that
+the erasure has seen and left. The rule of a `TextMatcher`:
 
 - A text of RUN characters or more is found wherever RUN consecutive characters of it occur (in Chinese and the like,
   SHORT_RUN). So a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT letters
@@ -132,7 +132,7 @@ class Plain:
     """Offset to the written text after each cut, in characters."""
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the place in the written text of the characters `begin` to `end` (half-open) of `text`."""
+        """Return (begin, end) in the written text for the characters from `begin` up to, not including, `end` of `text`."""
         return self._place(begin), self._place(end - 1, after=True)
 
     def _place(self, place: int, *, after: bool = False) -> int:
@@ -242,7 +242,9 @@ class TextMatcher:
         return text in self._runs.windows or text in self._dense.windows
 
     def spans(self, text: str, *, names: bool = True) -> list[tuple[int, int]]:
-        """Return the half-open spans of `text` that the texts (and `names`) cover, in order. Spans that touch are joined."""
+        """Return the spans (begin, end) of `text` that the texts cover, in order; if `names`, the names, too. Spans that touch are
+        joined.
+        """
         if names and text in self._names:
             return [(0, len(text))]
         plain = plain_form(text)

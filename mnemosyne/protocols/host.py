@@ -1,7 +1,6 @@
-"""Protocols of the parts that a host provides: clock, ids, hashes, event bus, session locks, token estimator.
+"""Defines the protocols of the parts that a host provides: clock, ids, hashes, event bus, session locks, token estimator.
 
-No part of mnemosyne reads the machine's clock or other state by itself. This module must not import another module of
-protocols.
+No part of mnemosyne reads the machine's clock by itself. This module must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -52,9 +51,7 @@ class EventBus(Protocol):
         ...
 
     def has_handler(self, event_type: str) -> bool:
-        """Return whether any handler receives events of the kind `event_type`. A sender need not make an event
-        without a handler.
-        """
+        """Return whether a handler receives events of the kind `event_type`. If not, the sender need not make the event."""
         ...
 
     def on(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
@@ -95,7 +92,7 @@ class SessionLocks(Protocol):
 
 
 class TokenEstimator(Protocol):
-    """Counts tokens. Pure and synchronous; the same text always gives the same count."""
+    """Counts tokens, synchronously and without I/O. The same text always gives the same count."""
 
     name: str
 

@@ -1,5 +1,4 @@
-"""Protocols for text from outside: redactors, the vault for originals, ingestion as evidence, importers of
-conversations.
+"""Defines the protocols for text from outside: redactors, the vault for originals, ingestion as evidence, and importers.
 
 Evidence is a stored text with its source. An original is the text of an evidence item before redaction. A redactor, a
 detector or an importer needs no store. This module must not import another module of protocols.
@@ -71,9 +70,9 @@ class OriginalVault(Protocol):
         """Delete originals and return how many were deleted.
 
         Args:
-            session_ids: Originals of these sessions are deleted. If `evidence_ids` are given, only the originals of these
-                evidence items are.
-            texts: Originals of any session that contain one of these texts are deleted too.
+            session_ids: Originals of these sessions are deleted. If `evidence_ids` is not empty, only the originals of these
+                evidence items are deleted.
+            texts: Originals of any session that contain one of these texts are deleted, too.
         """
         ...
 

@@ -1,8 +1,9 @@
-"""Protocols of memory search: embedders, entry sources, indexes and retrievers, and index data that hosts share.
+"""Defines the protocols of memory search: embedders, entry sources, indexes, retrievers, and index data that hosts share.
 
-A scope is one session or one world. A chain is one kind of entries in a scope (lore, narrative, event, history). A
-sequence is the running number of a written entry. Recall reads a store only through `EntrySource`. This module must
-not import another module of protocols.
+An embedder is a model that converts texts to vectors. A scope is one session or one world. A chain is one kind of entries in a
+scope (lore, narrative, event, history). A sequence is the running number of a written entry. A segment is a part of the index rows
+of a scope, for other hosts. Recall reads a store only through `EntrySource`. This module must not import another module of
+protocols.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class EmbeddedText:
     entry_id: str
     text_hash: bytes
     vector: Vectors | None
-    """None if the model does not know the text."""
+    """The vector, or None if the model does not know the language of the text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +58,13 @@ class SegmentRows:
     """A segment to add: index rows of a scope."""
 
     base: IndexBase
-    """Segment on which the rows build."""
+    """Segment after which this one is added: the last one that the writer has seen."""
     marks: Mapping[str, int]
     """Highest sequence of each chain when the rows were read."""
     body: bytes
     """All rows that changed since `base`."""
     is_whole: bool = False
-    """Whether the body has all rows of the scope. Such a segment replaces the segments before it."""
+    """True if the body has all rows of the scope. The segment then replaces all segments before it."""
 
 
 class Embedder(Protocol):
@@ -81,7 +82,7 @@ class Embedder(Protocol):
         ...
 
     async def fitness(self, text: str) -> float:
-        """Return the share of `text` that the model knows, 0..1. Below 0.5 the vector of the text is noise."""
+        """Return the share of `text` that the model knows, 0..1. Below 0.5 the vector of the text is useless."""
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
@@ -107,12 +108,12 @@ class LoadingEmbedder(Embedder, Protocol):
 
     @property
     def is_cold(self) -> bool:
-        """Return whether the model has not been loaded yet and loading was not tried, so that the next call waits for it."""
+        """True if loading the model was not tried yet, so that the next call waits until the model is loaded."""
         ...
 
 
 def is_cold(embedder: Embedder) -> bool:
-    """Return whether the next call of an embedder waits until a model is loaded; False if it is no `LoadingEmbedder`."""
+    """Return whether the next call of `embedder` waits until a model is loaded. Return False if it is not a `LoadingEmbedder`."""
     # A check against the protocol would take twenty times as long, several times in each turn.
     return bool(getattr(embedder, "is_cold", False))
 
@@ -236,8 +237,8 @@ class Index(Protocol):
         return ""
 
     async def adopt(self, scope: str, staged: str) -> None:
-        """Replace a scope by its staged scope `staged`, which has at least the same entries. The caller keeps others
-        from writing to both.
+        """Replace the rows of `scope` by the rows of its staged scope `staged`, which has at least the same entries. The caller
+        prevents other writes to both.
 
         Raises:
             IndexUnavailableError: if files cannot be written. The scope may then have entries of both; another call
@@ -257,8 +258,8 @@ class Index(Protocol):
         """Write all rows of a scope, with its graph, as one table into the empty folder `target`, for a snapshot. It
         takes long.
 
-        Return whether the rows have the sequences of this store. Return None, and write nothing, if the index has no
-        files of the scope. Raises IndexUnavailableError if the rows cannot be read or written.
+        Return True if the rows have the sequences of this store, False if they have those of another store. Return None, and
+        write nothing, if the index has no files of the scope. Raises IndexUnavailableError if the rows cannot be read or written.
         """
         return None
 
@@ -275,17 +276,17 @@ class Index(Protocol):
         return True
 
     async def refresh(self, scope: str) -> bool:
-        """Remove a scope from memory if another host has dropped the scope, as an erasure does. Return whether it was
-        removed. Never raises.
+        """Remove `scope` from memory if another host has dropped it, for example in an erasure. Return whether it was removed.
+
+        No error is raised.
         """
         return False
 
     async def evict(self) -> int:
-        """Write what is due, and take the scopes that were used longest ago out of memory until the limits of the
-        index are kept.
+        """Write what is due, and remove the scopes from memory that were used longest ago, until the limits of the index are met.
 
-        An evicted scope is read again at its next use. Return the number of scopes beyond the limits. The call costs
-        next to nothing if there are none.
+        A removed scope is read again at its next use. Return the number of scopes beyond the limits. If there are none, the call
+        takes almost no time.
         """
         return 0
 
@@ -295,7 +296,7 @@ class VectorStore(Protocol):
 
     1. `get` returns the last vector given to `put` for this scope, encoder and entry, rounded to float16, if the hash
        of the text is the same.
-    2. For a text that its model does not know, None is stored in place of a vector.
+    2. If the model does not know the language of a text, None is stored in place of a vector.
     3. A damaged row is not returned and is named by `faults`. The next `put` of its entry replaces the row.
     4. `put` stores nothing for an entry that the store no longer has with this text.
     5. If the store cannot be reached, `get` returns nothing, and `put` stores nothing and returns False. Neither
@@ -315,7 +316,9 @@ class VectorStore(Protocol):
         ...
 
     def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
-        """Let one host at a time embed texts of a scope, until the block ends. Never raises, and waits at most a minute."""
+        """Let only this host embed texts of `scope` until the block ends. Wait at most a minute for other hosts; then the block
+        runs anyway. No error is raised.
+        """
         ...
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
@@ -334,8 +337,8 @@ class SegmentStore(Protocol):
 
     Each scope has a list of segments. If several segments have a row for an entry, the row in the last segment counts.
 
-    1. A segment is added after its `base`. If other segments were added to the list meanwhile, it is added only if its marks
-       are not below their marks. If their marks are not below its marks, the list already has its rows.
+    1. A segment is added after its `base`. If other segments were added after `base` meanwhile, the segment is added only if its
+       marks are not below the marks of these. If the marks of these are not below its marks, the list already has its rows.
     2. Rows that were read before an erasure or a `drop` are not added after it.
     """
 
@@ -346,8 +349,8 @@ class SegmentStore(Protocol):
     async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
         """Add a segment and return the new end of the list. Raises StoreError if the store cannot be used.
 
-        If the result is `rows.base`, nothing can be added for now. If it is None, the rows are useless and the caller
-        must read the scope again.
+        Return `rows.base` if nothing can be added for now. Return None if the rows are outdated; the caller must then read the
+        scope again.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""Protocols of the parts that make prompt text from evidence.
+"""Defines the protocols of the parts that make prompt text from evidence (text from outside).
 
-A ref points at a text (evidence, a message, a remote address), and a selector at a part of the text. A block is a
-piece of the prompt. The parts parse selectors, resolve refs, and derive and render blocks. This module must not
-import another module of protocols.
+A ref points at a text (evidence, a message, a remote address), and a selector at a part of the text. A block is a part of the
+prompt. The parts parse selectors, look up the texts of refs, and derive and render blocks. This module must not import another
+module of protocols.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class EvidenceResolver(Protocol):
     """
 
     async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
-        """Return the text of a ref of a session, or the reason why there is none. `evidence` is the evidence item of
-        the ref, if the caller has loaded it already.
+        """Return the text of `ref`, which belongs to the session, or the reason why there is no text.
+
+        `evidence` is the evidence item of the ref, if the caller has loaded it already.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Protocol that every store of sessions implements: turns, branches, memory entries, evidence, worlds and erasure.
+"""Defines the protocol that every store of sessions implements: turns, branches, memory entries, evidence, worlds, erasure.
 
 A session is a tree of turns. A branch is a path through the tree, and its head is the newest committed turn on the
 path. A turn is pending once its prompt is prepared, and committed once its reply is stored. A window is the part of a
@@ -119,8 +119,8 @@ class Store(Protocol):
         *,
         branch_id: str | None = None,
     ) -> SessionHead:
-        """Commit finished turns after the head of the active branch, or of `branch_id`, and return the new head. For
-        imports.
+        """Commit finished turns after the head of the branch `branch_id` (None: the active branch), and return the new head. This
+        is meant for imports.
 
         Turns whose ids exist already are skipped. A pending turn that is not among `turns` is committed before them,
         without a reply. The active branch stays active. Raises BranchNotFoundError if there is no branch `branch_id`.
@@ -151,7 +151,7 @@ class Store(Protocol):
         return new
 
     async def committed_turns(self, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of `turn_ids` that belong to committed turns, on any branch."""
+        """Return the ids in `turn_ids` that belong to committed turns, on any branch."""
         found: set[str] = set()
         for turn_id in turn_ids:
             with suppress(TurnNotFoundError):
@@ -164,7 +164,7 @@ class Store(Protocol):
         ...
 
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
-        """Return (digest, session id) pairs: which sessions contain one of `digests`, on any branch.
+        """Return pairs (digest, session id) for the sessions that contain one of `digests`, on any branch.
 
         A digest identifies a reply or a user message; `mnemosyne.chains.messages.exchanges` computes it. If many
         sessions contain a digest, only some are returned. Archived sessions are not found. In a session after an
@@ -173,7 +173,7 @@ class Store(Protocol):
         return frozenset()
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
-        """Return the head of the active branch, or of `branch_id`.
+        """Return the head of the branch `branch_id` (None: the active branch).
 
         Raises:
             SessionNotFoundError: if there is no such session.
@@ -278,10 +278,10 @@ class Store(Protocol):
         ...
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
-        """Commit a prepared turn: write its reply, ops (changes of the state), state and entries at once. The head
-        moves to the turn.
+        """Commit a prepared turn: write its reply, ops (changes of the state), state and entries at once. Return the new head,
+        which is at this turn.
 
-        For a turn that is committed already, its head is returned.
+        If the turn is committed already, nothing is written, and the head is returned.
 
         Raises:
             TurnNotFoundError: if there is no such turn.
@@ -318,8 +318,8 @@ class Store(Protocol):
     ) -> tuple[TurnRecord, ...]:
         """Return at most `limit` of the newest committed turns on the path to the head, oldest first.
 
-        With `before_depth`, only turns of a smaller depth are returned. The turns come without prompt, receipt and
-        report. Raises BranchNotFoundError if there is no branch `branch_id`.
+        If `before_depth` is not None, only turns of a smaller depth are returned. Prompt, receipt and report are left out.
+        Raises BranchNotFoundError if there is no branch `branch_id`.
         """
         ...
 
@@ -385,7 +385,9 @@ class Store(Protocol):
         ...
 
     async def drop_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> int:
-        """Delete the chunks of a reply and return their number. A `turn_id` of None means the same as in `unfinished_reply`."""
+        """Delete the chunks of a reply and return their number. If `turn_id` is None, the turn is found as in
+        `unfinished_reply`.
+        """
         ...
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
@@ -419,7 +421,7 @@ class Store(Protocol):
         ...
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the stored pack of the version `digest` of a world, or None if there is none."""
+        """Return the stored pack of the version `digest` of a world, or None if it is not stored."""
         ...
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
@@ -552,8 +554,9 @@ class Store(Protocol):
         ...
 
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
-        """Return the oldest evidence item with the source address `uri` and the hash `content_hash`, or None. It
-        serves to avoid duplicates.
+        """Return the oldest evidence item with the source address `uri` and the hash `content_hash`, or None if there is none.
+
+        It is used to avoid duplicates.
         """
         ...
 
@@ -645,8 +648,7 @@ class Store(Protocol):
             visit: Called in another thread, on one state of the store; it must not write.
             sessions: Only rows of these sessions (None: everything).
             without: No rows of these sessions.
-            likely: Returns whether raw bytes may contain the wanted text; a store may skip rows for which it returns
-                False.
+            likely: Returns whether raw bytes may contain the wanted text. A store may skip rows for which the result is False.
         """
         ...
 
@@ -666,7 +668,7 @@ def combined_reads(store: Store) -> type[Store]:
     """Return the class from which to call `turn_inputs`, `chosen_inputs` and `depths_with_system_messages` for a
     store.
 
-    It is the store's own class if this class has all three methods. Otherwise it is `Store`, whose methods call the
-    store's simple methods. A wrapper that overrides only simple methods and passes all other calls on is not bypassed.
+    If the store's own class has all three methods, the result is this class. Otherwise the result is `Store`, whose methods call
+    the simple methods of the store. So a wrapper that overrides only simple methods is not bypassed.
     """
     return type(store) if all(hasattr(type(store), name) for name in _COMBINED) else Store

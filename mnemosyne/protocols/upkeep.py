@@ -1,8 +1,7 @@
-"""Protocols for the maintenance of a store: archived sessions, leases, usage figures, and index data that hosts
-share.
+"""Defines the protocols for the maintenance of a store: archived sessions, leases, usage figures, and index data of hosts.
 
-A lease is the right of one process to do one kind of work for a whole store. A store of a plugin that lacks these
-protocols is maintained by its owner. Of the other protocols this module imports only those of recall.
+A lease is the right of one process to do one kind of work for a whole store. If the store of a plugin lacks these protocols, the
+owner of the store maintains it. Of the other protocols this module imports only those of recall.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class IdleSession:
     active_at: datetime
     """Time when the last turn was prepared (aware)."""
     version: int
-    """The session's version when it was looked at."""
+    """The version of the session at the time of the query."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +45,7 @@ class IdlePage:
 
     items: tuple[IdleSession, ...]
     seen: int
-    """Number of sessions that were looked at."""
+    """Number of sessions that were examined."""
     next: str | None
     """Id after which to continue (None: there are no more sessions)."""
 
@@ -100,7 +99,7 @@ class SharedScope:
 
 @dataclass(frozen=True, slots=True)
 class SessionLimit:
-    """Maximum number of sessions of a tenant. `refuse` makes the error that is raised for one more."""
+    """Maximum number of sessions of a tenant. `refuse` returns the error to raise for a session beyond it."""
 
     most: int
     refuse: Callable[[], Exception]
@@ -140,7 +139,7 @@ class StoreUpkeep(Protocol):
         ...
 
     async def idle_sessions(self, before: datetime, *, after: str = "", limit: int = 100) -> IdlePage:
-        """Look at the next `limit` open sessions after the id `after`, and return those whose last turn is older than
+        """Examine the next `limit` open sessions after the id `after`, and return those whose last turn came before the time
         `before`.
 
         A session without any date, or a user's profile, is never returned.
@@ -187,10 +186,10 @@ class StoreUpkeep(Protocol):
     async def erase_archived(
         self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
     ) -> ErasureOutcome | None:
-        """Erase one whole session as `Store.erase` does, if it was archived before `archived_before` and still is.
-        Return None otherwise.
+        """Erase the session of `erasure` as `Store.erase` does, if it was archived before the time `archived_before` and still
+        is. Return None, and erase nothing, otherwise.
 
-        So a session that was opened meanwhile stays.
+        So a session that was opened meanwhile stays. `lease` is the caller's right to do this work (None: no lease is checked).
 
         Raises:
             ValueError: if `erasure` does not name a session.
@@ -219,12 +218,11 @@ class StoreUpkeep(Protocol):
         ...
 
     async def drop_abandoned(self, before: datetime, *, limit: int = 1000, lease: Lease | None = None) -> int:
-        """Delete abandoned turns that were prepared before `before`, with their records, and unfinished replies without
-        a chunk since. Return how many were deleted, at most `limit` of each.
+        """Delete abandoned turns that were prepared before the time `before`, and unfinished replies whose last chunk came before
+        it. At most `limit` of each are deleted. Return the number of both together.
 
         An abandoned turn is a turn whose user asked again instead; it is on no path. An unfinished reply has chunks and
-        no end. Raises LeaseLostError if the
-        holder has lost `lease`.
+        no end. Raises LeaseLostError if the holder has lost `lease`.
         """
         ...
 
@@ -257,8 +255,8 @@ class SharedIndexStore(Protocol):
         ...
 
     async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
-        """Return figures of the shared index data of a scope; `missing` counts the entries without a vector of
-        `encoder`. The call reads all entries of the scope, but no vectors.
+        """Return figures of the shared index data of `scope`. The field `missing` counts the entries without a vector of the
+        embedder `encoder`. The call reads all entries of the scope, but no vectors.
         """
         ...
 

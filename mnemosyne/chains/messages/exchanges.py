@@ -1,8 +1,8 @@
 """Computes digests by which a conversation is recognised from the messages that a client sends again.
 
-Each reply has a digest, and each message of the user has one too. A short message of the user is digested together with its
-reply. Only words count for a digest, because chat clients change the rest of a text: spaces, emphasis, quotation marks and
-markup. Some clients also leave out the thoughts in a reply.
+An exchange is a message of the user with its reply. Each reply has a digest, and each message of the user has one, too. A short
+message of the user is digested together with its reply. Only words count for a digest, because chat clients change the rest of
+a text: spaces, emphasis, quotation marks and markup. Some clients also leave out the thoughts in a reply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_SESSIONS = 50
 """Maximum number of sessions to find by one digest, because a common phrase occurs in many sessions."""
 
 LONG_BYTES = 24
-"""Length in bytes (UTF-8) from which a user message identifies a conversation without its reply, which clients may edit."""
+"""A user message of at least this many bytes (UTF-8) identifies a conversation without its reply. (Clients may edit a reply.)"""
 
 _MARKS = str.maketrans("", "", "*_~`\"'“”‘’„«»「」『』")
 _WORD = re.compile(r"\w+")

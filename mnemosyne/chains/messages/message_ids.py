@@ -1,4 +1,4 @@
-"""Gives ids to the messages of a turn, and makes entries of the history chain (recall of past messages) from them.
+"""Gives ids to the messages of a turn, and converts messages to memory entries of the history chain, for recall.
 
 Every store uses these functions, so a message has the same id and the same entry in every store. The module imports
 the schema and no storage.
@@ -34,11 +34,10 @@ def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 
 def assign_free_ids(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
-    """Return the messages of a turn that is being committed, each with an id that no other message of the session
-    has.
+    """Return the messages of a turn that is being committed, each with an id that no other message of the session has.
 
-    `is_used` states whether an id is used in the session. A used id, for example after a retry of the same input, is
-    replaced by one made from `turn_id`.
+    `is_used` returns whether an id is used in the session. A used id, for example after a retry of the same input, is
+    replaced by an id made from `turn_id`.
     """
     taken: set[str] = set()
     done: list[Message] = []

@@ -1,6 +1,6 @@
 """Reads and makes the contents of a message in addition to its text: images, audio, files and tool calls.
 
-They are in `Message.extra` in the form of chat APIs, so every store and document contains them:
+These contents are in `Message.extra` in the form of chat APIs, so every store and document contains them:
 
 - `parts`: the list of content parts, if one of them is not text.
 - `tool_calls`: the calls of an assistant message.
@@ -41,13 +41,15 @@ def read_tool_calls(message: Message) -> tuple[Mapping[str, Any], ...]:
 
 
 def read_tool_call_id(message: Message) -> str | None:
-    """Return the id of the tool call that `message` answers, or None."""
+    """Return the id of the tool call that `message` answers, or None if it answers none."""
     told = message.extra.get(TOOL_CALL_ID)
     return told if isinstance(told, str) and told else None
 
 
 def read_user(message: Message) -> str:
-    """Return the id of the user who wrote `message`: its author or, without an author, the `user_id`; '' if there is none."""
+    """Return the id of the user who wrote `message`: its author or, without an author, its `user_id`. Return '' if no user is
+    known.
+    """
     if message.author is not None:
         return message.author.id if message.author.kind is AuthorKind.USER else ""
     told = message.extra.get(USER_ID)

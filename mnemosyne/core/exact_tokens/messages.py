@@ -28,11 +28,11 @@ class _Estimates(Protocol):
 
 
 class MessageTokenEstimator:
-    """A `MessageEstimator` that counts the tokens of messages with another estimator, which counts only texts.
+    """A `MessageEstimator` that counts the tokens of messages by `estimator`, which counts only texts.
 
-    A model hint has an effect only if the other estimator is our rule-based one (`CalibratedEstimator`) and the tokenizer of
-    the model is installed. An exact estimator, or an estimator of the host, counts every text itself. The first count with a
-    hint reads a file, so do not make it on the event loop. `name` is the name of the other estimator.
+    A model hint (the name of a model) has an effect only if `estimator` is our rule-based one (`CalibratedEstimator`) and the
+    tokenizer of the model is installed. Any other estimator counts every text itself. The first count with a hint reads a
+    file, so do not make it on the event loop. `name` is the name of `estimator`.
     """
 
     def __init__(self, estimator: _Estimates) -> None:
@@ -44,7 +44,7 @@ class MessageTokenEstimator:
         return self._count(text)
 
     def estimate_text(self, text: str, model_hint: str | None = None) -> int:
-        """Return the number of tokens of `text` for the model of the hint (None: for no certain model)."""
+        """Return the number of tokens of `text` for the model `model_hint` (None: no particular model)."""
         return self._counter(model_hint)(text)
 
     def estimate_message(self, role: str, content: str, model_hint: str | None = None) -> int:

@@ -36,11 +36,11 @@ def load_encoding(name: str, *, carried_only: bool = False) -> tiktoken.Encoding
     """Return the encoding `name` from the folder of TIKTOKEN_CACHE_DIR, or from litellm's wheel if the variable is not
     set.
 
-    With `carried_only` the variable is ignored, so nothing is downloaded. tiktoken reads its folder from the variable,
+    If `carried_only`, the variable is ignored, so nothing is downloaded. tiktoken reads its folder from the variable,
     so the variable is changed while the encoding is loaded, and then restored.
 
     Raises:
-        LookupError: if the encoding cannot be read there; the message lists the encodings of litellm's wheel.
+        LookupError: if the encoding cannot be read. The message lists the encodings in litellm's wheel.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)

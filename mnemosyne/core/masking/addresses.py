@@ -1,7 +1,7 @@
 """Masks credentials in the addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`).
 
 The user, the password and every value of the query may be a secret, so none of them is stored or shown. Calls use the
-full address. The functions are pure. `mnemosyne.stores.locate` reads the addresses of stores;
+full address. `mnemosyne.stores.locate` reads the addresses of stores;
 `mnemosyne.core.masking.credentials` masks whole texts.
 """
 
@@ -13,7 +13,9 @@ from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
 _LEAST_SECRET_CHARS = 3
-"""Shorter secrets are masked only inside addresses: in a sentence the replacement would hit harmless words."""
+"""Least length of a secret that is masked in sentences. Shorter ones are masked only in addresses, because a sentence may contain
+the same characters in a harmless word.
+"""
 
 _PARTS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.S
@@ -55,9 +57,9 @@ def _mask_found_user(found: re.Match[str]) -> str:
 
 
 def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return (address without user and password, headers that contain them). Without user and password the headers are
-    empty.
+    """Return (address without user and password, headers that contain user and password).
 
+    If the address has neither, the headers are empty. If `address` is None, the first item is None.
     Clients treat credentials in an address in different ways, so they are sent as an Authorization header.
     """
     if address is None:

@@ -87,7 +87,7 @@ def watch_call_logs() -> None:
 
 @contextmanager
 def sending(texts: Iterable[str]) -> Iterator[SentTexts]:
-    """Withhold log lines that repeat one of `texts` while the block runs, also those of tasks that the block starts."""
+    """While the block runs, withhold log lines that repeat one of `texts`. This also holds for tasks that the block starts."""
     sent = SentTexts(texts)
     token = _sent.set(sent)
     try:

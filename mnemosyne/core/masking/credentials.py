@@ -21,8 +21,8 @@ from mnemosyne.core.masking.addresses import HIDDEN, mask_user_info, secrets_of
 E = TypeVar("E", bound=BaseException)
 
 LEAST_CHARS = 8
-"""Shorter secrets are not remembered, because replacing them would hit harmless words. They are masked only in texts of
-a call that passes them to `mask_credentials`.
+"""Least length of a secret that is remembered, because replacing a shorter one would also replace harmless words. A shorter
+secret is masked only if a call passes it to `mask_credentials`.
 """
 
 _MOST_SPELLINGS = 4_096
@@ -88,7 +88,7 @@ def remember_address(address: str | None) -> None:
 def mask_credentials(text: str, *secrets: str | None) -> str:
     """Return `text` without credentials: the registered ones, recognisable ones, and `secrets`.
 
-    `secrets` are those of the call that the text is about. They are replaced from 3 characters on.
+    `secrets` are the secrets of the call that the text is about. Each that has at least 3 characters is replaced.
     """
     text = _known.hide(text)
     given = {form for each in secrets if each for form in spellings(each) if len(form) >= _LEAST_IN_CALL_CHARS}

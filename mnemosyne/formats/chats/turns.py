@@ -1,5 +1,6 @@
-"""Groups the messages of a chat into turns. Their ids stay the same when a longer version of the chat is imported later.
-Pure.
+"""Groups the messages of a chat into turns. A turn is a message of the user with the replies to it.
+
+The ids of the turns stay the same if a longer version of the chat is imported later. This module does no I/O.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Rules of redaction that are shipped: personal numbers, labelled names and addresses, secrets, and network
-addresses.
+"""Defines the shipped rules of redaction: personal numbers, labelled names and addresses, secrets, and network addresses.
 
 Patterns are separate from the checks that exclude harmless texts, so that each can be read separately.
 """

@@ -1,7 +1,7 @@
 """Finds the words that a host wants removed, all of them in one pass over a text.
 
-The table is keyed by first character and length, and is not one large pattern. So the search takes the same time per
-character for 20,000 words as for 20, apart from the number of different lengths.
+The words are looked up in a table by first character and length, not by one large pattern. So the time per character does not
+depend on the number of words, only on the number of their different lengths.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class WordTable:
         self._lengths = {sign: tuple(sorted(found, reverse=True)) for sign, found in lengths.items()}
 
     def find(self, text: str) -> list[tuple[str, int, int]]:
-        """Return (class, begin, end) of each word in `text`, in order. Of words that overlap, the first and longest counts."""
+        """Return (class, begin, end) for each word in `text`, in order. If words overlap, the first one counts; if two begin at
+        the same place, the longer one.
+        """
         if not self._lengths:
             return []
         folded, found, place = _fold(text), list[tuple[str, int, int]](), 0

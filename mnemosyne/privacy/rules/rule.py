@@ -56,9 +56,9 @@ class Rule:
     """Shipped dictionary to which the rule belongs."""
     pattern: str
     holds: Callable[[str], bool] | None = None
-    """Accepts or rejects a match by its text (None: accepts all)."""
+    """Returns whether a match counts, by the text of the match (None: all count)."""
     holds_at: Callable[[str, int, int], bool] | None = None
-    """Accepts or rejects a match by the whole text and the place of the match in it (None: accepts all)."""
+    """Returns whether a match counts, by (whole text, begin, end) of the match (None: all count)."""
     group: int = 0
     """Group of `pattern` that is removed."""
     hints: tuple[str, ...] = ()
