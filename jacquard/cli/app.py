@@ -1,6 +1,7 @@
 """Defines the `jacquard` command: its four groups, and the module of each command.
 
-A command's module is imported only when the command runs. So `jacquard --help` loads neither an engine nor a store.
+The module of a command is imported only when the command runs. Therefore `jacquard --help` loads neither an engine nor
+a store.
 """
 
 from __future__ import annotations

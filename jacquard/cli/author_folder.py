@@ -1,6 +1,7 @@
 """Finds the folder in which an author edits a world pack, so that template commands read this folder first.
 
-A turn is rendered with the pack in the store, but an author wants to see an edit before importing it there.
+A turn is rendered with the pack in the store. An author, however, wants to see an edit before it is imported into the
+store.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ async def author_folder(runtime: Runtime, world_id: str) -> Path | None:
 async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, ...]:
     """Return the folders of a world's templates in the order of the search; the shipped templates come last.
 
-    The world's own templates are those of the author's folder. If this folder is not known, they are those of the pack in
-    the store. Raises WorldUnavailableError if the store has no pack either.
+    The world's own templates are those of the author's folder. If this folder is not known, the templates of the pack
+    in the store are used. Raises WorldUnavailableError if the store has no pack either.
     """
     folder = await author_folder(runtime, world_id)
     if folder is None:
@@ -39,7 +40,9 @@ async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, .
 
 
 def folder_roots(folder: Path) -> tuple[TemplateRoot, ...]:
-    """Return the folder of the pack's own templates, if the pack `folder` has one, and then the shipped templates."""
+    """Return the folders of templates for the pack in `folder`: the folder of the pack's own templates, if there is
+    one, and then the folder of the shipped templates.
+    """
     own = folder / TEMPLATES
     return (own, find_shipped_templates()) if own.is_dir() else (find_shipped_templates(),)
 

@@ -39,7 +39,9 @@ StoreOption = Annotated[
     ),
 ]
 DEFAULT_STORE = ""
-"""Default of `--store`. No command receives it, because `store_options` replaces it by the store of the settings."""
+"""Default of `--store`. No command receives this value, because `store_options` replaces it by the store of the
+settings.
+"""
 SessionOption = Annotated[str, typer.Option("--session", "-s", metavar="ID", help="The session to work on.")]
 WorldOption = Annotated[
     Path | None,
@@ -109,8 +111,8 @@ def chosen_tenant() -> str:
 async def open_store(store: str, *, config: RuntimeConfig | None = None, **options: Any) -> AsyncIterator[Runtime]:
     """Open the runtime of a store like `open_runtime`, with the tenant and the settings of the command line.
 
-    If `config` is given, its settings are used instead. When the runtime is closed, damaged records that were skipped are
-    named on standard error.
+    If `config` is given, it replaces the settings of the command line. When the runtime is closed, damaged records that
+    were skipped are named on standard error.
     """
     settings = load_configuration() if config is None else config
     async with open_runtime(store, tenant=chosen_tenant(), config=settings, **options) as runtime:
@@ -125,10 +127,11 @@ async def open_store(store: str, *, config: RuntimeConfig | None = None, **optio
 
 
 def load_configuration(given: Mapping[str, Any] | None = None, *, file: Path | None = None) -> RuntimeConfig:
-    """Return the settings of a turn: a settings file, overridden by the environment, overridden by `given`.
+    """Return the settings of a turn. They come from a settings file. The environment overrides the file, and `given`
+    overrides both.
 
-    The file is `file`, else the file of `--config`. `given` is nested like the sections; a value of None counts as not
-    given. Exits with code 2 if a setting is wrong.
+    The settings file is `file` (None: the file of `--config`). `given` is nested like the sections; a value of None
+    counts as not given. Exits with code 2 if a setting is wrong.
     """
     chosen = CHOSEN.get()
     if file is None and chosen is not None:
@@ -225,7 +228,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_input() -> str:
-    """Return the text of standard input. Exits with code 1 and an error if it is not UTF-8."""
+    """Return the text of standard input. Exits with code 1 and an error if the input is not UTF-8."""
     return _decode_text(sys.stdin.buffer.read(), "standard input")
 
 

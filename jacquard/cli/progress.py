@@ -14,7 +14,7 @@ Report = Callable[[int, int], None]
 
 @contextmanager
 def indexing(title: str = "indexing") -> Iterator[Report]:
-    """Yield a callback `(done, total)` that updates a progress bar with this title.
+    """Yield a function `(done, total)` that updates a progress bar with the title `title`.
 
     The bar appears with the first call, and only on a terminal.
     """

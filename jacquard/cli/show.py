@@ -41,7 +41,7 @@ def style_of(source: str) -> str:
 def show_turn(turn: PreparedTurn) -> None:
     """Print the prompt of a turn, coloured by source, and its receipt.
 
-    For a numerical action there is no prompt; its answer is printed instead.
+    A turn that a numerical action answered has no prompt; its answer is printed instead.
     """
     if turn.reply is not None:
         show(f"numerical action {turn.plan.action_id}: applied, no model is called", "bold")
@@ -56,8 +56,8 @@ def show_turn(turn: PreparedTurn) -> None:
 def show_messages(messages: Sequence[PromptMessage], spans: Sequence[BlockSpan], sources: Mapping[str, str]) -> None:
     """Print the messages of a prompt, each with its number of tokens.
 
-    `spans` are the places of blocks in the messages. `sources` has the source of each block, which gives the block its
-    colour.
+    `spans` are the places of blocks in the messages. `sources` maps the id of each block to its source, which decides
+    the colour of the block.
     """
     for place, message in enumerate(messages):
         own = [span for span in spans if span.message == place]

@@ -17,6 +17,8 @@ class TerminalConsole(Console):
     """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the output with control characters made visible. Control sequences of rich itself stay unchanged."""
+        """Return the output of `renderable` with control characters made visible. Control sequences of rich itself stay
+        unchanged.
+        """
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(show_controls(segment.text), segment.style)

@@ -1,7 +1,7 @@
 """Defines the settings of the service, and reads them.
 
-They come from the section `service` of the settings file, from `JACQUARD_SERVICE__*` variables, and from options of the
-command.
+The settings come from the section `service` of the settings file, from `JACQUARD_SERVICE__*` variables, and from
+options of the command.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ def load_service_settings(
 def load_settings(
     file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
 ) -> tuple[ServiceSettings, RuntimeConfig]:
-    """Return (settings of the service, settings of turns). `options` are only for the service.
+    """Return (service, turns): the settings of the service, and the settings of turns. `options` apply only to the
+    service.
 
     Reads `file`, so call it off the event loop. Raises ConfigError that names all faults of both.
     """

@@ -1,7 +1,7 @@
 """Defines the classes in which an operation (one call of the service) is described.
 
-A description states the address, the parameters, the types of body and answer, and who may call the operation. If the
-operation is also a tool for a model, it states how the model sees it.
+A description states the address, the parameters, the types of body and answer, and the rights that a caller needs. If
+the operation is also a tool for a model, the description has a `Tool` with the form that the model sees.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Scope(StrEnum):
 class Query:
     """Parameter in the query string of an address.
 
-    `kind` is the type of its value: `str`, `int` or `bool`, or `tuple` for a comma-separated list of some of `names`. A number is
-    from `least` to `most`.
+    `kind` is the type of the parameter's value: `str`, `int` or `bool`, or `tuple` for a comma-separated list of some
+    of `names`. A number must be between `least` and `most`, both included (None: no bound).
     """
 
     name: str
@@ -57,20 +57,20 @@ class Tool:
     omit: frozenset[str] = frozenset()
     """Fields of the operation's answer that the tool does not return."""
     reads: bool = False
-    """Whether the operation changes nothing although its method is not GET."""
+    """True if the operation changes nothing although its method is not GET."""
     destroys: bool = False
     is_idempotent: bool = False
-    """Whether a second call with the same arguments changes nothing more."""
+    """True if a second call with the same arguments changes nothing more."""
     for_review: bool = False
-    """Whether the tool is listed only if the setting `memory.review` is on."""
+    """True if the tool is listed only if the setting `memory.review` is on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation of a service.
 
-    A token can be bound to a viewer (a character). It allows only operations that are `open_to_viewers`, and these return only what
-    the viewer may know.
+    A token can be bound to a viewer (a character). Such a token allows only operations that are `open_to_viewers`.
+    These operations return only data that the viewer may know.
     """
 
     name: str
@@ -87,13 +87,17 @@ class Operation:
     scope: Scope = Scope.PLAY
     open_to_viewers: bool = False
     is_audited: bool = False
-    """Whether calls are recorded, because the operation erases data or returns texts that prompts withhold."""
+    """True if calls are recorded in the audit, because the operation erases data or returns texts that prompts
+    withhold.
+    """
     is_repeatable: bool = True
-    """Whether the operation accepts an idempotency key. A second call with the same key changes nothing more."""
+    """True if the operation accepts an idempotency key. A second call with the same key changes nothing more."""
     once: bool = False
-    """Whether the client must not repeat a call after a broken connection."""
+    """True if the client must not repeat a call after a broken connection."""
     in_one_process: bool = False
-    """Whether the operation uses data in the memory of one process, so that only the process of the session can run it."""
+    """True if the operation uses data in the memory of one process, so that only the process that works on the session
+    can run it.
+    """
     query: tuple[Query, ...] = ()
     errors: tuple[type[ContextEngineError], ...] = ()
     """Errors that the operation can return in addition to the errors of every operation."""
@@ -112,5 +116,5 @@ class Operation:
 
     @property
     def reads(self) -> bool:
-        """Whether the operation changes nothing."""
+        """True if the operation changes nothing."""
         return self.method == "GET" or (self.tool is not None and self.tool.reads)

@@ -129,11 +129,11 @@ class RemoteTurn(_TurnAnswer):
     messages: tuple[PromptMessage, ...]
 
     def to_openai(self) -> list[Any]:
-        """Return the prompt as messages of the OpenAI API. It is the same as the result of `PreparedTurn.to_openai`."""
+        """Return the prompt as messages of the OpenAI API, equal to the result of `PreparedTurn.to_openai`."""
         return to_openai(self.messages, self.attachments)
 
     def to_anthropic(self) -> dict[str, Any]:
-        """Return the prompt in the form of the Anthropic API. It is the same as the result of `PreparedTurn.to_anthropic`."""
+        """Return the prompt in the form of the Anthropic API, equal to the result of `PreparedTurn.to_anthropic`."""
         prefix = self.short_report.prefix
         boundary = session_boundary(self.session_id)
         return to_anthropic(self.messages, self.attachments, prefix.stable_messages, prefix.stable_chars, boundary)
@@ -156,7 +156,7 @@ def encode_turn(turn: PreparedTurn, include: Collection[str] = ()) -> bytes:
 
 
 def receive_turn(sent: SentTurn) -> RemoteTurn:
-    """Return the turn for a caller of the client, from the turn that the service sent."""
+    """Return the turn that a caller of the client gets, made from `sent`, the turn as the service sent it."""
     given = {each.name: getattr(sent, each.name) for each in fields(SentTurn)}
     messages = tuple(PromptMessage(role=each.role, content=each.content) for each in sent.messages)
     return RemoteTurn(**{**given, "messages": messages})
@@ -189,7 +189,8 @@ _OF_A_MESSAGE = frozenset({"message_id", "author", "at", "refs", "extra"})
 def message_from_wire(sent: str | dict[str, Any]) -> ChatMessage:
     """Return the chat message of a request.
 
-    An object with a field that only a stored `Message` has is read as a `Message`. Raises CodecError if it is not a valid one.
+    An object with a field that only a stored `Message` has is read as a `Message`. Raises CodecError if the object is
+    not a valid `Message`.
     """
     if isinstance(sent, dict) and _OF_A_MESSAGE.intersection(sent):
         return codec.from_plain(sent, Message)

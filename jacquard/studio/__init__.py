@@ -1,8 +1,8 @@
-"""Studio: pages for people, served by the service under one address with its API.
+"""Serves the studio: pages for people, at the same address as the API of the service.
 
-A page reads and writes only by the operations of `jacquard/remote/operations.py`, as every client does: the same scopes,
-tenants, viewers and audits apply. Pages are rendered on the server; htmx replaces parts of them; `static/studio.js` does
-what neither can.
+A page reads and writes only by the operations of `jacquard/remote/operations.py`, as every client does: the same
+scopes, tenants, viewers and audits apply. Pages are rendered on the server; htmx replaces parts of them;
+`static/studio.js` does the work that neither of them can do.
 
 To add a room:
 

@@ -22,7 +22,7 @@ ROOMS: tuple[Room, ...] = (home.ROOM, timeline.ROOM, turn.ROOM)
 
 
 def open_studio(tenants: TenantRuntimes, records: ServiceRecords | None) -> ServicePages:
-    """Return the pages of a service; `records` are its tokens (None: it has no tenants)."""
+    """Return the pages of a service. `records` contains the tokens of the service (None: the service has no tenants)."""
     service = StudioService(tenants=tenants, records=records, rooms=ROOMS)
     routes = [_route(service, room, place, page) for room in ROOMS for place, page in room.pages.items()]
     return ServicePages(Middleware(Door, find=None if records is None else records.tokens.find), routes)

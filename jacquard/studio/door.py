@@ -1,8 +1,9 @@
-"""Middleware before the gate: lets browsers in to the pages of the studio.
+"""Defines the middleware before the gate of the service that lets browsers in to the pages of the studio.
 
-A browser sends no token by itself, so the studio keeps it in a cookie that scripts cannot read and other sites cannot use. For
-addresses of the studio, and only for these, the cookie counts as the token. Requests that change something must come from a
-page of the studio. Every answer has the content policy, and a refused request gets a page instead of JSON.
+A browser sends no token by itself. So the studio keeps the token in a cookie that scripts cannot read and other sites
+cannot use. For addresses of the studio, and only for these, the cookie counts as the token. Requests that change
+something must come from a page of the studio. Every answer has the content policy, and a refused request gets a page
+instead of JSON.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _read_static() -> dict[str, tuple[bytes, str]]:
 
 FILES = _read_static()
 VERSION = hashlib.sha256(b"".join(data for _, (data, _) in sorted(FILES.items()))).hexdigest()[:12]
-"""Changes with every file that pages load, so that browsers may keep them."""
+"""Hash that changes with every file that pages load, so that browsers may cache these files."""
 
 TEMPLATES.globals["static"] = lambda name: f"{STATIC}{name}?v={VERSION}"
 
@@ -127,7 +128,9 @@ class Door:
 
 
 def show_login(request: Request, status: int = 200, *, is_refused: bool = False) -> Response:
-    """Return the page on which one gives a token."""
+    """Return the page on which a user enters a token. `status` is the HTTP status, and `is_refused` is true if a token
+    was refused.
+    """
     here = request.url.path if request.method == "GET" and request.url.path != LOGIN else "/"
     wanted = _own_address(request.query_params.get("next", here))
     page = TEMPLATES.get_template("login.html").render(

@@ -1,4 +1,4 @@
-"""Home: the conversations, the address for chat clients, and the state of the model server."""
+"""Shows the home page: the conversations, the address for chat clients, and the state of the model server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Timeline: the chat with its branches as a tree, the state after each turn, and going back, forking and editing."""
+"""Shows the timeline of a chat: its branches as a tree, and the state after each turn. A user can go back, fork and
+edit there.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ class TreeBranch:
 
     head: SessionHead
     level: int
-    """Number of branches from which it comes."""
+    """Number of branches from which this branch comes, one from another."""
     fork_depth: int
-    """Depth up to which it is the same as the shown branch."""
+    """Depth up to which this branch has the same turns as the shown branch."""
 
 
 async def show_timeline(visit: Visit) -> Response:

@@ -1,4 +1,6 @@
-"""Turn: the prompt of a turn with the reason for each of its parts, what was left out, and the prompt before it."""
+"""Shows the page of a turn: its prompt with the reason for each part, the parts that were left out, and the prompt of
+the previous turn.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _NEIGHBOURS = 8
 
 
 async def show_newest(visit: Visit) -> Response:
-    """Lead to the newest turn of a conversation."""
+    """Lead the browser to the newest turn of a conversation."""
     head = await visit.ask("get_session_head")
     if head.turn_id is None:
         return await visit.show("turn_none.html")

@@ -72,16 +72,17 @@ class Visit:
         return note_of(self.request).principal
 
     def here(self, **query: object) -> str:
-        """Return the address of this page with other parameters; None leaves a parameter out."""
+        """Return the address of this page with changed parameters. A parameter whose new value is None is left out."""
         path, own = self.request.url.path, {**self.query, **query}
         return _join(path, own)
 
     async def ask(self, name: str, *, body: Any = None, run: Run | None = None, **sent: Any) -> Any:
         """Call the operation `name` and return its answer as a value.
 
-        `sent` are the ids of its address and its parameters (a text is checked as in an address); ids that are missing are
-        those of the page. `run` replaces the handler by one that returns the answer in another form. Raises Refusal, and
-        the errors of the operation.
+        `sent` contains the ids in the operation's address, and its parameters (a text is checked as in an address). Ids
+        that are missing in `sent` are taken from the page. `run` is a handler that returns the answer in another form
+        (None: the handler of the operation). Raises Refusal if the caller may not call the operation. Raises the errors
+        of the operation.
         """
         operation, note = BY_NAME[name], note_of(self.request)
         note.operation = name
@@ -107,7 +108,7 @@ class Visit:
         return await to_thread.run_sync(codec.decode, value, operation.answer) if isinstance(value, bytes) else value
 
     async def form(self) -> dict[str, str]:
-        """Return the fields of the form that was sent. Of fields with the same name, the last one counts."""
+        """Return the fields of the form that was sent. If several fields have the same name, the last one counts."""
         data = (await self.request.body()).decode("utf-8", "replace")
         return dict(parse_qsl(data, keep_blank_values=True, max_num_fields=1_000))
 
@@ -132,14 +133,16 @@ class Room:
     """Pages for one purpose."""
 
     name: str
-    """Its module, its table of texts, and its name in the navigation (`room.NAME`)."""
+    """Name of the room's module, of its table of texts, and of its entry in the navigation (`room.NAME`)."""
     pages: Mapping[str, Page]
     """Functions of its pages, by method and path (`GET /s/{session_id}/t/{turn_id}`). The first one is where the navigation
     leads, if its path has no other id than `session_id`.
     """
 
     def address(self, ids: Mapping[str, str]) -> str | None:
-        """Return the address of its first page for a visit with `ids`; None if it needs an id that the visit has not."""
+        """Return the address of the room's first page for a visit with `ids`. Return None if the page needs an id that
+        `ids` lacks.
+        """
         path = next(iter(self.pages)).partition(" ")[2]
         try:
             return path.format_map({name: quote(value, safe="") for name, value in ids.items()})
@@ -163,7 +166,7 @@ def _join(path: str, query: Mapping[str, object]) -> str:
 
 
 def language_of(request: Request) -> str:
-    """Return the language of a page: that of `?lang`, of the cookie, or else of the browser."""
+    """Return the language of a page. It is named by the parameter `lang`, else by the cookie, else by the browser."""
     for asked in (request.query_params.get("lang"), request.cookies.get(LANGUAGE_COOKIE)):
         if asked in LANGUAGES:
             return asked

@@ -527,7 +527,9 @@ class FrameworkContract:
             assert self.report(agent).problems == ()
 
     def test_earlier_messages_of_the_framework_are_taken_over(self, server: ScriptedServer) -> None:
-        """Check that a conversation can begin without the adapter: its earlier messages are in the prompt later."""
+        """Check that a conversation can begin without the adapter: the messages before the adapter are in later
+        prompts.
+        """
 
         async def work() -> None:
             async with open_scene(server, "text:It rains.", "text:You asked about Oslo.") as scene:

@@ -1,7 +1,8 @@
 """Smoke test for hosts that build an engine: prepare a turn, commit its reply, record a tool call and a usage.
 
-Call `run_smoke` with your engine and a session that the test may fill. If a check fails, it raises AssertionError with
-a sentence. With pytest, subclass `EngineSmoke` and override `open_engine`; each test then gets a new engine.
+Call `run_smoke` with your engine and a session that the test may fill. If a check fails, `run_smoke` raises
+AssertionError with a sentence. With pytest, subclass `EngineSmoke` and override `open_engine`; each test then gets a
+new engine.
 
     class TestMyEngine(EngineSmoke):
         @asynccontextmanager
@@ -71,8 +72,8 @@ class EngineSmoke:
             await run_smoke(engine)
 
     async def test_the_same_turn_is_answered_once(self) -> None:
-        """Check that the same input after the same turn is answered from its record, byte for byte, and so is its
-        commit.
+        """Check that the same input after the same turn is answered from its record, byte for byte, and that a repeated
+        commit returns the same result.
         """
         async with self.open_engine() as engine:
             first = await engine.prepare_turn(SESSION, "one")

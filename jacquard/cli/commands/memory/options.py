@@ -30,7 +30,8 @@ async def using_verbs(
 ) -> AsyncIterator[MemoryVerbs]:
     """Open the store `store` for one command, and yield its memory verbs.
 
-    `author` is recorded with each edit. With `viewer`, only memories that this character may know are seen and edited.
+    `author` is recorded with each edit. If `viewer` is given, only memories that this character may know are seen and
+    edited.
     """
     async with open_store(store, embedder=embedder) as runtime:
         yield MemoryVerbs(runtime, author=author, viewer=viewer)

@@ -1,4 +1,4 @@
-"""Provides the options of commands that embed many texts: which engine embeds them, and with how many workers."""
+"""Provides the options of commands that embed many texts: the engine that embeds the texts, and the number of workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AddressOption = Annotated[
 
 
 def embedding_workers(engine: Engine | None, workers: int | None, address: str | None) -> EmbeddingWorkers | None:
-    """Return the workers that the options name, or None if this process embeds.
+    """Return the workers that the options name. Return None if this process embeds the texts itself.
 
     Raises BadParameter (exit code 2) if `workers` or `address` is given without `engine`.
     """

@@ -166,7 +166,7 @@ def _describe_plan(prepared: PreparedTurn) -> list[Check]:
 
 
 async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
-    """Return the turn `turn` of a session, or its newest turn if `turn` is None.
+    """Return the turn `turn` of a session (None: the newest turn).
 
     `session` may be empty if the store has only one session. Exits with code 1 if the session has no turn, or if the turn
     has no receipt.
