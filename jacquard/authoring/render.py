@@ -117,10 +117,15 @@ def render_turn(
             break
         except BudgetExceededError as error:
             limit.reduce(skeleton.state_tokens, error)
+    return rendering_of(prompt, turn.label, template_id, chosen.layout_id)
+
+
+def rendering_of(prompt: Prompt, label: str, template_id: str, layout: str) -> Rendering:
+    """Return a prompt as a rendering: its blocks in reading order, with their tokens."""
     return Rendering(
-        label=turn.label,
+        label=label,
         template_id=template_id,
-        layout=chosen.layout_id,
+        layout=layout,
         prompt=prompt,
         rows=_rows(prompt),
         frame_tokens=sum(span.tokens for span in prompt.assembled.spans if span.block_id == FRAME),

@@ -10,7 +10,7 @@ from typing import Any
 from filament import load_yaml_marked
 from jacquard.config.fields import Credential
 from jacquard.config.reference import Setting, settings_of
-from jacquard.config.sections import drop_secrets
+from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.config.service import ServiceSettings, load_settings
 from jacquard.config.settings import BETWEEN, SERVICE
 from mnemosyne.core.codec import to_plain
@@ -18,6 +18,8 @@ from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.stores.locate import mask_passwords
 
 DEFAULT = "default"
+GIVEN = "start"
+"""Source of a value that came with the start of the service: from its settings file, or by an option of its command."""
 HIDDEN = "***"
 """Text that is shown instead of a key."""
 
@@ -33,11 +35,33 @@ def settings_in_force(
     service, turns = load_settings(file, given)
     whole = to_plain(turns) | {SERVICE: to_plain(service)}
     lines = load_yaml_marked(file.read_text(encoding="utf-8"))[1] if file is not None else {}
-    for setting in (*settings_of(), *settings_of(ServiceSettings, (SERVICE,))):
-        value: Any = whole
-        for step in setting.path:
-            value = value.get(step) if isinstance(value, Mapping) else None
-        yield ".".join(setting.path), _without_secrets(setting, value), _source(setting, given, file, lines)
+    for setting in _list_settings():
+        value = _without_secrets(setting, _look_up(whole, setting))
+        yield ".".join(setting.path), value, _source(setting, given, file, lines)
+
+
+def _list_settings() -> tuple[Setting, ...]:
+    return (*settings_of(), *settings_of(ServiceSettings, (SERVICE,)))
+
+
+def _look_up(whole: Mapping[str, Any], setting: Setting) -> Any:
+    value: Any = whole
+    for step in setting.path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def settings_of_service(
+    service: ServiceSettings, turns: RuntimeConfig, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield (path, value, source) of every setting of a running service, like `settings_in_force`.
+
+    A value that is neither the default nor from the environment was given at the start (GIVEN).
+    """
+    whole = to_plain(turns) | {SERVICE: to_plain(service)}
+    for setting, (name, value, source) in zip(_list_settings(), settings_in_force(None, environment), strict=True):
+        shown = _without_secrets(setting, _look_up(whole, setting))
+        yield name, shown, source if shown == value else GIVEN
 
 
 def _without_secrets(setting: Setting, value: Any) -> Any:

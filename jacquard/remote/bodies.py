@@ -8,17 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sized
 from dataclasses import field, fields, is_dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from filament.state.verdicts import OpVerdict
+from jacquard.authoring.findings import Finding
+from jacquard.authoring.lore_comparison import Verdict
+from jacquard.authoring.render import BlockChange, BlockRow
+from jacquard.authoring.replay.replay import DecisionChange
 from jacquard.authoring.state_changes import StateChange
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Report
+from jacquard.memory.verbs.values import Memory
 from jacquard.remote.operation import Scope
+from jacquard.remote.wire import SentMessage
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
+from mnemosyne.schema.imported_files import FieldFate
 from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.memory import EMPTY, LoreCategory, MemoryEntry, UserFact
+from mnemosyne.schema.memory import EMPTY, Comparison, LoreCategory, MemoryEntry, UserFact
 from mnemosyne.schema.session import Message, Ref, TurnKind, TurnStatus
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.values import dataclass
@@ -323,6 +331,48 @@ class ReplayAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WhatIfRequest:
+    """Settings under which a recorded turn is rendered again. They override those of the turn, nested like the settings file."""
+
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedPrompt:
+    """A prompt with its blocks in reading order, the dropped blocks last.
+
+    The tokens of the kept blocks and `frame_tokens` (tags and blank lines between blocks) add up to `tokens`.
+    """
+
+    template_id: str
+    layout: str
+    tokens: int
+    frame_tokens: int
+    blocks: tuple[BlockRow, ...]
+    messages: tuple[SentMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WhatIfAnswer:
+    """A recorded prompt (`before`), and the same turn under other settings (`after`). Nothing was written.
+
+    - `changes`: blocks whose text differs, with the lines of a diff. `decisions`: blocks whose decision or tokens differ.
+    - `moved`: true if the prompts do not have the same blocks in the same order and messages.
+    - `applied`: the changed settings that were applied. `ignored`: those that a recorded turn cannot show, because its plan
+      and its memories stay unchanged; a turn with `dry_run` shows them.
+    """
+
+    turn_id: str
+    before: RenderedPrompt
+    after: RenderedPrompt
+    changes: tuple[BlockChange, ...]
+    decisions: tuple[DecisionChange, ...]
+    moved: bool
+    applied: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRequest:
     """A text from outside, to be stored in a session as evidence."""
 
@@ -372,6 +422,203 @@ class LorePage:
 
     items: tuple[MemoryEntry, ...]
     next: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldTemplates:
+    """Texts of the templates by name (`combat/guidance.j2`): those of a world (`files`), and the `shipped` ones, which files of
+    the same name replace.
+
+    `is_editable` is false if the world is read from a folder.
+    """
+
+    files: Mapping[str, str]
+    shipped: Mapping[str, str]
+    is_editable: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateRequest:
+    """The new text of a template. Null removes the template from the world."""
+
+    text: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LintRequest:
+    """Unsaved texts of templates by name, which replace the stored ones for this check. Null leaves a template out."""
+
+    files: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LintAnswer:
+    """Faults of templates, sorted by file, line and column, and the names of the checked files."""
+
+    files: tuple[str, ...]
+    errors: int
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreviewRequest:
+    """Templates for the preview of a recorded turn.
+
+    `files` are unsaved texts by name. `template_id` and `layout` replace those of the turn.
+    """
+
+    files: dict[str, str | None] = field(default_factory=dict)
+    template_id: str | None = None
+    layout: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreviewAnswer:
+    """A recorded prompt (`before`), and the same turn with the given templates (`after`), with the differing blocks.
+
+    `is_same` is true if `after` is the recorded prompt, byte for byte.
+    """
+
+    before: RenderedPrompt
+    after: RenderedPrompt
+    changes: tuple[BlockChange, ...]
+    is_same: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenRequest:
+    """The golden case to run (null: all). With `accept`, the prompts as they are now become the approved ones."""
+
+    case: str | None = None
+    accept: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MatchRequest:
+    """The text whose lore is to be found, as the next input of a branch (null: the active branch)."""
+
+    text: str
+    branch_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConditionValue:
+    """A condition of a lore entry, with the value that the state has now, and whether the condition is true."""
+
+    path: str
+    op: Comparison
+    value: Any
+    present: Any
+    holds: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoreMatch:
+    """A lore entry of which a key is in the text, or on which the rules of its book or recall decide.
+
+    `found_keys` are its keys in the text. `sillytavern` and `recall` are the decisions of both ways (null: it is not an entry of
+    an imported book, or neither way considers it).
+    """
+
+    entry_id: str
+    title: str
+    category: str
+    text: str
+    keys: tuple[str, ...]
+    found_keys: tuple[str, ...]
+    conditions: tuple[ConditionValue, ...]
+    viewers: tuple[str, ...]
+    sillytavern: Verdict | None
+    recall: Verdict | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoreMatches:
+    """The lore that a text would wake. `activation` is the way that the turns of the session use: `recall` or `sillytavern`."""
+
+    activation: str
+    items: tuple[LoreMatch, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MarkRequest:
+    """Whether the prompt of the turn should have had the memory. Null takes the mark back."""
+
+    wanted: bool | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentFile:
+    """A file to import. `content` has its bytes in base64.
+
+    `name` decides about the format only if the content does not. A name with slashes (`notes/boat.md`) puts the file into a
+    folder, which is imported as a whole.
+    """
+
+    name: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportFiles:
+    """Files of other programs to import into one world and its sessions: cards, books, chats, notes, memories.
+
+    - `session_id`: the session of everything (null: each chat gets a session with its name).
+    - `format`: the format of all files (null: it is found by the content).
+    - `user`: the name of the speaker who is the user. `locale` and `activation` are of a new world.
+
+    With `dry_run` the answer states what would become of each field, and nothing is written.
+    """
+
+    files: tuple[SentFile, ...]
+    session_id: str | None = None
+    format: str | None = None
+    user: str = ""
+    locale: str = ""
+    activation: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadFile:
+    """Content of a file to import: its cards, its books with their numbers of entries, its chats with their numbers of turns.
+
+    `fields` states what becomes of each field.
+    """
+
+    name: str
+    format: str
+    cards: tuple[str, ...]
+    books: Mapping[str, int]
+    chats: Mapping[str, int]
+    memories: int
+    fields: tuple[FieldFate, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedTurns:
+    """Number of turns of a session after an import, and how many of them are new."""
+
+    turns: int
+    new: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportAnswer:
+    """Result of an import. `written` is false for a dry run; then `sessions` has no turns yet, only the names.
+
+    `world_id` is the world of the sessions (empty: they have none), `lore_changed` the number of changed lore entries, and
+    `memories` the number of added memories.
+    """
+
+    files: tuple[ReadFile, ...]
+    written: bool
+    sessions: Mapping[str, ImportedTurns]
+    world_id: str = ""
+    lore_changed: int = 0
+    memories: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -432,6 +679,46 @@ class EstimateAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SettingInForce:
+    """A setting of the service: its path with dots, its value without secrets, and its source.
+
+    The source is `default`, the name of an environment variable, or `start` (the settings file or an option of the command).
+    """
+
+    name: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HealthFinding:
+    """A fault of the store or its surroundings. `what` states the fault and `do` states the fix. `code` is for programs.
+
+    The severity is `wrong` (something does not work, or soon will not) or `stale` (it works, but slower or worse than possible).
+    """
+
+    code: str
+    severity: str
+    what: str
+    do: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HealthAnswer:
+    """Result of a health check. `is_well` is true if no finding is `wrong`.
+
+    `packages` has the installed version of each package, empty if it is not installed.
+    """
+
+    is_well: bool
+    store: str
+    kind: str
+    embedder: str
+    packages: Mapping[str, str]
+    findings: tuple[HealthFinding, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRequest:
     """A token to make for the caller's tenant: its scope, the viewer that it is bound to, and the time when it expires."""
 
@@ -486,6 +773,36 @@ class ForgottenMemory:
     """The ids of the evidence that was erased."""
 
     evidence_ids: tuple[str, ...]
+
+
+class BulkAction(StrEnum):
+    """Change that is made to many memories at once."""
+
+    FORGET = "forget"
+    PIN = "pin"
+    UNPIN = "unpin"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BulkRequest:
+    """A change of several memories. If it is impossible for one of them, none is changed.
+
+    `reason` is stored in the records of the erasures. With `dry_run` nothing is changed.
+    """
+
+    action: BulkAction
+    memory_ids: tuple[str, ...] = field(metadata={MOST: 200})
+    reason: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BulkAnswer:
+    """The memories that were changed, or would be changed (`dry_run`), as they were before."""
+
+    action: BulkAction
+    dry_run: bool
+    memories: tuple[Memory, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

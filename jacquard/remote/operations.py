@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jacquard.authoring.golden import GoldenResult
+from jacquard.authoring.marks import TurnMark
 from jacquard.authoring.replay.provenance import Origin
 from jacquard.authoring.why_not import Absence
 from jacquard.core.errors import (
@@ -23,6 +25,7 @@ from jacquard.core.errors import (
     WorldUnavailableError,
 )
 from jacquard.memory.consolidate.consolidator import ConsolidationResult
+from jacquard.memory.verbs.browse import MemoryPage, MemoryUses
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryEdit
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.remote.bodies import (
@@ -33,6 +36,8 @@ from jacquard.remote.bodies import (
     AgainRequest,
     AuditedCall,
     BranchRequest,
+    BulkAnswer,
+    BulkRequest,
     ChunkRequest,
     ConsolidateRequest,
     ContinueRequest,
@@ -48,10 +53,21 @@ from jacquard.remote.bodies import (
     FinalizeRequest,
     ForgottenMemory,
     ForkRequest,
+    GoldenRequest,
+    HealthAnswer,
+    ImportAnswer,
+    ImportFiles,
+    LintAnswer,
+    LintRequest,
     LoreChange,
+    LoreMatches,
     LorePage,
     LoreRequest,
+    MarkRequest,
+    MatchRequest,
     MemoryTextRequest,
+    PreviewAnswer,
+    PreviewRequest,
     PromptAnswer,
     ReceiptAnswer,
     RememberRequest,
@@ -62,10 +78,12 @@ from jacquard.remote.bodies import (
     SearchRequest,
     SessionPage,
     SessionRequest,
+    SettingInForce,
     StateRequest,
     SwitchRequest,
     TailRequest,
     TasksRequest,
+    TemplateRequest,
     TokenAnswer,
     TokenRecord,
     TokenRequest,
@@ -75,9 +93,12 @@ from jacquard.remote.bodies import (
     TurnRequest,
     UpstreamState,
     UsageRequest,
+    WhatIfAnswer,
+    WhatIfRequest,
     WorldDocument,
     WorldName,
     WorldRequest,
+    WorldTemplates,
 )
 from jacquard.remote.operation import Operation, Query, Scope, Tool
 from jacquard.remote.wire import ALL, PARTS, SentTurn
@@ -85,6 +106,7 @@ from jacquard.turns.writing.repair import RepairResult
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
+    CorpusError,
     DamagedRecordError,
     EvidenceNotFoundError,
     RedactionError,
@@ -348,6 +370,11 @@ OPERATIONS: tuple[Operation, ...] = (
         doc="Make a recorded prompt again from its record only, and compare both byte for byte.",
     ),
     Operation(
+        "what_if", "POST", f"{_TURN}/what-if", "", body=WhatIfRequest, answer=WhatIfAnswer,
+        errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, BudgetExceededError, TemplateError, DamagedRecordError),
+        doc="Render a recorded turn under other settings, and compare both prompts block by block. Nothing is written.",
+    ),
+    Operation(
         "explain", "GET", f"{_TURN}/explain", "", answer=tuple[Origin, ...],
         query=(
             Query("text", "Words from the prompt.", default=""),
@@ -417,6 +444,65 @@ OPERATIONS: tuple[Operation, ...] = (
         tool=Tool("List lore.", omit=_ENTRY),
     ),
     Operation(
+        "get_templates", "GET", f"{_WORLD}/templates", "", answer=WorldTemplates, scope=Scope.AUTHOR, is_audited=True,
+        errors=(WorldUnavailableError, TemplateError),
+        doc="Return the texts of a world's templates and of the shipped templates.",
+    ),
+    Operation(
+        "lint_templates", "POST", f"{_WORLD}/templates/lint", "", body=LintRequest, answer=LintAnswer, scope=Scope.AUTHOR,
+        errors=(WorldUnavailableError, ConfigError, TemplateError),
+        doc="Find all faults of a world's templates, with unsaved texts, without rendering a turn.",
+    ),
+    Operation(
+        "put_template", "PUT", f"{_WORLD}/templates/{{file_name}}", "", body=TemplateRequest, answer=WorldName, scope=Scope.AUTHOR,
+        errors=(WorldUnavailableError, ConfigError, TemplateError, WorldPackError),
+        doc="Store, replace or remove a template of a world. Nothing is stored if the world would have a fault.",
+    ),
+    Operation(
+        "run_golden_cases", "POST", f"{_WORLD}/golden", "", body=GoldenRequest, answer=tuple[GoldenResult, ...],
+        scope=Scope.AUTHOR, is_repeatable=False, errors=(WorldUnavailableError, ConfigError, TemplateError, WorldPackError),
+        doc="Render the golden cases in the folder of a world, and compare each with its approved prompt, or approve it.",
+    ),
+    Operation(
+        "preview_templates", "POST", f"{_TURN}/preview", "", body=PreviewRequest, answer=PreviewAnswer, scope=Scope.AUTHOR,
+        errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, BudgetExceededError, TemplateError, DamagedRecordError),
+        doc="Render a recorded turn with today's templates and unsaved texts, and compare it with what was sent.",
+    ),
+    Operation(
+        "match_lore", "POST", f"{_SESSION}/lore-match", "", body=MatchRequest, answer=LoreMatches, scope=Scope.AUTHOR,
+        errors=(SessionNotFoundError, BranchNotFoundError, ConfigError, WorldUnavailableError),
+        doc="List the lore that a text would wake in a session: by which keys, and whether its conditions are true now.",
+    ),
+    Operation(
+        "mark_memory", "PUT", f"{_TURN}/marks/{{memory_id}}", "", body=MarkRequest, answer=TurnMark | None, scope=Scope.AUTHOR,
+        errors=(SessionNotFoundError, TurnNotFoundError, MemoryNotFoundError, ConfigError),
+        doc="Mark a memory as one that the prompt of a turn should have had, or should not have had.",
+    ),
+    Operation(
+        "list_marks", "GET", f"{_SESSION}/marks", "", answer=tuple[TurnMark, ...], scope=Scope.AUTHOR,
+        errors=(SessionNotFoundError,),
+        doc="List the marks of a session, in the order of writing.",
+    ),
+    Operation(
+        "export_marks", "GET", f"{_SESSION}/marks/export", "", answer=bytes, scope=Scope.AUTHOR, is_audited=True,
+        errors=(SessionNotFoundError, ConfigError),
+        doc="Return the marks of a session as a labelled set: a ZIP file, unpacked a folder for `python -m evals run --data`.",
+    ),
+    Operation(
+        "import_files", "POST", "/imports", "", body=ImportFiles, answer=ImportAnswer, scope=Scope.AUTHOR, is_repeatable=False,
+        errors=(CorpusError, ConfigError, WorldPackError, InputTooLargeError),
+        doc="Import files of other programs, as `jacquard memory import` does. The same files again change nothing.",
+    ),
+    Operation(
+        "export_session", "GET", f"{_SESSION}/export", "", answer=bytes, scope=Scope.AUTHOR, is_audited=True,
+        query=(
+            Query("format", "`chat`, `card`, `card-png` or `world-info`.", default="chat"),
+            Query("name", "The book or the character, if there are several."), _BRANCH,
+        ),
+        errors=(SessionNotFoundError, BranchNotFoundError, WorldUnavailableError, CorpusError, ConfigError),
+        doc="Return the conversation, the character or the lore of a session as a file for SillyTavern.",
+    ),
+    Operation(
         "erase", "POST", "/erasures", "", body=ErasureRequest, answer=ErasureAnswer, scope=Scope.ADMIN, is_audited=True,
         errors=(SessionNotFoundError, ConfigError),
         doc="Erase a user, a session or evidence, then search for the erased texts as a proof. With `dry_run`, only list what "
@@ -430,6 +516,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "estimate_messages", "POST", "/estimate", "ContextEngine.estimate_messages", body=EstimateRequest, answer=EstimateAnswer,
         open_to_viewers=True, errors=(ConfigError, InputTooLargeError),
         doc="Return how many tokens messages have.",
+    ),
+    Operation(
+        "list_settings", "GET", "/settings", "", answer=tuple[SettingInForce, ...], scope=Scope.ADMIN, errors=(ConfigError,),
+        doc="List the settings of a service without tenants: each value without secrets, and its source.",
+    ),
+    Operation(
+        "check_health", "GET", "/health", "", answer=HealthAnswer, scope=Scope.ADMIN, errors=(ConfigError,),
+        doc="Check the store of a service without tenants as `jacquard operate doctor` does: what is wrong, and what to do.",
     ),
     Operation(
         "create_token", "POST", "/tokens", "", body=TokenRequest, answer=TokenAnswer, status=201, scope=Scope.ADMIN,
@@ -457,10 +551,36 @@ OPERATIONS: tuple[Operation, ...] = (
         tool=Tool("Search memories; also returns why each was found.", reads=True),
     ),
     Operation(
+        "change_memories", "POST", f"{_SESSION}/memory/bulk", "", body=BulkRequest, answer=BulkAnswer, open_to_viewers=True,
+        is_audited=True, is_repeatable=False, once=True, query=(AUTHOR, VIEWER),
+        errors=(SessionNotFoundError, MemoryNotFoundError, ConfigError, RedactionError),
+        doc="Forget, pin or unpin several memories. All of them are checked before the first is changed.",
+    ),
+    Operation(
         "get_memory", "GET", _ONE, "MemoryVerbs.memory", answer=Memory, open_to_viewers=True, query=(VIEWER,),
         errors=(SessionNotFoundError, MemoryNotFoundError, ConfigError, RedactionError),
         doc="Return one memory.",
         tool=Tool("Read one memory.", omit=frozenset({"entry_ids"})),
+    ),
+    Operation(
+        "browse_memory", "GET", f"{_SESSION}/memory", "", answer=MemoryPage, open_to_viewers=True,
+        query=(
+            _BRANCH, Query("chain", "Only this chain: `lore` (remembered texts and documents), `narrative`, `event` or `history`."),
+            Query("kind", "Only this kind: `remembered`, `document`, `turn_summary`, `message` …"),
+            Query("by", "Only memories of this author or speaker."),
+            Query("pinned", "Only memories that are pinned, or that are not.", kind=bool),
+            Query("superseded", "Only memories that were superseded, or that were not.", kind=bool),
+            Query("query", "Only memories whose title and text contain these words.", default=""),
+            Query("cursor", "`next` of the page before.", default=""), _limit(50, 200), VIEWER,
+        ),
+        errors=(SessionNotFoundError, BranchNotFoundError, ConfigError),
+        doc="List the memories of a session page by page: chain by chain, the newest first.",
+    ),
+    Operation(
+        "memory_uses", "GET", f"{_ONE}/uses", "", answer=MemoryUses, open_to_viewers=True,
+        query=(Query("before", "Only turns before this depth.", kind=int, least=1, most=10**12), VIEWER),
+        errors=(SessionNotFoundError, MemoryNotFoundError, ConfigError, DamagedRecordError),
+        doc="List the turns whose prompts had a memory, newest first. One call searches up to 50 turns.",
     ),
     Operation(
         "remember_memory", "POST", f"{_SESSION}/memory", "MemoryVerbs.remember", body=RememberRequest, answer=MemoryEdit,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -21,6 +22,7 @@ from mnemosyne.core import errors as stored
 from mnemosyne.core.errors import ContextEngineError
 
 JSON = "application/json"
+DOWNLOAD = "application/octet-stream"
 RETRY_SECONDS = 1
 MOST_CHARS = 10_000
 """Maximum characters of the sentence of an error, and of each fact, in an answer. A document can have any number of faults."""
@@ -53,6 +55,7 @@ STATUSES: Mapping[type[Exception], int] = {
     own.TurnRateError: 429,
     own.BudgetExceededError: 422,
     own.ConfigError: 422,
+    stored.CorpusError: 422,
     own.ChunkConflictError: 409,
     own.MissingChunksError: 409,
     own.WorldUnavailableError: 409,
@@ -127,3 +130,12 @@ def _facts_of(error: Exception) -> dict[str, Any]:
         except (TypeError, NotImplementedError, ValueError):
             continue
     return {name: value for name, value in facts.items() if len(codec.encode(value)) <= 2 * MOST_CHARS}
+
+
+def answer_file(data: bytes, name: str) -> Response:
+    """Return a file for a browser to save under `name`."""
+    headers = {
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(data, media_type=DOWNLOAD, headers=headers)

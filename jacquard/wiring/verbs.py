@@ -22,7 +22,7 @@ from jacquard.config.input_limits import check_user_message
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.user_facts import ensure_profile_session
 from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
-from jacquard.memory.verbs.find import find_memory, has_words
+from jacquard.memory.verbs.find import find_erasable, find_memory, has_words
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edit, load_edits, read_log
 from jacquard.memory.verbs.proposals import load_waiting, propose_lore, show_proposals
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit, sources_of
@@ -33,7 +33,6 @@ from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import apply_reply_ops, view_state
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import SessionNotFoundError
-from mnemosyne.evidence.documents import is_document
 from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.protocols import Clock, IdGenerator
 from mnemosyne.schema.erasure import Erasure
@@ -230,13 +229,7 @@ class MemoryVerbs:
         Raises ConfigError if the memory was made of turns or of a world. Instead, `supersede` removes it from recall,
         and an erasure of the session or an edit of the world erases it.
         """
-        memory = await self.memory(session_id, memory_id)
-        evidence = await self._store.get_evidence(session_id, memory.memory_id)
-        if evidence is None or not is_document(evidence):
-            raise ConfigError(
-                f"Memory {memory_id!r} was made of turns or of a world; `supersede` takes it from recall, and an erasure of the "
-                "session, or an edit of the world, erases it."
-            )
+        memory = await find_erasable(self._store, session_id, memory_id, self._viewer, all_viewers=self._is_host)
         chain = await self._chain_of(session_id, memory.memory_id)
         editor = self._editor()
         for edit in await read_log(self._store, session_id):

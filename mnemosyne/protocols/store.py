@@ -440,6 +440,29 @@ class Store(Protocol):
         """
         ...
 
+    async def entries_before(
+        self, scope: str, chain: Chain, sequence: int | None, limit: int
+    ) -> tuple[SequencedEntry, ...]:
+        """Return at most `limit` entries with a sequence below `sequence` (None: the newest entries), in the reverse
+        order of writing. Deleted entries are left out.
+        """
+        found, after = list[SequencedEntry](), 0
+        while page := await self.entries_after(scope, chain, after, _PAGE):
+            found = [*found, *(each for each in page if not each.deleted and _is_before(each, sequence))][-limit:]
+            after = page[-1].sequence
+        return tuple(reversed(found))
+
+    async def chain_sizes(self, scope: str) -> Mapping[Chain, int]:
+        """Return how many entries each chain of a scope has. Deleted entries are not counted, and empty chains are left out."""
+        counts: dict[Chain, int] = {}
+        for chain in Chain:
+            after = 0
+            while page := await self.entries_after(scope, chain, after, _PAGE):
+                if number := sum(not each.deleted for each in page):
+                    counts[chain] = counts.get(chain, 0) + number
+                after = page[-1].sequence
+        return counts
+
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
         ...
@@ -659,6 +682,10 @@ class Store(Protocol):
         `mnemosyne.privacy.runs`.
         """
         ...
+
+
+def _is_before(entry: SequencedEntry, sequence: int | None) -> bool:
+    return sequence is None or entry.sequence < sequence
 
 
 _COMBINED = ("turn_inputs", "chosen_inputs", "depths_with_system_messages")

@@ -117,7 +117,7 @@ async def test_no_body_of_an_operation_holds_anything_up(tmp_path, operation):
                 if operation.name in ("swipe", "retry", "edit_message"):
                     await client.post(f"/api/v1/sessions/{session_id}/reply", json={"message": "Yes."})
             ids = {"session_id": session_id, "turn_id": "t", "message_id": "t.u", "user_id": "u", "world_id": WORLD}
-            path = operation.path.format(**ids, memory_id="m", entry_id="e", proposal_id="p")
+            path = operation.path.format(**ids, memory_id="m", entry_id="e", proposal_id="p", file_name="chat%2Fx.j2")
             has_changed = (await send(client, operation.method, path, body, what)).status_code < 400
             if has_changed:
                 # What was stored is read by the next turn.

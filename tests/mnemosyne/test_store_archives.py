@@ -61,7 +61,17 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 LATER = AT + timedelta(days=30)
 _NOT_OPENED = frozenset({"file_faults", "close", "sessions", *vars(StoreUpkeep)})
-_BY_SCOPE = frozenset({"entries", "gated_entries", "entries_after", "chains_written_after", "find_exchanges"})
+_BY_SCOPE = frozenset(
+    {
+        "entries",
+        "gated_entries",
+        "entries_after",
+        "entries_before",
+        "chain_sizes",
+        "chains_written_after",
+        "find_exchanges",
+    }
+)
 """What feeds an index, and the index of exchanges: a turn has opened the session before it reads by scope."""
 
 

@@ -108,7 +108,7 @@ async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress
     written.
     """
     outcome = ImportOutcome()
-    sessions = _name_sessions(incoming)
+    sessions = name_sessions(incoming)
     first = next(iter(sessions))
     heads = {session_id: await _find_head(runtime, session_id) for session_id in sessions}
     world = await _bring_in_world(runtime, incoming, heads, first, outcome)
@@ -118,7 +118,7 @@ async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress
     return outcome
 
 
-def _name_sessions(incoming: IncomingFiles) -> dict[str, list[Chat]]:
+def name_sessions(incoming: IncomingFiles) -> dict[str, list[Chat]]:
     """Return the chats of each session, in order.
 
     If a session is named it gets all of them; otherwise each chat that does not branch off from another gets a session.

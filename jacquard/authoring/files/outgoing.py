@@ -37,8 +37,8 @@ PNG = ".png"
 _PAGE_TURNS = 200
 
 
-def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
-    """Write a book of a world as a world info file. `name` may be None if the world has only one book.
+def render_book(world: WorldPack, name: str | None) -> bytes:
+    """Return a book of a world as a world info file. `name` may be None if the world has only one book.
 
     Raises CorpusError if the name is missing or unknown, or if the world has no lore.
     """
@@ -46,36 +46,28 @@ def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
     if not books:
         raise CorpusError(f"World {world.world_id!r} has no lore to write.")
     book = _choose(books, [book.name for book in books], name, "book")
-    _write_json(world_info_json(book), to)
+    return json_text(world_info_json(book))
 
 
-def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path | None) -> None:
-    """Write a character of a world as a card with its book: as a PNG if `to` ends with `.png`, else as JSON.
+def render_card(world: WorldPack, name: str | None, *, is_png: bool = False, picture: bytes | None = None) -> bytes:
+    """Return a character of a world as a card with its book: as JSON, or as a PNG with a `picture` (None: a plain one).
 
-    `name` may be None if there is only one character. `image` is the picture of a PNG. If the world has no cards, the
-    card is made from its persona. Raises CorpusError if the name is missing or unknown, or if the world has no
-    character. Raises CorpusError too if `image` is given without a PNG as `to`, or is not a PNG itself.
+    `name` may be None if there is only one character. If the world has no cards, the card is made from its persona.
+    Raises CorpusError if the name is missing or unknown, if the world has no character, or if `picture` is not a PNG.
     """
     cards = cards_of(world) or _cards_of_persona(world)
     if not cards:
         raise CorpusError(f"World {world.world_id!r} has no character: its pack has no persona with a name.")
     card = _choose(cards, [card.name for card in cards], name, "character")
     book = _book_of(world, card)
-    if to is not None and to.suffix.lower() == PNG:
-        picture = None if image is None else read_file_bytes(image)
-        _write_bytes(card_png_bytes(card, book, picture=picture), to)
-        return
-    if image is not None:
-        raise CorpusError(f"A picture goes into a PNG: name a file that ends with {PNG} by --to.")
-    _write_json(card_document(card, book), to)
+    return card_png_bytes(card, book, picture=picture) if is_png else json_text(card_document(card, book))
 
 
-async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, branch_id: str | None) -> None:
-    """Write the conversation of a branch as a JSONL chat of SillyTavern. Alternative replies become swipes.
+async def render_chat(store: Store, session_id: str, *, branch_id: str | None) -> bytes:
+    """Return the conversation of a branch as a JSONL chat of SillyTavern. Alternative replies become swipes.
 
     `branch_id` is the branch (None: the active branch).
     """
-    store = runtime.store
     path: list[TurnRecord] = []
     before: int | None = None
     while page := await store.turns(session_id, limit=_PAGE_TURNS, before_depth=before, branch_id=branch_id):
@@ -86,7 +78,35 @@ async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, bran
         ImportedTurn(turn_id=turn.turn_id, messages=turn.messages, alternatives=tuple(others.get(turn.turn_id, ())))
         for turn in path
     ]
-    data = "".join(chat_jsonl(_find_header(turns), turns)).encode("utf-8", "surrogatepass")
+    return await to_thread.run_sync(_write_turns, turns)
+
+
+def _write_turns(turns: Sequence[ImportedTurn]) -> bytes:
+    return "".join(chat_jsonl(_find_header(turns), turns)).encode("utf-8", "surrogatepass")
+
+
+def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
+    """Write a book of a world. Raises the errors of `render_book`."""
+    _write_json(render_book(world, name), to)
+
+
+def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path | None) -> None:
+    """Write a character of a world as a card: as a PNG if `to` ends with `.png`, else as JSON. `image` is the picture of a PNG.
+
+    Raises the errors of `render_card`. Raises CorpusError too if `image` is given without a PNG as `to`.
+    """
+    if to is not None and to.suffix.lower() == PNG:
+        picture = None if image is None else read_file_bytes(image)
+        _write_bytes(render_card(world, name, is_png=True, picture=picture), to)
+        return
+    if image is not None:
+        raise CorpusError(f"A picture goes into a PNG: name a file that ends with {PNG} by --to.")
+    _write_json(render_card(world, name), to)
+
+
+async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, branch_id: str | None) -> None:
+    """Write the conversation of a branch (None: the active one) as a JSONL chat of SillyTavern."""
+    data = await render_chat(runtime.store, session_id, branch_id=branch_id)
     if to is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -175,11 +195,12 @@ def _choose(things: Sequence[Any], names: Sequence[str], name: str | None, what:
         else f"there are several {what}s."
     )
     shown = ", ".join(repr(each) for each in names[:12])
-    raise CorpusError(f"{told[0].upper()}{told[1:]} Name one by --name: {shown}{', …' if len(names) > 12 else ''}.")
+    raise CorpusError(
+        f"{told[0].upper()}{told[1:]} Give one of these names: {shown}{', …' if len(names) > 12 else ''}."
+    )
 
 
-def _write_json(value: Mapping[str, Any], to: Path | None) -> None:
-    data = json_text(value)
+def _write_json(data: bytes, to: Path | None) -> None:
     if to is None:
         sys.stdout.buffer.write(escape_json_controls(data.decode("utf-8")).encode("utf-8"))
         sys.stdout.flush()

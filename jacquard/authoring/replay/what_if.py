@@ -79,22 +79,13 @@ class WhatIf:
             before_shared=report.prefix.shared_tokens,
             after_shared=0,
         )
-        if self.config.viewer not in (None, snapshot.runtime.viewer):
-            made_for = snapshot.runtime.viewer or "nobody in particular"
-            return replace(
-                base,
-                fault=f"It was prepared for {made_for}, and its record holds what {made_for} may know: weave it for "
-                f"{self.config.viewer} instead.",
-            )
-        history, start = await self._history(record, snapshot, left)
+        before = left if left.turn_id == record.parent_id else Baseline()
         try:
-            old, new = await self._play_turn(record, snapshot, report, history)
+            old, new, left.history_start = await self.prompts(record, snapshot, left)
         except (BudgetExceededError, ConfigError) as error:
             return replace(base, fault=str(error))
-        shared = _count_shared_tokens(
-            new, left if left.turn_id == record.parent_id else Baseline(), self.estimator.estimate
-        )
-        left.turn_id, left.history_start, left.messages = record.turn_id, start, new.assembled.messages
+        shared = _count_shared_tokens(new, before.messages, self.estimator.estimate)
+        left.turn_id, left.messages = record.turn_id, new.assembled.messages
         return replace(
             base,
             after_tokens=new.assembled.tokens,
@@ -103,10 +94,21 @@ class WhatIf:
             moved=list_block_order(old) != list_block_order(new),
         )
 
-    async def _play_turn(
-        self, record: TurnRecord, snapshot: PromptSnapshot, report: Report, history: Sequence[Block] | None
-    ) -> tuple[Prompt, Prompt]:
-        count = self.estimator.estimate
+    async def prompts(
+        self, record: TurnRecord, snapshot: PromptSnapshot, left: Baseline
+    ) -> tuple[Prompt, Prompt, str | None]:
+        """Return (recorded prompt, prompt under `config`, start of its history).
+
+        Raises ConfigError if the turn was prepared for another viewer, and the errors of `replay_prompt`.
+        """
+        if self.config.viewer not in (None, snapshot.runtime.viewer):
+            made_for = snapshot.runtime.viewer or "nobody in particular"
+            raise ConfigError(
+                f"It was prepared for {made_for}, and its record holds what {made_for} may know: weave it for "
+                f"{self.config.viewer} instead."
+            )
+        history, start = await self._history(record, snapshot, left)
+        count, report = self.estimator.estimate, report_of(record)
         layout = snapshot.layout
         if self.config.layout != snapshot.runtime.layout:
             layout = await to_thread.run_sync(self._load_other_layout, snapshot, report)
@@ -121,7 +123,7 @@ class WhatIf:
         carried = await apply_degradations(prompt_layout.orders, count=count, shortener=None)
         blocks = {**carried.blocks, **reuse_degraded_blocks(snapshot, self.config)}
         new = await to_thread.run_sync(complete, prompt_layout, blocks)
-        return await to_thread.run_sync(replay_prompt, snapshot, count), new
+        return await to_thread.run_sync(replay_prompt, snapshot, count), new, start
 
     def _load_other_layout(self, snapshot: PromptSnapshot, report: Report) -> SkeinTemplate:
         named = self.config.layout
@@ -162,6 +164,6 @@ def _world_of(variables: Mapping[str, Any]) -> WorldPack:
     )
 
 
-def _count_shared_tokens(prompt: Prompt, before: Baseline, count: Callable[[str], int]) -> int:
-    said = [{"role": message.role, "content": message.content} for message in before.messages]
+def _count_shared_tokens(prompt: Prompt, before: Sequence[PromptMessage], count: Callable[[str], int]) -> int:
+    said = [{"role": message.role, "content": message.content} for message in before]
     return prefix(prompt.assembled, said, count).shared_tokens

@@ -28,6 +28,7 @@ from jacquard.memory.verbs.log import (
     is_undone,
     load_edit,
     load_edits,
+    load_pin,
 )
 from jacquard.memory.verbs.proposals import (
     build_proposal,
@@ -151,7 +152,7 @@ class MemoryEditor:
         Raises MemoryNotFoundError if the id is unknown. Raises ConfigError if the memory was superseded.
         """
         memory = await self._find(session_id, memory_id)
-        pinned = await self._pin_of(session_id, memory.memory_id)
+        pinned = await load_pin(self._store, session_id, memory.memory_id)
         if pinned is not None:
             return _required(pinned)
         made = await self._record(session_id, MemoryAction.PIN, memory, takes=memory.entry_ids)
@@ -161,7 +162,7 @@ class MemoryEditor:
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
         """Stop showing a memory in every prompt. Raises ConfigError if the memory is not pinned."""
         await self._store.head(session_id)
-        pinned = await self._pin_of(session_id, memory_id)
+        pinned = await load_pin(self._store, session_id, memory_id)
         viewers = () if pinned is None else read_audience(pinned.metadata)
         if pinned is None or not (self._all_viewers or may_read(viewers, self._viewer)):
             raise ConfigError(f"Memory {memory_id!r} is not pinned.")
@@ -353,7 +354,7 @@ class MemoryEditor:
     ) -> MemoryEdit:
         if text.strip() == memory.text.strip():
             raise ConfigError(f"Memory {memory.memory_id!r} has this text already.")
-        pinned = None if dry_run else await self._pin_of(session_id, memory.memory_id)
+        pinned = None if dry_run else await load_pin(self._store, session_id, memory.memory_id)
         has_successor = bool(text.strip()) or action is not MemoryAction.SUPERSEDE
         if has_successor:
             done = await self._write(session_id, action, text, title=memory.title, replaced=memory, dry_run=dry_run)
@@ -477,11 +478,6 @@ class MemoryEditor:
     async def _end_pin(self, session_id: str, pinned: Evidence) -> None:
         await self._take_back(session_id, pinned)
         await self._hide(session_id, str(pinned.metadata[TARGET]))
-
-    async def _pin_of(self, session_id: str, memory_id: str) -> Evidence | None:
-        found = await load_edits(self._store, session_id, memory_id)
-        pins = [each for each in found if each.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(each)]
-        return pins[-1] if pins else None
 
     async def _show(self, session_id: str, memory: Memory) -> None:
         await self._store.put_context_blocks(session_id, (build_pin(memory),))

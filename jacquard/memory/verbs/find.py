@@ -57,6 +57,23 @@ async def find_memory(
     return memory
 
 
+async def find_erasable(
+    store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
+) -> Memory:
+    """Return the memory with this id if it can be erased by itself. Raises the errors of `find_memory`.
+
+    Raises ConfigError if the memory was made of turns or of a world.
+    """
+    memory = await find_memory(store, session_id, memory_id, viewer, all_viewers=all_viewers)
+    evidence = await store.get_evidence(session_id, memory.memory_id)
+    if evidence is None or not is_document(evidence):
+        raise ConfigError(
+            f"Memory {memory_id!r} was made of turns or of a world; `supersede` takes it from recall, and an erasure of the "
+            "session, or an edit of the world, erases it."
+        )
+    return memory
+
+
 async def _find(store: Store, session_id: str, world_id: str, memory_id: str) -> Memory | None:
     evidence = await store.get_evidence(session_id, memory_id)
     if evidence is None or not is_document(evidence):

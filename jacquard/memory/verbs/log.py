@@ -48,6 +48,13 @@ async def load_edits(store: Store, session_id: str, memory_id: str | None = None
     return found
 
 
+async def load_pin(store: Store, session_id: str, memory_id: str) -> Evidence | None:
+    """Return the item of the edit that pins a memory now, or None if the memory is not pinned. Raises SessionNotFoundError."""
+    found = await load_edits(store, session_id, memory_id)
+    pins = [each for each in found if each.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(each)]
+    return pins[-1] if pins else None
+
+
 async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | None:
     """Return the item of the edit `edit_id`. Return None if the session or the id is unknown, or if the item is not an
     edit.

@@ -32,13 +32,15 @@ _SETTING_CHARS = 100
 """Cost of reading a setting, in characters for `calculate`."""
 
 
-async def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
-    """Return the settings of a call: the service's settings, overridden by `given` and limited to the viewer of the
-    token. Return None if the service's settings apply unchanged.
+async def config_for(
+    call: Call, given: Mapping[str, Any] | None, base: RuntimeConfig | None = None
+) -> RuntimeConfig | None:
+    """Return the settings of a call: `base` (None: the service's settings), overridden by `given` and limited to the
+    viewer of the token. Return None if `base` applies unchanged.
 
     Raises ConfigError if there are too many settings, if one is invalid, or if this caller may not set it.
     """
-    base, principal = call.runtime.engine.config, call.principal
+    base, principal = base or call.runtime.engine.config, call.principal
     config = base
     if given:
         read = config_from_mapping if principal.allows(Scope.ADMIN) else read_call_settings

@@ -8,11 +8,16 @@ from typing import Any
 from jacquard.client.errors import code_of
 from jacquard.remote.operation import Operation, Query
 from jacquard.remote.wire import ErrorAnswer
-from jacquard.service.answers import status_of
+from jacquard.service.answers import DOWNLOAD, status_of
 from mnemosyne.core import codec
 
 JSON = "application/json"
 HTML = "text/html"
+_CONTENTS: dict[Any, dict[str, Any]] = {
+    str: {HTML: {"schema": {"type": "string"}}},
+    bytes: {DOWNLOAD: {"schema": {"type": "string", "format": "binary"}}},
+}
+"""Contents of answers that are not JSON: a page is a `str` and a file is `bytes`."""
 _PLACE = "#/components/schemas/{name}"
 _KINDS = {str: "string", int: "integer", bool: "boolean"}
 COMMON = {
@@ -121,7 +126,7 @@ def _answers(operation: Operation, answer: Any, error: Any) -> dict[str, Any]:
     if answer is None:
         answers["204"] = {"description": "Done."}
     else:
-        content = {HTML: {"schema": {"type": "string"}}} if operation.answer is str else {JSON: {"schema": answer}}
+        content = _CONTENTS.get(operation.answer, {JSON: {"schema": answer}})
         answers[str(operation.status)] = {"description": "Done.", "content": content}
     codes: dict[int, list[str]] = {}
     if operation.path_ids:

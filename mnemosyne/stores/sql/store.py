@@ -263,6 +263,14 @@ class SqlStore(SqlUpkeep, Store):
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
         return await self._reads.run(lambda db: sql_recall.read_entries_after(db, scope, chain, sequence, limit))
 
+    async def entries_before(
+        self, scope: str, chain: Chain, sequence: int | None, limit: int
+    ) -> tuple[SequencedEntry, ...]:
+        return await self._reads.run(lambda db: sql_recall.read_entries_before(db, scope, chain, sequence, limit))
+
+    async def chain_sizes(self, scope: str) -> Mapping[Chain, int]:
+        return await self._reads.run(lambda db: sql_recall.read_chain_sizes(db, scope))
+
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         return await self._reads.run(lambda db: sql_recall.read_chains_written_after(db, after))
 

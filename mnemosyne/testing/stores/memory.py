@@ -12,6 +12,7 @@ from mnemosyne.core.errors import (
     BranchNotFoundError,
     EntryConflictError,
 )
+from mnemosyne.protocols import Store
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Chain, Comparison, Condition, session_scope
 from mnemosyne.schema.record import ImportedTurn, Prefetch
@@ -96,6 +97,30 @@ class StoreMemory(StoreTests):
                 ("t1", "main", "d"),
                 ("t2", "again", "d"),
             ]
+
+    async def test_entries_are_listed_from_the_newest_and_counted(self, tmp_path: Path) -> None:
+        """A page before a sequence has the newest entries first, and neither the list nor the counts have deleted ones."""
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
+            made = [memory(f"m{number}", turn_id="p001") for number in range(3)]
+            await store.append_entries(SESSION, made)
+            await store.append_entries(SESSION, (replace(made[1], text=""),))
+            chain = made[0].chain
+            listed = await store.entries_before(SCOPE, chain, None, 9)
+            assert [each.entry.entry_id for each in listed] == ["m2", "m0"]
+            assert await store.entries_before(SCOPE, chain, None, 1) == listed[:1]
+            assert await store.entries_before(SCOPE, chain, listed[0].sequence, 9) == listed[1:]
+            said = await store.entries_before(SCOPE, Chain.HISTORY, None, 3)
+            assert [each.entry.entry_id for each in said] == ["p002.a", "p002.u", "p001.a"]
+            assert await store.chain_sizes(SCOPE) == {chain: 2, Chain.HISTORY: 4}
+            assert await Store.chain_sizes(store, SCOPE) == await store.chain_sizes(SCOPE)
+            assert await Store.entries_before(store, SCOPE, chain, None, 9) == listed
+            assert (
+                await store.chain_sizes("session:none"),
+                await store.entries_before("session:none", chain, None, 9),
+            ) == (
+                {},
+                (),
+            )
 
     async def test_messages_are_entries_of_the_history_chain(self, tmp_path: Path) -> None:
         """The history chain has only user and assistant messages of narrative turns that are not blank."""

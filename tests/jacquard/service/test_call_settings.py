@@ -131,4 +131,4 @@ def test_settings_come_by_the_operations_that_prepare_a_prompt_and_by_no_other()
     with_settings = {
         name for name, body in bodies.items() if any(field.name == "config" for field in dataclasses.fields(body))
     }
-    assert with_settings == {"prepare_turn", "swipe", "retry"}
+    assert with_settings == {"prepare_turn", "swipe", "retry", "what_if"}

@@ -56,6 +56,8 @@ STORE = {
     "world_digest": "list_worlds",
     "pack": "get_world",
     "entries": "get_memory list_lore",
+    "entries_before": "browse_memory",
+    "chain_sizes": "browse_memory",
     "get_session": "get_document",
     "put_session": "put_document",
     "put_evidence": "ingest",

@@ -39,8 +39,9 @@ UNCHECKED = {
     "abort_assistant_message record_model_usage",
     "it takes away": "erase forget_memory archive_session open_archived revoke_token undo_memory_edit unpin_memory "
     "reject_proposal",
-    "it names what is there": "fork switch rollback pin_memory",
-    "it writes nothing": "estimate_messages assemble search_memory",
+    "it writes files that the operator owns": "run_golden_cases",
+    "it names what is there": "fork switch rollback pin_memory change_memories",
+    "it writes nothing": "estimate_messages assemble search_memory what_if lint_templates preview_templates match_lore",
     "an administrator does it": "create_token",
 }
 """Operations other than reads that no limit of a tenant stops, by the reason."""

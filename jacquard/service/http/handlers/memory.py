@@ -13,9 +13,17 @@ from anyio import to_thread
 from jacquard.authoring.opening import find_world_faults
 from jacquard.core.errors import (
     ConfigError,
+    MemoryNotFoundError,
 )
-from jacquard.memory.verbs.values import MemoryEdit
+from jacquard.memory.verbs.browse import MemoryFilter, MemoryPage, MemoryUses, find_memory_uses
+from jacquard.memory.verbs.browse import browse_memory as find_page
+from jacquard.memory.verbs.find import find_erasable, find_memory
+from jacquard.memory.verbs.log import load_pin
+from jacquard.memory.verbs.values import Memory, MemoryEdit
 from jacquard.remote.bodies import (
+    BulkAction,
+    BulkAnswer,
+    BulkRequest,
     ErasureAnswer,
     ErasureRequest,
     EvidenceRequest,
@@ -109,7 +117,8 @@ async def list_worlds(call: Call) -> tuple[WorldName, ...]:
     return tuple(WorldName(world_id=name, digest=digest) for name, digest in sorted(worlds.items()))
 
 
-async def _find_world(call: Call) -> WorldPack:
+async def find_world(call: Call) -> WorldPack:
+    """Return the pack of the world that a call names. Raises Refusal if there is no such world."""
     world_id = call.ids["world_id"]
     if all(known.world_id != world_id for known in await list_worlds(call)):
         raise Refusal(404, "world_not_found", f"There is no world {world_id!r}; /api/v1/worlds lists all of them.")
@@ -119,7 +128,7 @@ async def _find_world(call: Call) -> WorldPack:
 @handles
 async def get_world(call: Call) -> dict[str, Any]:
     """Return the pack of a world (its authored content) as JSON."""
-    return await to_thread.run_sync(pack_to_json, await _find_world(call))
+    return await to_thread.run_sync(pack_to_json, await find_world(call))
 
 
 @handles
@@ -146,7 +155,7 @@ def _read_pack(world_id: str, sent: WorldRequest) -> WorldPack:
 @handles
 async def list_lore(call: Call) -> LorePage:
     """List a page of the lore of a world; a query may limit it to matching entries."""
-    world = await _find_world(call)
+    world = await find_world(call)
     begin, limit = call.query["offset"], call.query["limit"]
     found = await verbs_for(call).lore(world.world_id, call.query["query"])
     after = begin + limit
@@ -225,3 +234,56 @@ async def forget_memory(call: Call) -> ForgottenMemory:
     """Erase a memory of the session."""
     gone = await verbs_for(call).forget(call.session_id, call.ids["memory_id"], reason=call.query["reason"])
     return ForgottenMemory(evidence_ids=gone)
+
+
+@handles
+async def browse_memory(call: Call) -> MemoryPage:
+    """List a page of the memories of a session."""
+    asked = dict(call.query)
+    branch_id, cursor, limit = asked.pop("branch"), asked.pop("cursor"), asked.pop("limit")
+    del asked["viewer"]
+    where = MemoryFilter(author=asked.pop("by"), **asked)
+    return await find_page(
+        call.runtime.store,
+        call.session_id,
+        where,
+        viewer=call.principal.viewer,
+        branch_id=branch_id,
+        cursor=cursor,
+        limit=limit,
+    )
+
+
+@handles
+async def memory_uses(call: Call) -> MemoryUses:
+    """List the turns whose prompts had a memory. A caller with a viewer gets only turns of this viewer."""
+    store, session_id, viewer = call.runtime.store, call.session_id, call.principal.viewer
+    memory = await verbs_for(call).memory(session_id, call.ids["memory_id"])
+    return await find_memory_uses(store, session_id, memory, viewer=viewer, before=call.query["before"])
+
+
+@handles
+async def change_memories(call: Call) -> BulkAnswer:
+    """Change several memories, after all of them were checked. Raises ConfigError with every memory that cannot be changed."""
+    sent, verbs, store, viewer = call.read(BulkRequest), verbs_for(call), call.runtime.store, call.principal.viewer
+    memories, faults = list[Memory](), list[str]()
+    find = find_erasable if sent.action is BulkAction.FORGET else find_memory
+    for memory_id in dict.fromkeys(sent.memory_ids):
+        try:
+            memory = await find(store, call.session_id, memory_id, viewer, all_viewers=viewer is None)
+        except (ConfigError, MemoryNotFoundError) as error:
+            faults.append(str(error))
+            continue
+        memories.append(memory)
+        if sent.action is BulkAction.UNPIN and await load_pin(store, call.session_id, memory.memory_id) is None:
+            faults.append(f"Memory {memory_id!r} is not pinned.")
+    if faults or not memories:
+        raise ConfigError("\n".join(("Nothing was changed.", *(faults or ("memory_ids is empty; name memories.",)))))
+    for each in () if sent.dry_run else memories:
+        if sent.action is BulkAction.FORGET:
+            await verbs.forget(call.session_id, each.memory_id, reason=sent.reason)
+        elif sent.action is BulkAction.PIN:
+            await verbs.pin(call.session_id, each.memory_id)
+        else:
+            await verbs.unpin(call.session_id, each.memory_id)
+    return BulkAnswer(action=sent.action, dry_run=sent.dry_run, memories=tuple(memories))

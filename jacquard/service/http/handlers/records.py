@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import anyio
 from anyio import to_thread
@@ -10,26 +11,51 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from filament.state.verdicts import OpVerdict
+from jacquard.authoring.marks import TurnMark, put_mark
+from jacquard.authoring.marks import export_marks as pack_marks
+from jacquard.authoring.marks import list_marks as find_marks
+from jacquard.authoring.render import Rendering, compare, rendering_of
 from jacquard.authoring.replay.model_calls import find_model_calls
 from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
-from jacquard.authoring.replay.replay import find_differences, replay_prompt
+from jacquard.authoring.replay.replay import (
+    changed_settings,
+    compare_decisions,
+    find_differences,
+    list_block_order,
+    replay_prompt,
+)
 from jacquard.authoring.replay.turn_page import PageSection, PageTurn, render_turn_page
 from jacquard.authoring.replay.turn_view import view_turn
+from jacquard.authoring.replay.what_if import WhatIf
 from jacquard.authoring.state_changes import find_changes
 from jacquard.authoring.why_not import Absence
 from jacquard.authoring.why_not import why_not as explain_absence
+from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
-from jacquard.pipeline.record.prompt_snapshot import read_snapshot
-from jacquard.remote.bodies import ReceiptAnswer, ReplayAnswer, TurnChanges
-from jacquard.remote.wire import encode_turn
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
+from jacquard.pipeline.record.stored_turn import report_of
+from jacquard.pipeline.weaving.prompt import Prompt
+from jacquard.remote.bodies import (
+    MarkRequest,
+    ReceiptAnswer,
+    RenderedPrompt,
+    ReplayAnswer,
+    TurnChanges,
+    WhatIfAnswer,
+    WhatIfRequest,
+)
+from jacquard.remote.wire import SentMessage, encode_turn
+from jacquard.service.answers import answer_file
 from jacquard.service.host_paths import event_for, turn_for
 from jacquard.service.http.call import Call, handles
+from jacquard.service.http.call_settings import config_for, verbs_for
 from jacquard.service.values import Principal
+from jacquard.templating.files import find_shipped_templates, template_roots
 from jacquard.wiring.parts.named_parts import open_token_estimator
 from mnemosyne.core import codec
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import EventBus
+from mnemosyne.protocols import EventBus, TokenEstimator
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.event import Event
 from mnemosyne.schema.record import TurnRecord
@@ -91,14 +117,63 @@ async def replay(call: Call) -> ReplayAnswer:
 
 
 def _replay(record: TurnRecord) -> ReplayAnswer:
+    snapshot, estimator = read_inputs(record)
+    differences = find_differences(record, replay_prompt(snapshot, estimator.estimate))
+    return ReplayAnswer(turn_id=record.turn_id, differences=differences)
+
+
+def read_inputs(record: TurnRecord) -> tuple[PromptSnapshot, TokenEstimator]:
+    """Return what a prompt was made of, with the token estimator that counted it. Raises ConfigError if it was not recorded."""
     snapshot = read_snapshot(record)
     if snapshot is None:
         raise ConfigError(f"Turn {record.turn_id!r} was not recorded with what its prompt was made of; it is too old.")
-    config = snapshot.runtime
     is_estimate = snapshot.counter == CalibratedEstimator.name
-    estimator = CalibratedEstimator() if is_estimate else open_token_estimator(config)
-    differences = find_differences(record, replay_prompt(snapshot, estimator.estimate))
-    return ReplayAnswer(turn_id=record.turn_id, differences=differences)
+    return snapshot, CalibratedEstimator() if is_estimate else open_token_estimator(snapshot.runtime)
+
+
+@handles
+async def what_if(call: Call) -> WhatIfAnswer:
+    """Render a recorded turn under the settings of the call, and compare both prompts."""
+    record, _ = await load_turn(call)
+    snapshot, estimator = await to_thread.run_sync(read_inputs, record)
+    config = await config_for(call, call.read(WhatIfRequest).config, snapshot.runtime) or snapshot.runtime
+    world = await call.runtime.world_of(call.session_id)
+    roots = template_roots((await to_thread.run_sync(find_shipped_templates),), world)
+    played = WhatIf(store=call.runtime.store, config=config, estimator=estimator, roots=roots)
+    old, new, _ = await played.prompts(record, snapshot, played.start())
+    return await to_thread.run_sync(_compare, record, snapshot, config, old, new)
+
+
+def _compare(
+    record: TurnRecord, snapshot: PromptSnapshot, config: RuntimeConfig, old: Prompt, new: Prompt
+) -> WhatIfAnswer:
+    template_id, layout = snapshot.source.template_id, report_of(record).layout
+    other_layout = layout if config.layout == snapshot.runtime.layout else config.layout
+    before = rendering_of(old, record.turn_id, template_id, layout)
+    after = rendering_of(new, record.turn_id, config.template_id or template_id, other_layout)
+    applied, ignored = changed_settings(snapshot, config)
+    return WhatIfAnswer(
+        turn_id=record.turn_id,
+        before=show_rendering(before),
+        after=show_rendering(after),
+        changes=compare(before, after).changes,
+        decisions=compare_decisions(old.decisions, new.decisions),
+        moved=list_block_order(old) != list_block_order(new),
+        applied=applied,
+        ignored=ignored,
+    )
+
+
+def show_rendering(made: Rendering) -> RenderedPrompt:
+    """Return a rendering as it is sent."""
+    return RenderedPrompt(
+        template_id=made.template_id,
+        layout=made.layout,
+        tokens=made.tokens,
+        frame_tokens=made.frame_tokens,
+        blocks=made.rows,
+        messages=tuple(SentMessage(role=each.role, content=each.content) for each in made.prompt.assembled.messages),
+    )
 
 
 @handles
@@ -119,6 +194,28 @@ async def explain(call: Call) -> tuple[Origin, ...]:
 async def why_not(call: Call) -> tuple[Absence, ...]:
     """Explain why an entry is not in the prompt of a turn."""
     return await explain_absence(call.runtime.engine, call.session_id, call.query["text"], turn_id=call.ids["turn_id"])
+
+
+@handles
+async def mark_memory(call: Call) -> TurnMark | None:
+    """Mark a memory in a turn, or take a mark back."""
+    record, _ = await load_turn(call)
+    memory = await verbs_for(call).memory(call.session_id, call.ids["memory_id"])
+    author = call.principal.token_id or call.principal.author or "host"
+    at, wanted = datetime.now(UTC), call.read(MarkRequest).wanted
+    return await put_mark(call.runtime.store, record, memory, wanted, author=author, at=at)
+
+
+@handles
+async def list_marks(call: Call) -> tuple[TurnMark, ...]:
+    """List the marks of a session."""
+    return await find_marks(call.runtime.store, call.session_id)
+
+
+@handles
+async def export_marks(call: Call) -> Response:
+    """Return the marks of a session as a ZIP file."""
+    return answer_file(await pack_marks(call.runtime.store, call.session_id), "marks.zip")
 
 
 async def load_turn(call: Call) -> tuple[TurnRecord, PreparedTurn]:

@@ -18,6 +18,8 @@ from mnemosyne.stores.sql.read_bodies import ReadOfScope, ScopeMark
 
 RECALLED = 1
 RECALLED_NO_MORE = 2
+_AFTER_ALL = 2**63 - 1
+"""Sequence after every row."""
 
 _ENTRY_AFTER = "SELECT 1 FROM entries WHERE tenant = ? AND scope = ? AND chain = ? AND seq > ?"
 _TALK_AFTER = """SELECT 1 FROM messages WHERE recalled <> 0
@@ -144,11 +146,29 @@ def read_entries_after(
     Entries of the history chain are messages. A damaged entry is returned empty and as deleted, so that no index keeps
     it.
     """
+    return _read_sequence(connection, scope, chain, "seq > ? ORDER BY seq LIMIT ?", (sequence, limit))
+
+
+def read_entries_before(
+    connection: Connection, scope: str, chain: Chain, sequence: int | None, limit: int
+) -> tuple[SequencedEntry, ...]:
+    """Return at most `limit` entries of a chain that were written before `sequence` (None: the newest), in the reverse
+    order of writing. Deleted entries are left out.
+    """
+    last = f"{'recalled = 1' if chain is Chain.HISTORY else 'deleted = 0'} AND seq < ? ORDER BY seq DESC LIMIT ?"
+    before = _AFTER_ALL if sequence is None else sequence
+    return _read_sequence(connection, scope, chain, last, (before, limit))
+
+
+def _read_sequence(
+    connection: Connection, scope: str, chain: Chain, last: str, values: tuple[int, ...]
+) -> tuple[SequencedEntry, ...]:
+    """Return entries of a chain in sequence. `last` is the end of the query, with its `values`."""
     if chain is not Chain.HISTORY:
         rows = connection.execute(
-            """SELECT seq, entry_id, body, restricted, deleted FROM entries
-                WHERE tenant = ? AND scope = ? AND chain = ? AND seq > ? ORDER BY seq LIMIT ?""",
-            (connection.tenant, scope, chain.value, sequence, limit),
+            f"""SELECT seq, entry_id, body, restricted, deleted FROM entries
+                WHERE tenant = ? AND scope = ? AND chain = ? AND {last}""",
+            (connection.tenant, scope, chain.value, *values),
         ).fetchall()
         return tuple(
             _sequenced(
@@ -161,23 +181,40 @@ def read_entries_after(
             )
             for seq, name, body, restricted, deleted in rows
         )
-    session_id = session_of(scope)
-    found = connection.execute(
-        "SELECT key FROM sessions WHERE tenant = ? AND session_id = ?", (connection.tenant, session_id)
-    ).fetchone()
-    if found is None:
+    if (key := _key_of(connection, scope)) is None:
         return ()
     rows = connection.execute(
-        """SELECT seq, message_id, turn_id, branch_id, depth, ord, body, recalled FROM messages
-            WHERE session = ? AND recalled <> 0 AND seq > ? ORDER BY seq LIMIT ?""",
-        (found[0], sequence, limit),
+        f"""SELECT seq, message_id, turn_id, branch_id, depth, ord, body, recalled FROM messages
+            WHERE session = ? AND recalled <> 0 AND {last}""",
+        (key, *values),
     ).fetchall()
     entries: list[SequencedEntry] = []
     for seq, name, turn_id, branch_id, depth, order, body, recalled in rows:
-        message = read_body(connection, body, Message, message_place(found[0], turn_id, order, branch_id, depth))
+        message = read_body(connection, body, Message, message_place(key, turn_id, order, branch_id, depth))
         entry = None if message is None else message_entry(scope, turn_id, branch_id, depth, message)
         entries.append(_sequenced(seq, entry, scope, chain, name, recalled == RECALLED_NO_MORE))
     return tuple(entries)
+
+
+def _key_of(connection: Connection, scope: str) -> int | None:
+    found = connection.execute(
+        "SELECT key FROM sessions WHERE tenant = ? AND session_id = ?", (connection.tenant, session_of(scope))
+    ).fetchone()
+    return None if found is None else int(found[0])
+
+
+def read_chain_sizes(connection: Connection, scope: str) -> dict[Chain, int]:
+    """Return how many entries each chain of a scope has, without those that are deleted."""
+    rows = connection.execute(
+        "SELECT chain, COUNT(*) FROM entries WHERE tenant = ? AND scope = ? AND deleted = 0 GROUP BY chain ORDER BY chain",
+        (connection.tenant, scope),
+    ).fetchall()
+    counts = {Chain(chain): number for chain, number in rows}
+    if (key := _key_of(connection, scope)) is not None:
+        query = "SELECT COUNT(*) FROM messages WHERE session = ? AND recalled = 1"
+        if number := connection.execute(query, (key,)).fetchone()[0]:
+            counts[Chain.HISTORY] = number
+    return counts
 
 
 def _sequenced(

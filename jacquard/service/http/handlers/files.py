@@ -1,0 +1,158 @@
+"""Handlers for files of other programs: imports of sent files, and exports as downloads."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from starlette.responses import Response
+
+from jacquard.authoring.files.incoming import IncomingFiles, bring_in, name_sessions
+from jacquard.authoring.files.outgoing import render_book, render_card, render_chat
+from jacquard.core.errors import ConfigError
+from jacquard.remote.bodies import ImportAnswer, ImportedTurns, ImportFiles, ReadFile, SentFile
+from jacquard.service.answers import answer_file
+from jacquard.service.http.call import Call, handles
+from jacquard.service.ids import check_id
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.files import write_file
+from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
+from mnemosyne.schema.imported_files import ImportedFile
+from mnemosyne.schema.record import ImportRequest
+from mnemosyne.schema.world import ACTIVATIONS
+
+MOST_NAME_CHARS = 200
+_WRONG_NAME = re.compile(r"[\x00-\x1f\x7f\\\\:*?\"<>|]")
+_DOTS = re.compile(r"\.*")
+_EXPORTS = {"chat": "jsonl", "card": "json", "card-png": "png", "world-info": "json"}
+"""Suffix of the file of each format of an export."""
+
+
+@handles
+async def import_files(call: Call) -> ImportAnswer:
+    """Import the sent files. They are read from a temporary folder, which is removed at the end.
+
+    Raises CorpusError for a file that cannot be read, and ConfigError for an invalid name, content or option.
+    """
+    sent = call.read(ImportFiles)
+    if sent.activation not in ("", *ACTIVATIONS):
+        raise ConfigError(f"activation is {sent.activation[:40]!r}; choose from {', '.join(ACTIVATIONS)}.")
+    folder = Path(await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="jacquard-import-")))
+    try:
+        files = await to_thread.run_sync(_read_files, sent, folder)
+        return await _import(call, sent, files)
+    except CorpusError as error:
+        raise CorpusError(str(error).replace(f"{folder}/", "")) from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+async def _import(call: Call, sent: ImportFiles, files: tuple[ImportedFile, ...]) -> ImportAnswer:
+    incoming = IncomingFiles(
+        files=files,
+        session_id=sent.session_id or "",
+        user_name=sent.user,
+        locale=sent.locale,
+        activation=sent.activation,
+    )
+    names = name_sessions(incoming)
+    for session_id in names:
+        check_id("session_id", session_id)
+    shown = tuple(map(_describe, files))
+    if sent.dry_run:
+        return ImportAnswer(files=shown, written=False, sessions=dict.fromkeys(names, ImportedTurns(turns=0, new=0)))
+    outcome = await bring_in(call.runtime, incoming)
+    return ImportAnswer(
+        files=shown,
+        written=True,
+        sessions={
+            name: ImportedTurns(turns=now, new=max(0, now - before)) for name, (now, before) in outcome.turns.items()
+        },
+        world_id=outcome.world_id,
+        lore_changed=outcome.lore_changed,
+        memories=outcome.memories,
+        notes=tuple(outcome.notes),
+    )
+
+
+def _read_files(sent: ImportFiles, folder: Path) -> tuple[ImportedFile, ...]:
+    """Write the sent files into a folder, and return their content. Raises ConfigError and CorpusError."""
+    if not sent.files:
+        raise ConfigError("files is empty; send at least one file.")
+    if sent.format is not None and sent.format not in FORMATS:
+        raise ConfigError(f"format is {sent.format[:40]!r}; choose from {', '.join(FORMATS)}.")
+    tops: dict[str, None] = {}
+    for each in sent.files:
+        tops[_write(each, folder)] = None
+    request = ImportRequest(users=(sent.user,) if sent.user else ())
+    return tuple(_read(folder / top, sent.format, request) for top in tops)
+
+
+def _write(sent: SentFile, folder: Path) -> str:
+    """Write one file below a folder, and return the first part of its name."""
+    parts = sent.name.split("/")
+    if len(sent.name) > MOST_NAME_CHARS or _WRONG_NAME.search(sent.name) or any(map(_DOTS.fullmatch, parts)):
+        raise ConfigError(
+            f"files: {sent.name[:40]!r} cannot be the name of a file; send one such as 'Mira.png' or 'notes/boat.md'."
+        )
+    try:
+        data = base64.b64decode(sent.content, validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(f"files: the content of {sent.name[:40]!r} is not base64.") from None
+    path = folder.joinpath(*parts)
+    try:
+        if path.exists():
+            raise ConfigError(f"files: {sent.name[:40]!r} is there twice; give each file another name.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, data, private=True)
+    except OSError as error:
+        raise ConfigError(
+            f"files: {sent.name[:40]!r} cannot be written next to the others ({error.strerror})."
+        ) from None
+    return parts[0]
+
+
+def _read(path: Path, wanted: str | None, request: ImportRequest) -> ImportedFile:
+    name = wanted or recognise(path)
+    if name not in FORMATS:
+        raise CorpusError(
+            f"{path}: is a {name}; store a world with put_world, and import a corpus with `jacquard memory import`."
+        )
+    return read_imported_file(path, name, request)
+
+
+def _describe(file: ImportedFile) -> ReadFile:
+    return ReadFile(
+        name=Path(file.path).name,
+        format=file.format,
+        cards=tuple(card.name for card in file.cards),
+        books={book.name: len(book.entries) for book in file.books},
+        chats={chat.name: chat.turn_count for chat in file.chats},
+        memories=len(file.memories),
+        fields=file.fates,
+        notes=file.notes,
+    )
+
+
+@handles
+async def export_session(call: Call) -> Response:
+    """Return a part of a session as a file. Raises ConfigError for an unknown format."""
+    wanted, name, runtime = call.query["format"], call.query["name"], call.runtime
+    if wanted not in _EXPORTS:
+        raise ConfigError(f"format is {wanted[:40]!r}; choose from {', '.join(_EXPORTS)}.")
+    if wanted == "chat":
+        data = await render_chat(runtime.store, call.session_id, branch_id=call.query["branch"])
+    else:
+        world = await runtime.world_of(call.session_id)
+        if wanted == "world-info":
+            data = await to_thread.run_sync(render_book, world, name)
+        else:
+            data = await to_thread.run_sync(lambda: render_card(world, name, is_png=wanted == "card-png"))
+    return answer_file(data, f"{name or call.session_id}.{_EXPORTS[wanted]}")
