@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from mnemosyne.values import dataclass
 
 MOST_CHANGES = 200
 """Maximum number of listed changes."""

@@ -5,7 +5,6 @@ edit there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from jacquard.remote.bodies import EditRequest, ForkRequest, RollbackRequest, Sw
 from jacquard.service.values import Scope
 from jacquard.studio.visit import Room, Visit, link
 from mnemosyne.schema.session import SessionHead
+from mnemosyne.values import dataclass
 
 _PAGE = 20
 """Number of turns on a page."""

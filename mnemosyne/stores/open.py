@@ -14,7 +14,6 @@ from mnemosyne.core.masking.credentials import mask_credentials, remember_addres
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.plugins import STORES, open_plugin, split_name
 from mnemosyne.protocols import Store
-from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.locate import DEFAULT_TENANT, StoreLocation, locate_store
 from mnemosyne.stores.sqlite.memory import MemoryStore
 from mnemosyne.stores.sqlite.store import SqliteStore
@@ -64,5 +63,7 @@ def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: b
     if location.database is None:
         return MemoryStore(tenant)
     if location.kind == "file":
+        from mnemosyne.stores.file.store import FileStore
+
         return FileStore(location.database, tenant, create=create)
     return SqliteStore(location.database, tenant=tenant, create=create)

@@ -87,7 +87,7 @@ def test_a_first_turn_loads_few_modules_and_compiles_few_patterns():
     loaded, at_import, at_all = json.loads(done.stdout)
     assert {*loaded} & {*UNUSED} == set()
     own = [name for name in loaded if name.split(".")[0] in ("filament", "mnemosyne", "jacquard")]
-    assert (len(own) <= 500, len(loaded) <= 950) == (True, True), (len(own), len(loaded))
+    assert (len(own) <= 495, len(loaded) <= 945) == (True, True), (len(own), len(loaded))
     assert (at_import <= 270, at_all <= 380) == (True, True), (at_import, at_all)
 
 
