@@ -21,7 +21,7 @@ FOREST = Path(__file__).parents[1] / "examples" / "whispering_forest" / "zh"
 VARIABLE = "JACQUARD_SERVICE__STORE"
 SESSION = ("--session", "demo")
 WORDS = ("--input", "往东走。")
-SERVES = ("operate serve", "operate mcp")
+SERVES = ("operate serve", "operate studio", "operate mcp")
 """Commands that go on until they are stopped."""
 EXIT_CODES = {"memory consolidate": 1, "memory accept": 1, "memory reject": 1}
 """Exit codes other than 0: no model is configured, and no memory waits for a yes."""
@@ -47,6 +47,7 @@ ARGUMENTS = {
     "operate archive": SESSION,
     "memory consolidate": SESSION,
     "operate serve": ("--port", "{port}"),
+    "operate studio": ("--port", "{port}", "--no-browser"),
     "operate mcp": (),
     "operate migrate": (),
     "operate backup": ("new.backup",),

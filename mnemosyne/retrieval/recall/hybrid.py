@@ -270,7 +270,8 @@ class HybridRetriever:
         ordered = [states[place] for place in range(len(parts))]
         started = perf_counter()
         await self._fetch(query, fetched, [place for state in ordered for place in state.found.places])
-        size = len(fetched) * _CHARS_A_CANDIDATE
+        texts = [query.text, *query.recent, *[entry.text for entry in fetched.values()]]
+        size = len(fetched) * _CHARS_A_CANDIDATE + _COST_A_CHAR * sum(map(len, texts))
         candidates = await calculate(self._choose, query, ordered, fetched, size=size)
         timings = _merge_timings(ordered)
         timings["rank"] += (perf_counter() - started) * 1000.0
