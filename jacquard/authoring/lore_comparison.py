@@ -99,7 +99,8 @@ async def compare_lore(
     user_message: str,
     branch_id: str | None = None,
 ) -> LoreComparison:
-    """Return the decisions of both ways for `user_message` as the next input of a branch (None: the active one).
+    """Return the decisions of both ways for `user_message` as the next input of the branch `branch_id` (None: the
+    active branch).
 
     Nothing is written. Raises SessionNotFoundError if the session does not exist. Raises WorldUnavailableError if the
     pack is missing.

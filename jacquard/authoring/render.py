@@ -268,7 +268,7 @@ def compare_turns(
     layout: str | None = None,
 ) -> tuple[TurnChange, ...]:
     """Return the difference of each turn, rendered with the templates `old` and `new`. Raises the errors of
-    `render_turn`.
+    `render_turn`. `layout` is the id of the layout (None: the layout of each turn).
     """
     changes: list[TurnChange] = []
     for turn in turns:

@@ -64,9 +64,10 @@ def find_target(
 ) -> TemplateTarget:
     """Return the templates that `written` names: by a template id (`combat`, `shipped/combat`) or by a path.
 
-    A path leads to a pack, a folder of templates, one template, or a file. None means all templates of the pack. `kept`
-    are the templates of a pack that is only in a store. Raises JacquardError with a suggestion if there is no such
-    template or path.
+    A path leads to a pack, a folder of templates, one template, or a file. `written` None means all templates of the
+    pack. `pack` is the folder of the pack (None: there is no folder), and `shipped` is the folder of the shipped
+    templates. `kept` are the templates of a pack that is only in a store. Raises JacquardError with a suggestion if
+    there is no such template or path.
     """
     roots: tuple[TemplateRoot, ...] = _roots(None if pack is None else pack / FOLDER, shipped)
     if pack is None and kept is not None:

@@ -303,8 +303,8 @@ _OTHER = SlotTraits()
 
 
 def slot_traits(slot: str, section: str | None = None) -> SlotTraits:
-    """Return the traits of `slot.section` if there are any, else the traits of `slot`. An unknown slot has the default
-    traits.
+    """Return the traits of the slot `slot`, or of its section `section` if there are traits for this section. An
+    unknown slot has the default traits.
     """
     return SLOTS.get(f"{slot}.{section}") or SLOTS.get(slot) or _OTHER
 

@@ -131,7 +131,8 @@ class CallBook:
     def take_late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
         """Return the records of the calls that have ended and whose end was not reported before.
 
-        Each record has the same id as in `usages`, so that it replaces the record of the running call.
+        Each record has the same id as in `usages`, so that it replaces the record of the running call. `count` returns
+        the tokens of a text.
         """
         made = []
         for place, entry in enumerate(self._entries):

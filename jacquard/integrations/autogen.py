@@ -118,7 +118,7 @@ class AgentContext:
         """Add the engine's prompt to every model call of `agent`, and record its actions in the session `session`.
 
         Raises FrameworkError if the agent lacks a part that the adapter needs. Raises ConfigError if the agent is
-        already attached.
+        already attached. `user` is the id of the user (None: unknown).
         """
         check_framework(REQUIREMENT, [(agent, "_model_client"), (agent, "_workbench")])
         if isinstance(agent._model_client, _ContextClient):

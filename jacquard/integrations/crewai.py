@@ -185,7 +185,7 @@ class CrewContext:
         """Add the engine's prompt to every model call of the crew's agents, and record their actions in the session
         `session`.
 
-        Raises ConfigError if one of the agents is already attached.
+        Raises ConfigError if one of the agents is already attached. `user` is the id of the user (None: unknown).
         """
         agents = {
             id(agent): agent for agent in (*crew.agents, *(task.agent for task in crew.tasks)) if agent is not None

@@ -321,9 +321,10 @@ def attach(
 ) -> Attachment:
     """Add the engine's prompt to every model call of an agent, and record its actions.
 
-    `session` is a session id, or a function that returns a session id for the agent's `State`. Without `session`, the
-    run's `hook_context["session_id"]` is used. `failure` and the other options are described at `AdapterOptions`.
+    `session` is a session id, or a function that returns a session id for the agent's `State`. If `session` is None,
+    the run's `hook_context["session_id"]` is used. `failure` and the other options are described at `AdapterOptions`.
     Raises FrameworkError if Haystack is too old or lacks a hook. Raises ConfigError if the agent is already attached.
+    `user` is the id of the user (None: unknown).
     """
     if isinstance(agent.chat_generator, ContextChatGenerator):
         raise ConfigError("The agent is attached already; detach the first adapter before attaching another.")
@@ -431,7 +432,9 @@ class DocumentRecorder:
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document], session_id: str | None = None, query: str = "") -> dict[str, Any]:
-        """Store the documents and return them unchanged. Raises ConfigError if no session is named."""
+        """Store the documents and return them unchanged. Raises ConfigError if no session is named. `session_id` is the
+        session (None: the session of this component).
+        """
         block, found = self._adapter.run_blocking, _found(documents)
         block(self._adapter.on_documents, self._named(session_id), found, query=query)
         return {"documents": documents}
@@ -440,7 +443,9 @@ class DocumentRecorder:
     async def run_async(
         self, documents: list[Document], session_id: str | None = None, query: str = ""
     ) -> dict[str, Any]:
-        """Store the documents and return them unchanged. Raises ConfigError if no session is named."""
+        """Store the documents and return them unchanged. Raises ConfigError if no session is named. `session_id` is the
+        session (None: the session of this component).
+        """
         await self._adapter.on_documents(self._named(session_id), _found(documents), query=query)
         return {"documents": documents}
 

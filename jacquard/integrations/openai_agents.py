@@ -116,7 +116,7 @@ class RunContextAdapter:
         """Return the keyword arguments `run_config` and `hooks` for one run of `Runner`.
 
         Your own `run_config` and `hooks` are kept and called as well. If a run continues after an interruption, give
-        both runs the same `turn_key`, so that they are one turn.
+        both runs the same `turn_key`, so that they are one turn. `user_id` is the id of the user (None: unknown).
         """
         run = ContextRun(self.adapter, session_id, turn_key or uuid4().hex, user_id, run_config, hooks)
         return {"run_config": run.run_config, "hooks": run}

@@ -150,8 +150,8 @@ class KernelContext:
     ) -> None:
         """Add the engine's prompt to every model call of an agent, and record its actions.
 
-        `session` and `user` are ids, or functions that return them for the run's thread. Without `session`, the id of
-        the thread is used. Raises ConfigError if the agent is already attached.
+        `session` and `user` are ids, or functions that return them for the run's thread. If `session` is None, the id
+        of the thread is used. Raises ConfigError if the agent is already attached.
         """
         if _RUNS[0] in vars(agent):
             raise ConfigError(

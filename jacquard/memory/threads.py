@@ -261,7 +261,9 @@ def _share(one: str, other: str) -> bool:
 
 
 def make_threads(record: TurnRecord, reply: Message, at: datetime | None) -> tuple[MemoryEntry, ...]:
-    """Return the threads that a turn leaves open, as events of this turn."""
+    """Return the threads that a turn leaves open, as events of this turn. `reply` is the reply of the turn, and `at`
+    its time (None: unknown).
+    """
     asked = [each for each in told_messages(record.messages) if each.role is Role.USER]
     found = find_threads("\n".join(each.content for each in asked), reply.content)
     speaker = asked[-1].author.id if asked and asked[-1].author is not None else Role.USER.value
@@ -291,7 +293,8 @@ def build_thread(
     trust: Trust = Trust.MODEL,
 ) -> MemoryEntry:
     """Return a thread as an event of `turn`, visible to the viewers who may know the turn. The keys of the event are
-    the names and dates in `text`.
+    the names and dates in `text`. `kind` is one of KINDS. `speaker` wrote the text, `trust` is the trust in it, and
+    `at` is its time (None: unknown).
     """
     dates = [found.group().lower() for found in _DATE.finditer(text)]
     more = [found.group() for pattern in (_PERSON_ZH, _PLACE_ZH) for found in pattern.finditer(text)]
@@ -367,7 +370,9 @@ def _overlap(thread: MemoryEntry, sentence: str) -> int:
 
 
 def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: str, at: datetime | None) -> MemoryEntry:
-    """Return the event of `turn` that ends `thread`. `text` is the reason. No viewer may see this event."""
+    """Return the event of `turn` that ends `thread`. `text` is the reason. No viewer may see this event. `at` is the
+    time of the turn (None: unknown).
+    """
     return MemoryEntry(
         entry_id=entry_id,
         scope=session_scope(turn.session_id),

@@ -117,7 +117,9 @@ class UserFacts:
 
 
 async def ensure_profile_session(store: Store, session_id: str, clock: Clock, actor: Actor | None = None) -> None:
-    """Create the session `session_id` without a conversation, unless it exists."""
+    """Create the session `session_id` without a conversation, unless it exists. `actor` is the user to whom the session
+    belongs (None: nobody).
+    """
     try:
         await store.head(session_id)
     except SessionNotFoundError:

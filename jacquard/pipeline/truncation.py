@@ -85,8 +85,8 @@ def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]
     """Return (shown, chars): the complete `text` or its first sentences with a mark, and how many characters of `text`
     are shown.
 
-    If not even one character fits, `shown` is only the mark of the cut and `chars` is 0. The time depends on `limit_tokens`,
-    not on the length of the text.
+    If not even one character fits, `shown` is only the mark of the cut and `chars` is 0. The time depends on
+    `limit_tokens`, not on the length of the text. `count` returns the tokens of a text.
     """
     start = text[: limit_tokens * _CHARS_A_TOKEN]
     if len(start) == len(text) and count(text) <= limit_tokens:

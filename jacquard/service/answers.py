@@ -110,7 +110,9 @@ def answer_error(error: Exception, body: ErrorBody) -> Response:
 
 
 def answer_fault(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an HTTP answer that reports a fault. An answer with status 429 or 503 always has a Retry-After header."""
+    """Return an HTTP answer that reports a fault. An answer with status 429 or 503 always has a Retry-After header.
+    `headers` are further headers of the answer.
+    """
     more = dict(headers or {})
     if status in (429, 503):
         more.setdefault("retry-after", str(RETRY_SECONDS))

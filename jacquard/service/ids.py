@@ -53,7 +53,7 @@ def check_ids(given: Any) -> None:
 
 
 def check_id(name: str, text: str, *, is_required: bool = True) -> None:
-    """Check one id; `name` is the name of its field. An empty text is valid only if the id is not required.
+    """Check one id; `name` is the name of its field. An empty text is valid only if `is_required` is false.
 
     Raises ConfigError if the id is empty although it is required, is too long, has a control character, or is reserved
     for the facts about a user.

@@ -1,4 +1,6 @@
-"""Values that all parts of the service share: the caller of a request, and the tenant for the service's own records."""
+"""Defines the values that all parts of the service share: the caller of a request, and the tenant for the service's own
+records.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _ORDER = (Scope.PLAY, Scope.AUTHOR, Scope.ADMIN)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
-    """Caller of a request: its tenant, and what it may do (`scope`: play, author or admin)."""
+    """Caller of a request, with its tenant and its rights (`scope`: play, author or admin)."""
 
     tenant: str = DEFAULT_TENANT
     scope: Scope = Scope.ADMIN

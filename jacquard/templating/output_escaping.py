@@ -155,8 +155,8 @@ def _limits_text(value: Mapping[str, Any]) -> str:
 
 
 def show_text(value: Any, boundary: Any = "") -> Markup:
-    """Filter `text`: show text as prose of one or more lines. With a `boundary` the text is shown exactly as written; see
-    `filament.show_text`.
+    """Filter `text`: show text as prose of one or more lines. If `boundary` is not empty, the text is shown exactly as
+    written between marks (`filament.show_text`).
     """
     return Markup(pay_for_value(show_between_tags(to_plain_text(value), to_plain_text(boundary))))
 

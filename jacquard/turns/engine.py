@@ -546,6 +546,7 @@ class ContextEngine:
         Raises EvidenceNotFoundError if the session lacks one of the results. Raises SessionNotFoundError if the session
         does not exist. Raises ConfigError if the call cannot be stored, or if `result` is given and the engine has no
         ingestor. Raises InputTooLargeError if the result is too long. If an error is raised, nothing was written.
+        `result_evidence_ids` are the ids of evidence that contains results of the call (None: there is none).
         """
         async with self._hold("record_tool_call", session_id, self._emitter):
             named = tuple(result_evidence_ids or ())
@@ -645,7 +646,8 @@ class ContextEngine:
         import).
 
         Return the new summary, or None if there is nothing new to summarize. Raises SummarizerError if the summarizer
-        fails. Raises SessionNotFoundError if the session does not exist.
+        fails. Raises SessionNotFoundError if the session does not exist. `branch_id` is the branch (None: the active
+        branch).
         """
         roller = (await self._ensure_open()).background.roller
         async with self._hold("summarize", session_id, self._emitter):
@@ -661,6 +663,7 @@ class ContextEngine:
 
         Raises ConfigError if there are no ops or they change nothing. Raises StateOpError if an op is refused. Raises
         SessionNotFoundError if the session does not exist. Raises VersionConflictError if another writer came first.
+        `branch_id` is the branch (None: the active branch).
         """
         async with self._hold("repair_state", session_id, self._emitter):
             return await repair_state(
@@ -720,7 +723,7 @@ class ContextEngine:
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
         """Prepare the newest input again. This is the input of the pending turn. If no turn is pending, the call does
-        the same as `swipe`.
+        the same as `swipe`. `runtime_config` is the configuration of the turn (None: the engine's).
         """
 
         async def find_request(config: RuntimeConfig) -> TurnRequest:
@@ -796,9 +799,9 @@ class ContextEngine:
         """Store facts about a user for the prompts of all their sessions, and return them in stored form.
 
         Texts are stored as written, except that secrets (keys, cards, passwords) are masked; `redacted` of a fact lists
-        them. With `dry_run` nothing is stored. A later fact of the same kind and topic ends an earlier one, which is
-        kept. A session belongs to the user in its `meta.actor.user_id`, or else to the author of the message. An
-        erasure of the user erases the facts.
+        them. If `dry_run` is true, nothing is stored. A later fact of the same kind and topic ends an earlier one,
+        which is kept. A session belongs to the user in its `meta.actor.user_id`, or else to the author of the message.
+        An erasure of the user erases the facts.
 
         Raises ConfigError if a text or the id is empty, or if times are impossible. Raises RedactionError if a text
         cannot be searched for secrets. Raises InputTooLargeError if a text is too long.

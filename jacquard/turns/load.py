@@ -347,7 +347,7 @@ def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
     """Return the id of the turn for the input `text`.
 
     If the waiting turn has the same input and viewer, the new turn replaces the waiting turn. Otherwise the new turn
-    follows the waiting turn.
+    follows the waiting turn. `viewer` is the viewer for whom the new turn is prepared (None: no viewer).
     """
     head, pending = window.head, window.pending
     if pending is None or is_retry(pending, text, viewer):
@@ -356,7 +356,9 @@ def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
 
 
 def is_retry(pending: TurnRecord, text: str, viewer: str | None) -> bool:
-    """Return whether `text` repeats the input of the waiting turn. An input for another viewer is never a repetition."""
+    """Return whether `text` repeats the input of the waiting turn. An input for another viewer is never a repetition.
+    `viewer` is the viewer of the new input (None: no viewer).
+    """
     if not pending.messages or pending.messages[-1].content != text:
         return False
     return pending.prompt is None or viewer_of(pending) == viewer

@@ -171,7 +171,8 @@ def create_context_engine(
     """Return an engine with the shipped parts. `parts` are further arguments of `DefaultContextEngine`.
 
     Open the engine with `async with`, or await its `close` at the end. Raises ConfigError under the same conditions as
-    `DefaultContextEngine`.
+    `DefaultContextEngine`. `token_estimator` counts tokens (None: the estimator that the settings name), `llm_adapter`
+    is the small model (None: no model), and `config` contains the settings (None: the defaults).
     """
     return DefaultContextEngine(store, token_estimator, llm_adapter, policies=config, **parts)
 

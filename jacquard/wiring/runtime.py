@@ -174,8 +174,8 @@ class Runtime:
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
-        """Empty the expired evidence of one session, or of all sessions. Return session id -> number of emptied
-        evidence items.
+        """Empty the expired evidence of the session `session_id` (None: of all sessions). Return session id -> number
+        of emptied evidence items.
         """
         named = None if session_id is None else (session_id,)
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)

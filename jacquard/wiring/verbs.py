@@ -360,7 +360,7 @@ class MemoryVerbs:
         """Change the text or the title of a lore entry of an imported world, and return the changed entry.
 
         The former version of the world stays in the store. If the caller's changes need review, only a proposal is
-        stored.
+        stored. A `text` or `title` of None stays unchanged.
         """
         world = await self._editable_world(world_id)
         place = next((number for number, entry in enumerate(world.lore) if entry.entry_id == entry_id), None)

@@ -1,1 +1,1 @@
-"""Adapters for the models that an engine calls: language models, rerankers, and embedding on workers."""
+"""Connects the models that an engine calls: language models, rerankers, and embedding on workers."""

@@ -183,7 +183,8 @@ class LiteLlmModel:
         parameters. Parameters that the model does not know are dropped. If the caller stops the iteration early, the
         call ends.
 
-        Raises ProviderError with the provider's status if the provider refuses or fails the call.
+        Raises ProviderError with the provider's status if the provider refuses or fails the call. `api_key` is the key
+        for this call (None: the model's own key).
         """
         given = {"drop_params": True, "max_retries": 0, "num_retries": 0, **arguments, "model": self.model}
         place = {**self._endpoint_arguments(), **({"api_key": api_key} if api_key else {})}

@@ -127,7 +127,10 @@ class EventEmitter:
         model_usage_id: str | None = None,
         **payload: Any,
     ) -> None:
-        """Emit one event. An error of the bus is logged and not raised, so that no turn fails because of it."""
+        """Emit one event. An error of the bus is logged and not raised, so that no turn fails because of it. The ids
+        are those of the turn, task, tool call or model call that the event is about (None: it is about none). `payload`
+        contains further values of the event.
+        """
         if self._bus is None or not self._bus.has_handler(event_type.value):
             return
         if isinstance(detail := payload.get("detail"), str):

@@ -1,1 +1,3 @@
-"""Prompts for small models. Each language has a folder of text templates; `templates` loads and renders them."""
+"""Contains the prompts for small models. Each language has a folder of text templates; the module `templates` loads and
+renders them.
+"""

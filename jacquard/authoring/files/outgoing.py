@@ -40,7 +40,8 @@ _PAGE_TURNS = 200
 def render_book(world: WorldPack, name: str | None) -> bytes:
     """Return a book of a world as a world info file. `name` may be None if the world has only one book.
 
-    Raises CorpusError if the name is missing or unknown, or if the world has no lore.
+    Raises CorpusError if the name is missing or unknown, or if the world has no lore. `to` is the file to write (None:
+    standard output).
     """
     books = books_of(world)
     if not books:
@@ -66,7 +67,7 @@ def render_card(world: WorldPack, name: str | None, *, is_png: bool = False, pic
 async def render_chat(store: Store, session_id: str, *, branch_id: str | None) -> bytes:
     """Return the conversation of a branch as a JSONL chat of SillyTavern. Alternative replies become swipes.
 
-    `branch_id` is the branch (None: the active branch).
+    `branch_id` is the branch (None: the active branch). `to` is the file to write (None: standard output).
     """
     path: list[TurnRecord] = []
     before: int | None = None

@@ -1,1 +1,1 @@
-"""Rules of the template lint: one module for each kind of fault. `lint` joins them."""
+"""Finds faults in templates: one module of rules for each kind of fault. The module `lint` joins the rules."""

@@ -108,8 +108,8 @@ def merge_shapes(left: VariableShape, right: VariableShape) -> VariableShape:
 def build_variable_shapes(world: WorldPack | None) -> dict[str, VariableShape]:
     """Return the shape of every variable by name. `item` exists only in a block with `each`.
 
-    Without a world, the fields of `state`, `status` and `persona` are not known. With a world, its initial state and
-    its persona are used.
+    If `world` is None, the fields of `state`, `status` and `persona` are not known. Otherwise the initial state and the
+    persona of `world` are used.
     """
     rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(build_bare_world("specimen"))
     shapes = {name: merge_shapes(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}

@@ -66,7 +66,7 @@ def read_texts(*files: Path) -> dict[str, PageTexts]:
 
 
 def open_templates(*folders: Path) -> Environment:
-    """Return the environment of the templates in `folders`."""
+    """Return the environment that loads the templates of pages from `folders`."""
     return Environment(
         loader=FileSystemLoader(folders),
         autoescape=True,

@@ -58,7 +58,9 @@ class Origin:
 
 
 def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None = None) -> Origin:
-    """Return the origin of the character at `offset`. Raises ConfigError if the prompt has no such character."""
+    """Return the origin of the character at `offset`. Raises ConfigError if the prompt has no such character.
+    `snapshot` is the snapshot of the prompt, for the origin of template texts (None: unknown).
+    """
     turn, left = as_sent(turn), offset
     for number, message in enumerate(turn.messages):
         if 0 <= left < len(message.content):
@@ -74,7 +76,7 @@ def find_origins(
     """Return the origins of every occurrence of `text` in the prompt, in reading order, at most `limit`.
 
     An occurrence that touches several blocks has one origin for each of them. The text is searched in its original and
-    its escaped form.
+    its escaped form. `snapshot` is the snapshot of the prompt, for the origin of template texts (None: unknown).
     """
     turn = as_sent(turn)
     forms = [form for form in dict.fromkeys((text, escape_text(text), show_as_written(text))) if form]

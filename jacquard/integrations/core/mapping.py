@@ -142,7 +142,7 @@ def document_from(
     text: str, metadata: Mapping[str, Any], *, name: str = "", score: float | None = None
 ) -> FoundDocument:
     """Return a document with the text `text`. Its address is taken from `metadata`. The document keeps those other
-    metadata that are numbers, truth values or short texts.
+    metadata that are numbers, truth values or short texts. `score` is the score of the retriever (None: unknown).
     """
     uri = next((str(metadata[key]) for key in ("uri", "url", "source", "file_path") if metadata.get(key)), "")
     plain = {

@@ -94,7 +94,9 @@ class AgentFrameworkAdapter(Protocol):
     async def on_after_model_call(
         self, session_id: str, response: ModelAnswer, usage: Any | None = None, *, turn_key: str | None = None
     ) -> None:
-        """Record the usage of a model call."""
+        """Record the usage of a model call (`usage` None: the framework reports none). `turn_key` is the key of the
+        turn, here and in the methods below (None: the turn of the session that began last).
+        """
         ...
 
     async def on_tool_call_start(self, session_id: str, tool_call: Any, *, turn_key: str | None = None) -> None:

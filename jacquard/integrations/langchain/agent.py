@@ -150,7 +150,9 @@ class ContextMiddleware(AgentMiddleware):
     async def awrap_model_call(
         self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """Call the model with our prompt, followed by the tool calls that the agent made in this turn."""
+        """Call the model with our prompt, followed by the tool calls that the agent made in this turn. `handler` calls
+        the model.
+        """
         if not self.adapter.is_attached:
             return await handler(request)
         call = self._read(request)
@@ -183,7 +185,7 @@ class ContextMiddleware(AgentMiddleware):
         return response
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run a tool and record the call. An error of the tool is raised unchanged."""
+        """Run a tool and record the call. An error of the tool is raised unchanged. `handler` runs the tool."""
         if not self.adapter.is_attached:
             return await handler(request)
         session_id, call = self.session_of(request.runtime), request.tool_call

@@ -234,7 +234,8 @@ class Consolidator:
     ) -> None:
         """Start consolidation after a committed turn if it is due. At most one run of a session is active at a time.
 
-        The newest turns are left out, because a player may still replace their replies.
+        The newest turns are left out, because a player may still replace their replies. If `review` is true, proposals
+        are written instead of entries.
         """
         if self.is_able and config.every_turns and session_id not in self._behind:
             self._behind[session_id] = anyio.Event()

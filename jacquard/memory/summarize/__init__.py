@@ -1,4 +1,4 @@
-"""Rolling summaries: a few sentences that stand for the turns that the history in the prompt no longer shows.
+"""Makes rolling summaries: a few sentences that stand for the turns that the history in the prompt no longer shows.
 
 - `span`: decides which turns the summary covers, and when it must cover more. Pure.
 - `batches`: makes a summary batch by batch.

@@ -143,13 +143,16 @@ def _kept_words(request: SummaryRequest) -> list[str]:
 
 
 def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bool:
-    """Return whether a summary exceeds its token limit by more than the factor LONGER."""
+    """Return whether a summary exceeds its token limit by more than the factor LONGER. `count` returns the tokens of a
+    text.
+    """
     return count(text) > limit_tokens * LONGER
 
 
 def shorten_summary(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
     """Return (summary, omitted). If `text` is too long, `summary` is the text without its oldest sentences, and
-    `omitted` is the number of omitted sentences. Otherwise they are the text and 0.
+    `omitted` is the number of omitted sentences. Otherwise they are the text and 0. `count` returns the tokens of a
+    text.
     """
     return keep_last_sentences(text, limit_tokens, count) if is_too_long(text, limit_tokens, count) else (text, 0)
 

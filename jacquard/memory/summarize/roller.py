@@ -211,7 +211,8 @@ class SummaryRoller:
         imported sessions).
 
         Return the new summary, or None if there is nothing new to summarize. Raises SummarizerError if no summary can
-        be made. Raises SessionNotFoundError if the session does not exist.
+        be made. Raises SessionNotFoundError if the session does not exist. `branch_id` is the branch (None: the active
+        branch).
         """
         least = max(1, config.summary.preserve_recent_messages)
         window = await self._store.window(session_id, message_limit=least, branch_id=branch_id)

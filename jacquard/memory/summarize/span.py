@@ -139,7 +139,7 @@ def _range_of(code: str, reason: str, first: int, last: int) -> LeftOut:
 
 def read_thinned(summary: PathSummary | None, field: str = THINNED) -> int:
     """Return the number in `field` (THINNED or CUT) of a summary that this package made. Return 0 if there is no such
-    number.
+    number, or if `summary` is None.
     """
     upto = summary.summary.extra.get(UPTO) if summary is not None else None
     number = upto.get(field) if isinstance(upto, Mapping) else None

@@ -1,1 +1,3 @@
-"""Verbs on memory: edits by hand (remember, edit, supersede, pin, undo), each stored with its author and its time."""
+"""Implements the memory verbs: edits of memory by hand (remember, edit, supersede, pin, undo). Each edit is stored with
+its author and its time.
+"""

@@ -37,7 +37,8 @@ async def read_log(store: Store, session_id: str) -> tuple[MemoryEdit, ...]:
 
 
 async def load_edits(store: Store, session_id: str, memory_id: str | None = None) -> tuple[Evidence, ...]:
-    """Return the items of all edits of a session, oldest first. With `memory_id`, only the edits of this memory.
+    """Return the items of all edits of a session, oldest first. If `memory_id` is given, return only the edits of this
+    memory.
 
     Raises SessionNotFoundError if the session does not exist.
     """

@@ -138,7 +138,8 @@ class BreakingSelector:
         """Return the selection that the selector makes for `request`. Errors of the selector are counted and raised
         again.
 
-        Raises SelectorError with the code `circuit_open` while the breaker is open.
+        Raises SelectorError with the code `circuit_open` while the breaker is open. `context` is passed on to the
+        selector.
         """
         if not request.candidates:
             return Selection(entry_ids=())

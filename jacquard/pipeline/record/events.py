@@ -133,7 +133,8 @@ async def emit_usage(
     emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
     """Emit that a model call was stored, with its model, purpose and cost. A call that is still running is not emitted.
-    `version` is the version of the session after the write (None: unknown).
+    `version` is the version of the session after the write (None: unknown). `turn_id` is None for a call outside of a
+    turn.
     """
     if usage.extra.get(UNDER_WAY):
         return

@@ -175,7 +175,8 @@ async def ingest_result(
 ) -> IngestResult:
     """Store the result of a recorded call as evidence that is linked with the call, and with `turn` if it is given.
 
-    The arguments of the call identify the source of the result. Parts of the result that repeat a text in `shown` are left out.
+    The arguments of the call identify the source of the result. Parts of the result that repeat a text in `shown` are
+    left out. `options` are the options of the ingestor (None: the defaults).
     """
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()

@@ -168,7 +168,7 @@ def input_block(
     """Return the block of the user's input, which is never dropped.
 
     `speakers` is the rule for names (None: no name is shown). If the profile shows the name of every speaker in the
-    history, no name is shown before the input.
+    history, no name is shown before the input. `count` returns the tokens of a text.
     """
     named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(message)
     content = _shown_text(message.content, named, profile)
@@ -193,7 +193,9 @@ def input_block(
 
 
 def count_attached(message: Message, count: Callable[[str], int]) -> int:
-    """Return the tokens of a message's content that is not text: tool calls are counted as JSON, other parts by their kind."""
+    """Return the tokens of a message's content that is not text: tool calls are counted as JSON, other parts by their
+    kind. `count` returns the tokens of a text.
+    """
     if not message.extra:
         return 0
     calls = read_tool_calls(message)

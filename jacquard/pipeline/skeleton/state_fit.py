@@ -79,7 +79,9 @@ def fit_texts(
 
 
 def count_goal_tokens(goal: str, count: Callable[[str], int]) -> int:
-    """Return the tokens of `goal` that count as tokens of the state. Return 0 if the goal is at most GOAL_CHARS long."""
+    """Return the tokens of `goal` that count as tokens of the state. Return 0 if the goal is at most GOAL_CHARS long.
+    `count` returns the tokens of a text.
+    """
     return count(goal) if len(goal) > GOAL_CHARS else 0
 
 

@@ -405,7 +405,8 @@ def name_of_assembler(assembler: Assembler) -> str:
 def assemble_checked(assembler: Assembler, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     """Return the prompt that `assembler` makes of `skein`.
 
-    Raises AssemblerError if the prompt of a host's assembler breaks a rule of `Assembler`.
+    Raises AssemblerError if the prompt of a host's assembler breaks a rule of `Assembler`. `count` returns the tokens
+    of a text.
     """
     made = assembler.assemble(skein, count)
     if (name := name_of_assembler(assembler)) and (fault := _find_fault(made, skein)):

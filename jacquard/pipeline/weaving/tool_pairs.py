@@ -55,7 +55,9 @@ def check_tail_fits(
 
 
 def tail_tokens(tail: Sequence[Mapping[str, Any]], count: Callable[[str], int], overhead_tokens: int) -> int:
-    """Return the tokens of a tail: texts, all other values as JSON, and `overhead_tokens` for each message."""
+    """Return the tokens of a tail: texts, all other values as JSON, and `overhead_tokens` for each message. `count`
+    returns the tokens of a text.
+    """
     return sum(overhead_tokens + sum(count(text) for text in _texts(message)) for message in tail)
 
 

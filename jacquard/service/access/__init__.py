@@ -1,1 +1,1 @@
-"""Access to the service: tokens with their scopes and viewers, and limits on requests."""
+"""Controls access to the service: tokens with their scopes (rights) and viewers, and limits on requests."""

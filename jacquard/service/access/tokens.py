@@ -54,8 +54,10 @@ class TokenRegistry:
         """Create a token for a caller of `tenant` with the rights of `scope`. Return (token, record). The token is not
         stored and cannot be shown again.
 
-        Raises ConfigError if the tenant has no name or a reserved one, if a token for a viewer has another scope than play,
-        or if `expires_at` is in the past or has no time zone.
+        Raises ConfigError if the tenant has no name or a reserved one, if a token for a viewer has another scope than
+        play, or if `expires_at` is in the past or has no time zone. `viewer` is the character to whom the token is
+        bound (None: no one), `note` is a text for people, and `expires_at` is the time from which the token is refused
+        (None: never).
         """
         now = self._clock.now()
         if not tenant.strip() or tenant == SERVICE_TENANT:

@@ -128,7 +128,8 @@ async def run_operation(
     **sent: Any,
 ) -> Any:
     """Run an operation for a caller who may call it, and return the answer. `run` is the handler (None: the handler of
-    the operation). `note` is the record of the request, with its caller.
+    the operation). `records` contains the tokens and the audit of the service (None: the service has no tenants).
+    `note` is the record of the request, with its caller.
 
     `sent` contains the other fields of `Call`. A call of an audited operation is recorded before it is answered. Raises
     ConfigError if an id or a size is invalid. Errors of quotas, of opening the tenant's store and of the operation

@@ -1,1 +1,3 @@
-"""Upkeep of stores: health checks, and housekeeping by one process at a time (the one that holds a lease)."""
+"""Keeps stores in order: health checks, and housekeeping by one process at a time, namely the process that holds the
+lease (right to do the job).
+"""

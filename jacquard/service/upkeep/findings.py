@@ -12,8 +12,8 @@ from mnemosyne.values import dataclass
 
 
 class Severity(StrEnum):
-    """Severity of a finding. `wrong`: something does not work, or soon will not. `stale`: it works, but slower or worse than
-    possible.
+    """Severity of a finding. WRONG: something does not work, or soon will not work. STALE: something works, but slower
+    or worse than possible.
     """
 
     WRONG = "wrong"
@@ -42,8 +42,8 @@ def stale(code: str, what: str, do: str) -> Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
-    """Effective setting: its path (`name`), its value without secrets, and its source (`default`, an environment variable, or
-    `file:line`).
+    """Effective setting. `name` is the path of the setting, `value` its value without secrets, and `source` is
+    `default`, an environment variable, or `file:line`.
     """
 
     name: str
@@ -87,8 +87,8 @@ class SharedIndexFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedWorld:
-    """Newest published snapshot (ready-made search index) of a tenant's world. `encoder` is the model that made its vectors
-    ('': it has no vectors).
+    """Newest published snapshot (ready-made search index) of a tenant's world. `encoder` is the model that made the
+    vectors of the snapshot ('': the snapshot has no vectors).
     """
 
     tenant: str

@@ -1,9 +1,9 @@
-"""Archives and erases idle sessions, and deletes leftovers. Of all processes on all hosts, only the holder of a lease works on
-the store. The files on a host are tidied by one process of that host.
+"""Archives and erases idle sessions, and deletes leftovers. A lease lets only one process of all hosts work on the
+store. The files on a host are tidied by one process of that host.
 
 The lease is a row in the store with an end and a number, which grows with each new holder. Every write for a session
-carries this number. So a process that was delayed and has lost the lease cannot write any more. Each step is one
-transaction; if the process is killed, the next pass continues.
+carries this number. Therefore a process that was delayed and has lost the lease cannot write any more. Each step is one
+transaction. If the process is killed, the next pass continues the work.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ class HousekeepingPass:
     """Result of one pass of the housekeeper."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
-    """Numbers of things that were handled, by kind: archived, erased, turns, vectors, index segments, index tables, originals,
-    backups.
+    """Kind -> number of handled items. The kinds are archived, erased, turns, vectors, index segments, index tables,
+    originals and backups.
     """
     holder: str = ""
-    """Name of another process that holds the lease; '' if there is none. With another holder, this pass only tidied this host.
+    """Name of another process that holds the lease; '' if there is none. If another process holds the lease, this pass
+    only tidied the files of this host.
     """
     faults: tuple[str, ...] = ()
     """Failures, one sentence each."""
@@ -86,7 +87,9 @@ class _RenewedLease:
 
 
 class Housekeeper:
-    """Keeps the store of a service in order. `name` names this process to others; if it is '', a unique name is made."""
+    """Keeps the store of a service in order. `name` is the name of this process as holder of the lease; if it is '', a
+    unique name is made.
+    """
 
     def __init__(self, settings: ServiceSettings, *, clock: Clock | None = None, name: str = "") -> None:
         self._settings, self._set = settings, settings.housekeeping
@@ -96,7 +99,9 @@ class Housekeeper:
         """Last checked shared scope of a tenant; the next pass starts after it."""
 
     async def run(self) -> None:
-        """Make a pass every `housekeeping.every_seconds`, until cancelled. Faults are logged, and the next pass follows."""
+        """Make a pass every `housekeeping.every_seconds`, until the call is cancelled. Faults are logged, and the next
+        pass follows.
+        """
         while True:
             try:
                 done = await self.run_once()
@@ -109,10 +114,12 @@ class Housekeeper:
             await anyio.sleep(self._set.every_seconds)
 
     async def run_once(self, *, deep: bool = False) -> HousekeepingPass:
-        """Make one pass. If another process holds the lease, only leftovers on this host are removed.
+        """Make one pass and return its result. If another process holds the lease, only leftovers on this host are
+        removed.
 
-        A `deep` pass checks all index data that hosts share. Other passes check the next `sessions_a_pass` scopes (sessions
-        or worlds) after those of the pass before. Raises StoreUnavailableError if the store cannot be used.
+        A `deep` pass checks all index data that hosts share. Any other pass checks `sessions_a_pass` scopes (sessions
+        or worlds), beginning after the scopes of the previous pass. Raises StoreUnavailableError if the store cannot be
+        used.
         """
         counts: Counter[str] = Counter()
         faults: list[str] = []

@@ -1,7 +1,7 @@
 """Finds leftovers on this host: index tables, originals of redacted texts, and old backups. The housekeeper removes them.
 
-Leftovers are in files next to a store, so each host removes its own. The files must be listed before the sessions.
-Otherwise the files of a new session could be taken for leftovers.
+Leftovers are in files next to a store, so each host removes the leftovers on its own disk. The caller must list the
+files before the sessions; otherwise the files of a new session could be taken for leftovers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _OF_SESSIONS = (
 
 
 def vault_of(location: StoreLocation) -> FolderVault | None:
-    """Return the vault (folder with originals of redacted texts) of a location's tenant; None if it is not on this host."""
+    """Return the vault (folder with originals of redacted texts) that belongs to a store location. Return None if the
+    vault is not on this host.
+    """
     if location.index is None:
         return None
     return FolderVault(location.index.with_name(location.index.name.replace("index", "originals")))
@@ -61,7 +63,9 @@ def leftover_tables(tables: Collection[str], open_sessions: Collection[str]) -> 
 
 
 def list_originals(vault: FolderVault | None) -> tuple[str, ...]:
-    """Return the names of the folders in a vault. Each folder contains the originals of one session."""
+    """Return the names of the folders in a vault. Each folder contains the originals of one session. Return an empty
+    tuple if `vault` is None.
+    """
     if vault is None or not vault.folder.is_dir():
         return ()
     return tuple(sorted(each.name for each in vault.folder.iterdir() if each.is_dir()))

@@ -1,1 +1,3 @@
-"""Parts of the engine that face the host (the program that calls it): input values, session locks, cached turns."""
+"""Contains the parts of the engine that face the host (the program that calls the engine): input values, session locks
+and cached turns.
+"""

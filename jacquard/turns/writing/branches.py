@@ -118,7 +118,7 @@ async def edit_message(
     turns. Return the head of this branch.
 
     The later turns keep their messages, ops and states. Raises ConfigError if the message is unknown or the text is
-    empty.
+    empty. `branch_id` is the name of the new branch (None: a free name).
     """
     if not said.content.strip():
         raise ConfigError("An edited message needs a text; to leave a message out, go back to the turn before it.")

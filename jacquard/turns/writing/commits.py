@@ -95,7 +95,8 @@ class ReplyCommitter:
         """Write one chunk and emit an event.
 
         Raises ChunkConflictError if the index is not valid, if another text has it, or if the chunks would exceed
-        `chunks.max_chars`. Raises InputTooLargeError if the reply becomes longer than a reply may be.
+        `chunks.max_chars`. Raises InputTooLargeError if the reply becomes longer than a reply may be. `turn_id` is the
+        turn (None: the pending turn).
         """
         if not 0 <= index < MAX_CHUNKS:
             most_chunks = f"a reply has at most {MAX_CHUNKS:,} chunks; send longer ones"
@@ -133,7 +134,7 @@ class ReplyCommitter:
         has been written.
 
         If the reply was finished before, return the result of that commit. Raises MissingChunksError if a chunk is
-        missing, or if there are no chunks.
+        missing, or if there are no chunks. `turn_id` is the turn (None: the pending turn).
         """
         reply = await self._find_unfinished(session_id, turn_id, message_id)
         if reply is None:
@@ -155,7 +156,7 @@ class ReplyCommitter:
         return result
 
     async def abort(self, session_id: str, turn_id: str | None, message_id: str) -> int:
-        """Drop the chunks of a reply and return their number."""
+        """Drop the chunks of a reply and return their number. `turn_id` is the turn (None: the pending turn)."""
         return await self._parts.store.drop_unfinished(session_id, turn_id, message_id)
 
     async def _find_unfinished(self, session_id: str, turn_id: str | None, message_id: str) -> UnfinishedReply | None:

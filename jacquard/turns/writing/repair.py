@@ -56,9 +56,9 @@ async def repair_state(
     """Apply the host's `ops` to the state at the head of a branch. A turn that waits for its reply is closed without a
     reply.
 
-    `limits` are the limits of the state's size, and `reason` is recorded with the repair. Raises ConfigError if there
-    are no ops or if they change nothing. Raises StateOpError if an op is refused. If an error is raised, nothing was
-    written.
+    `branch_id` is the branch (None: the active branch), `limits` are the limits of the state's size, and `reason` is
+    recorded with the repair. Raises ConfigError if there are no ops or if they change nothing. Raises StateOpError if
+    an op is refused. If an error is raised, nothing was written.
     """
     window = await parts.store.window(session_id, message_limit=1, branch_id=branch_id)
     if (pending := window.pending) is not None:

@@ -64,7 +64,8 @@ class FlashSelector:
         answers and the tokens of the calls.
 
         Raises SelectorError with the code `timeout`, `model_error` or `unreadable` if every call failed. The error
-        contains the tokens of these calls.
+        contains the tokens of these calls. `context` contains the book in which the calls are recorded (None: they are
+        not recorded).
         """
         if not request.candidates:
             return Selection(entry_ids=())

@@ -27,7 +27,7 @@ class RerankSelector:
         self._least = least
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the ids of the best candidates, best first.
+        """Return a selection of the best candidates of `request`, best first. `context` is not used.
 
         Raises SelectorError with the code `model_error` if the model cannot be loaded or fails.
         """

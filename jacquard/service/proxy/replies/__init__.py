@@ -1,1 +1,3 @@
-"""Reads and writes answers of model servers: their events, their texts, and answers that the engine gives itself."""
+"""Reads the answers of model servers (their events and their texts), and writes answers that the engine gives without a
+model.
+"""

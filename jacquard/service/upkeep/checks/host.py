@@ -56,7 +56,9 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
 
 
 def find_snapshot_address(config: Path | None) -> str:
-    """Return the address of published snapshots in the settings. Return '' if the settings name none or are invalid."""
+    """Return the address of published snapshots in the settings. Return '' if the settings name none or are invalid.
+    `config` is the settings file (None: no file).
+    """
     try:
         return load_config(config).snapshots.address
     except ConfigError:
@@ -65,7 +67,7 @@ def find_snapshot_address(config: Path | None) -> str:
 
 def find_embedder_name(config: Path | None) -> str:
     """Return the name of the embedder (the model that makes vectors) in the settings. Return 'auto' if the settings are
-    invalid.
+    invalid. `config` is the settings file (None: no file).
     """
     try:
         return load_service_settings(config).embedder
