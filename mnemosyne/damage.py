@@ -1,8 +1,7 @@
 """Reports stored records that cannot be read, so that everything that does not need them keeps working.
 
-A read skips a damaged record and adds a note to the store's `DamageLog`, so that the caller can report what is
-missing. A damaged part of a turn becomes a `LostTree`: only a reader of this part fails, with an error that names the
-part.
+A read skips a damaged record and adds a note to the store's `DamageLog`, so that the caller can report the missing record. A
+damaged part of a turn becomes a `LostTree`: only reading this part raises an error, which names the part.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class DamageNote:
     path: str = ""
     """Address of the store."""
     effect: str = LEFT_OUT
-    """Sentence without its full stop that states what was done without the record."""
+    """Sentence (without a full stop) on the consequence: what the reader did because the record was missing."""
 
     @property
     def sentence(self) -> str:
@@ -66,11 +65,13 @@ class DamageLog:
                 self._notes.popitem(last=False)
 
     def mark(self) -> int:
-        """Return a number to pass to `since`: only later notes count from there."""
+        """Return a number to pass to `since`, which then returns only the notes that came after this call."""
         return self._count
 
     def since(self, mark: int = 0, scopes: Collection[str] | None = None) -> tuple[DamageNote, ...]:
-        """Return the notes that came after `mark`, oldest first. With `scopes`, only notes of these scopes."""
+        """Return the notes that came after `mark` (a result of `mark()`), oldest first. If `scopes` is not None, return only notes
+        on records of these scopes (sessions or worlds).
+        """
         with self._lock:
             kept = [note for number, note in self._notes.values() if number > mark]
         return tuple(note for note in kept if scopes is None or note.scope in scopes)
@@ -132,5 +133,5 @@ def has_lost(record: TurnRecord) -> bool:
 
 
 def unless_lost(tree: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return `tree`, a part of a turn's record, or None if the part is damaged."""
+    """Return `tree`, a part of a turn's record. Return None if the part is None or damaged."""
     return None if isinstance(tree, LostTree) else tree

@@ -1,4 +1,4 @@
-"""Default clock, id generator and hasher. A host may replace each of them, and seldom does."""
+"""Implements the default clock, id generator and hasher. A host may replace each of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ hash_with_sha256: HashText = DEFAULT_HASHER.digest
 
 
 def digest_of(text: str, hash_text: HashText) -> str:
-    """Return the digest of `text` by `hash_text`, the host's function, or the default digest if that function fails."""
+    """Return the digest of `text` by `hash_text`, a function of the host. If `hash_text` fails, return the default digest."""
     return _ask(text, hash_text) or hash_with_sha256(text)
 
 

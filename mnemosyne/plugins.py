@@ -1,9 +1,8 @@
 """Finds parts such as stores and embedders by name, and opens those that plugins provide.
 
-A plugin is an entry point (`importlib.metadata`) of an installed distribution. Each kind of part has an
-`ExtensionPoint`; those of planners, selectors and pruners are in `jacquard.config.extension_points`, and
-docs/plugins.md has the table of all. Installed distributions are searched only for a name that no built-in part has,
-and only the plugin of that name is imported.
+A plugin is an entry point (`importlib.metadata`) of an installed distribution. Each kind of part has an `ExtensionPoint`. The
+extension points of planners, selectors and pruners are in `jacquard.config.extension_points`; docs/plugins.md lists all of them.
+Installed distributions are searched only for a name that no built-in part has, and only the plugin of that name is imported.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Span = tuple[int, int]
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
-    """Return a compiled pattern in the syntax of the `regex` package, which includes that of `re`.
+    """Return the compiled form of `pattern`, in the syntax of the `regex` package, which includes the syntax of `re`.
 
     Raises PatternError if the pattern is invalid or too large.
     """

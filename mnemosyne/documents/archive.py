@@ -2,8 +2,8 @@
 
 The document has the messages of one branch, and the turn tree: all turns on all branches. Session document 1.0 has no fields
 for branches, states, plans, receipts (why each block is in the prompt) and consolidated memories. An export writes them into
-an additional field `turn_tree`, which other readers keep as an unknown field. An import rebuilds the tree through the
-methods of the Store; this module knows only the Store's protocol.
+an additional field `turn_tree`; other readers keep it as an unknown field. An import rebuilds the tree by the methods of the
+Store protocol.
 
 A document contains neither the world pack with its lore, nor audit records (which belong to the store), nor selections of
 memories that came too late for their turn (which are only a cache).
@@ -114,8 +114,8 @@ async def export_session(
 ) -> SessionDocument:
     """Return a session as one document with the messages of `branch_id` (None: the active branch).
 
-    The document contains the turn tree, unless `linear` or there is nothing to put into it. There is nothing if the
-    session has one branch and no world, for example after the import of a linear document.
+    If not `linear`, the document contains the turn tree. The tree is left out if the session has only one branch and no world,
+    for example after the import of a linear document.
 
     Raises:
     - SessionNotFoundError or BranchNotFoundError if the session or the branch does not exist.

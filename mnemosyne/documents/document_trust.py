@@ -31,7 +31,7 @@ def lower_claims(document: SessionDocument) -> SessionDocument:
 
 
 async def verify_trust(store: Store, evidence: Evidence) -> Trust:
-    """Return the trust of evidence for a prompt.
+    """Return the trust label of `evidence` for a prompt.
 
     Evidence that claims to be an `authored` memory of the store keeps that label only if the store has that memory with
     this text; otherwise the result is `user`. All other evidence keeps its label.

@@ -1,8 +1,8 @@
 """Generates the published JSON Schemas (2020-12) of the session document and the context package.
 
-They are made from the tables by which documents are read. `python -m mnemosyne.documents.json_schema DOCS/schema` writes
-them. Unknown fields are allowed everywhere. The word of a choice may also be several alternatives (`success|error`),
-about which the reader warns.
+The schemas are made from the tables by which documents are read. `python -m mnemosyne.documents.json_schema DOCS/schema` writes
+them. Unknown fields are allowed everywhere. The value of a choice may also list several words (`success|error`); the reader
+accepts such a value with a warning.
 """
 
 from __future__ import annotations

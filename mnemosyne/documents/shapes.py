@@ -111,7 +111,9 @@ def shown_path(steps: Iterable[str | int]) -> str:
 
 
 def open_reading() -> Reading:
-    """Return a new check of a document. All values of the document must have been found plain (storable) before."""
+    """Return the object that collects the faults while a document is read. The values of the document must have been checked
+    before: all are plain (can be stored).
+    """
     return Reading(root=DocumentLocation(), wording=DocumentWording(), is_plain=True)
 
 
@@ -255,12 +257,12 @@ def record_of(cls: type) -> Record:
 
 
 def read_object(cls: type, raw: Any, reading: Reading) -> Any:
-    """Return the JSON object `raw` as a value of `cls`. The result has no meaning if `reading` contains an error afterwards."""
+    """Return the JSON object `raw` as a value of `cls`. Faults are added to `reading`; if one is an error, ignore the result."""
     return record_of(cls).read(raw, (), reading)
 
 
 def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
-    """Return a value as a JSON object. If `whole`, fields with their default are written too, except None."""
+    """Return `value` as a JSON object. If `whole`, fields that have their default are written, too, except if it is None."""
     table = record_of(type(value))
     extra: Mapping[str, Any] = getattr(value, "extra", EMPTY)
     made: dict[str, Any] = {}

@@ -79,8 +79,8 @@ async def check_store(store: Store, report: Callable[[str], None] = lambda line:
 
 
 async def lacks_pack(store: Store, world_id: str, digest: str) -> bool:
-    """Return whether the pack of a world's version `digest` is missing in the store. A world without a pack lacks
-    nothing.
+    """Return whether the pack of the version `digest` of a world is missing in the store. A world that never had a pack lacks
+    none.
 
     Raises the same errors as `Store.pack`.
     """

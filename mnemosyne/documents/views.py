@@ -2,8 +2,7 @@
 
 Every store uses these functions to decide which parts of a document are new, which open a branch, and which belong to its
 frame. A frame is a document without the lists that a store keeps separately: messages, tasks, tool calls, model calls,
-evidence and blocks. A frame has no summary either. Pure: no storage, no clock. This module imports the schema, the JSON
-readers and the errors, never a store.
+evidence and blocks. A frame has no summary, either. This module reads no clock and must not import a store.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ TURN_ID = "turn_id"
 class MessageDiff:
     """The change of the turn tree that the messages of a document require.
 
-    `messages` become one turn (if empty, there is no turn). If `fork`, the turn is on a new branch and follows the turn
-    `after` (None: it is the first turn). Otherwise it follows the last turn of the current branch.
+    `messages` become one turn; if `messages` is empty, no turn is added. If `fork`, the turn is on a new branch and follows the
+    turn `after` (None: it is the first turn). Otherwise the turn follows the last turn of the current branch.
     """
 
     messages: tuple[Message, ...]
@@ -135,7 +134,7 @@ class FoundParts:
     blocks: tuple[ContextBlock, ...] = ()
 
     def turn_ids(self) -> set[str]:
-        """Return the ids of the turns that these parts name."""
+        """The ids of the turns that these parts name."""
         named = {each.links.turn_id or "" for each in self.evidences} | {turn_of_call(each) for each in self.tool_calls}
         return named - {""}
 
@@ -143,9 +142,8 @@ class FoundParts:
         """Return (parts of the branch, other parts). `messages` are the messages of the branch, and `aside` has the ids of
         turns on other branches.
 
-        The other parts are those that belong only to turns in `aside` and to which no message of the branch refers. The
-        document of the branch contains only the parts of the branch, and writing that document does not change the other
-        parts.
+        A part is among the other parts if it belongs only to turns in `aside`, and no message of the branch refers to it. The
+        document of the branch contains only the parts of the branch. Writing that document does not change the other parts.
         """
         cited = {ref.evidence_id for message in messages for ref in message.refs}
         gone = {each.evidence_id for each in self.evidences if each.links.turn_id in aside} - cited
@@ -209,8 +207,8 @@ def compose_document(
     found: FoundParts,
     version: int | None = None,
 ) -> SessionDocument:
-    """Return the document with this frame and these parts. All parts are in order. `frame_of` returns the frame of a
-    document.
+    """Return the document that consists of `frame` and the given parts, which are in order. `found` are the parts that turns
+    produced. `version` is the version of the session (None: unknown). `frame_of` returns the frame of a document.
     """
     session = frame.session
     state, calls, usages = session.task_state, found.tool_calls, tuple(model_usage)
@@ -234,10 +232,9 @@ def compose_document(
 
 
 def check_document(session_id: str, document: SessionDocument) -> None:
-    """Check that a document belongs to the session `session_id`, that ids are unique, and that every ref leads to
-    evidence.
+    """Check that `document` belongs to the session `session_id`, that ids are unique, and that every ref leads to evidence.
 
-    Raises SchemaValidationError, with all faults, if not.
+    Raises SchemaValidationError with all faults, if there are any.
     """
     session = document.session
     faults = []

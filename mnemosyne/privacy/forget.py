@@ -1,9 +1,8 @@
-"""Erases a user, a session or evidence from store, index, originals and caches, and proves it by a search.
+"""Erases a user, a session or evidence from store, index, originals and caches, and proves the erasure by a search.
 
-A store can clean only itself. But an index keeps words of a message in the rows of its neighbours, a vault keeps the
-originals of redacted texts, and a retriever caches embedded texts. This module knows all of these by their protocols.
-Data that can be rebuilt is dropped first and once more at the end, so that a second call finishes an interrupted
-erasure.
+A store erases only its own data. But an index keeps words of a message in the rows of neighbouring messages, a vault keeps the
+originals of redacted texts, and a retriever caches embedded texts. This module erases in all of these. Data that can be rebuilt
+is dropped first and once more at the end, so that a second call finishes an interrupted erasure.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class ErasureReport:
 
     @property
     def done(self) -> bool:
-        """Return whether everything was erased and the proof holds."""
+        """Whether everything was erased and the proof found nothing."""
         return self.proof.holds and not self.faults
 
 
@@ -117,7 +116,7 @@ async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
 
 
 async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
-    """Erase everywhere, write an audit record to the store, and search for what should be gone.
+    """Erase the subject of `erasure` in all of `place`, write an audit record to the store, and search for the erased texts.
 
     A second call finishes an erasure that was interrupted. If the index cannot be cleaned, the report's `faults`
     state it, and the proof shows what is left in the index.

@@ -55,12 +55,12 @@ class Content:
 
     name: str
     counted: str
-    """Name under which the outcome of an erasure counts this kind."""
+    """Name under which the result of an erasure counts values of this kind."""
     kind: type[Any] | None = None
     """Type of the value, or None for a JSON tree."""
     is_derived: bool = True
-    """Whether the value was made from the conversation. If true, even short erased texts are cut out of it. If false, the
-    value is the words of others or a part of the story, and a short text in it is not taken for an erased one.
+    """True if the value was made from the conversation. Even short erased texts are then cut out of it. False if the value
+    contains words of others or a part of the story. A short text in it then counts as the author's own and stays.
     """
     is_dropped: bool = False
     """Whether an erasure removes the whole value."""

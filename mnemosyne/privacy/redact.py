@@ -37,7 +37,7 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 MAX_TEXT_CHARS = 4_000_000
 SECONDS_A_RULE = 2.0
 CHARS_A_SECOND = 500_000
-"""Number of characters for which a rule gets one second of time, because the slowest rules need a microsecond a character."""
+"""A rule gets one second of time for this many characters, because the slowest rules need a microsecond per character."""
 CUSTOM = "custom"
 FIELD = "field"
 SECRET = "secret"
@@ -231,7 +231,7 @@ async def redact_own_words(
     If a text cannot be searched and `pass_through` is true, all texts are returned unchanged.
 
     Raises:
-        RedactionError: if a text cannot be searched and `pass_through` is false, whatever error the redactor raises.
+        RedactionError: if a text cannot be searched and `pass_through` is false. Any error of the redactor becomes this error.
     """
     try:
         return await redact_all(redactor, texts, own_word_rules(redactor))
@@ -321,7 +321,10 @@ def placeholder(rule: str) -> str:
 
 
 def result_of(text: str, applied: Sequence[str]) -> RedactResult:
-    """Return the result for `text`, which is redacted already. Its spans are those of the placeholders in the text."""
+    """Return the result for `text`, which is redacted already. The spans in the result are the placeholders in `text`.
+
+    `applied` are the names of the rules that matched.
+    """
     return RedactResult(
         redacted_text=text,
         applied_rules=tuple(applied),

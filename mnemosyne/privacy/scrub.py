@@ -1,7 +1,7 @@
 """Removes given texts and names from the records that stay after an erasure.
 
-All stores use this module, so they erase by the same rules. `runs` defines which texts are found, and `places` lists the
-fields to scrub. The proof of an erasure uses both modules too.
+To scrub a record means to cut the erased texts out of it. All stores use this module, so they erase by the same rules. `runs`
+defines which texts are found, and `places` lists the fields to scrub. The proof of an erasure uses both modules, too.
 
 A name (an erased id) is removed as a whole word. A name of fewer than four letters is removed only if it is the whole
 string. `Scrubber(..., thorough=False)` scrubs the texts of others (their messages, other evidence items). In these, a short
@@ -38,7 +38,7 @@ class Scrubber:
     def text(self, text: str, *, names: bool = True) -> str:
         """Return `text` with ERASED in place of every part that must be removed.
 
-        `names` states whether names are removed too.
+        If `names`, names are removed, too.
         """
         spans = [] if self._matcher.seeks_nothing else self._matcher.spans(text, names=names)
         if not spans:
@@ -54,7 +54,7 @@ class Scrubber:
         """Return the JSON `tree` with all its texts and keys scrubbed. Unchanged parts are shared with `tree`.
 
         Below the keys `word_keys` there are words taken from a message. Words of the erased texts are removed there.
-        If `own` states that the message itself was erased, all these words are removed.
+        If `own` (the message itself was erased), all words below these keys are removed.
         """
         if isinstance(tree, str):
             return tree if isinstance(tree, Enum) else self.text(tree)

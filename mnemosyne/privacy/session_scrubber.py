@@ -1,7 +1,8 @@
 """Cleans the records of a session that stays after an erasure, and collects the preview of an erasure.
 
-All stores use these rules; each store decides how its rows are read and written. A source is a session, or one memory
-of a session, from which another session may have copies. The module imports the schema and `scrub`, never a store.
+To scrub means to cut erased texts out of a record that stays. All stores use these rules; each store decides how its rows are
+read and written. A source is a session, or one memory of a session, from which another session may have copies. The module must
+not import a store.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ NO_COPIES = CopiedParts()
 def find_copies(parts: Iterable[Evidence | MemoryEntry], sources: Collection[Source]) -> CopiedParts:
     """Return the copies from `sources` among `parts` (evidence items and entries).
 
-    The texts to erase do not include those of the world's author.
+    The texts to erase do not include texts of the world's author.
     """
     copies = [each for each in parts if _is_copy(each.metadata, sources)]
     texts = (
@@ -134,7 +135,7 @@ class SessionScrubber:
     def rests_on_erased(self, part: Any) -> bool:
         """Return whether `part` must be removed because it was made from erased data.
 
-        That is so for a copy from an erased source, for an entry of an erased document, and for a context block whose
+        These parts must be removed: a copy from an erased source, an entry of an erased document, and a context block whose
         evidence was all erased.
         """
         if isinstance(part, MemoryEntry | Evidence) and self.sources and _is_copy(part.metadata, self.sources):
@@ -190,7 +191,7 @@ def erased_sources(erasure: Erasure, sessions: Iterable[str] = ()) -> frozenset[
 
 
 def heirs_named(evidences: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return the sessions that took memories of a session along, as the metadata of its `evidences` states."""
+    """Return the ids of the sessions that copied memories from a session. The metadata of its `evidences` names them."""
     named = (each.metadata.get(CONTINUED_IN) for each in evidences)
     return tuple(dict.fromkeys(each for each in named if isinstance(each, str) and each))
 

@@ -508,7 +508,7 @@ class Store(Protocol):
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document with its version, or None if there is no such session.
 
-        The messages are those on the path to the head and those of its pending turn. Evidence found by turns, tool
+        It has the messages on the path to the head and the messages of its pending turn. Evidence found by turns, tool
         calls, and blocks that refer to such evidence are limited to the same turns. Raises BranchNotFoundError if
         there is no branch `branch_id`.
         """

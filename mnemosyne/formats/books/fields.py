@@ -199,7 +199,7 @@ def take_fields(
     """Move native fields from `source` into `fields`, converted, and return the remaining fields of `source`.
 
     `names` has the native field for each name in `source`. A field that is in `fields` already keeps its value there. If a
-    value cannot be converted, it is counted as refused and left out. With `keeps_unusable` it remains in the returned
+    value cannot be converted, it is counted as refused and left out. If `keeps_unusable`, the value remains in the returned
     mapping instead, because another program may use the name for something else.
 
     A field is counted under its native name, after the text `path`. A field that was in `fields` already is counted under

@@ -61,7 +61,7 @@ def card_document(card: CharacterCard, book: WorldBook | None = None, *, spec: s
 def card_json_bytes(card: CharacterCard, book: WorldBook | None = None, *, spec: str = "") -> bytes:
     """Return a card as the bytes of a JSON file, in UTF-8 and indented by four spaces as SillyTavern does.
 
-    The arguments are those of `card_document`. Raises CorpusError if the card contains a value that JSON cannot express,
+    `card_document` explains the arguments. Raises CorpusError if the card contains a value that JSON cannot express,
     for example half a character.
     """
     return _json_bytes(card_document(card, book, spec=spec), indent=4)

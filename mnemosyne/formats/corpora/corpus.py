@@ -186,7 +186,7 @@ def tell_speakers(
 ) -> Speakers:
     """Return the users and assistants among the speakers `names`, which are in order of first appearance.
 
-    The rules are those of `speakers_of`. `said` has the roles that the file states.
+    `speakers_of` explains the rules. `said` has the roles that the file states, by speaker.
     """
     asked = {name: Role.USER for name in names if name in user}
     asked |= {name: Role.ASSISTANT for name in names if name in assistant and name not in asked}

@@ -1,8 +1,8 @@
 """Parses one page or PDF from standard input and writes JSON to standard output: `python -m mnemosyne.formats.files.parse
 END MOST_CHARS SECONDS`.
 
-It runs as a process of its own, with limits of processor time and memory, because a hostile page can keep the HTML parser
-busy for a long time. The text of a page has its headings as Markdown. Scripts, styles and markup are left out.
+The module runs in a process of its own, with limits of processor time and memory, because a hostile page can keep the HTML
+parser busy for a long time. The text of a page has its headings as Markdown. Scripts, styles and markup are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads data that LangChain and LangGraph store: message histories (JSON files, SQLite) and the items of a SqliteStore.
 
-It reads the formats of langchain-community 0.4, langchain-core 1.7 and langgraph-checkpoint-sqlite 3.1.
+The module reads the formats of langchain-community 0.4, langchain-core 1.7 and langgraph-checkpoint-sqlite 3.1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads files that LlamaIndex writes with `persist()`: documents and their parts (docstore.json), and conversations
 (chat_store.json).
 
-It reads the format of llama-index-core 0.14 and of earlier versions. These have `content` for `blocks`, `text` for
-`text_resource`, and some values as JSON within a text.
+The module reads the format of llama-index-core 0.14 and of earlier versions. Earlier versions write `content` for `blocks`,
+`text` for `text_resource`, and some values as JSON within a text.
 """
 
 from __future__ import annotations

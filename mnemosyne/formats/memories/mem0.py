@@ -1,6 +1,6 @@
 """Reads memories of mem0: the result of `get_all()`, its database of changes (history.db), and its local Qdrant folder.
 
-It reads the formats of mem0ai 2.2 with qdrant-client 1.20. Earlier versions write fewer fields.
+The module reads the formats of mem0ai 2.2 with qdrant-client 1.20. Earlier versions write fewer fields.
 """
 
 from __future__ import annotations

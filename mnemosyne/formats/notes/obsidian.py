@@ -1,7 +1,7 @@
 """Reads an Obsidian vault (a folder of notes with front matter) as one book of lore, with an entry for each note.
 
-It reads the front matter of Obsidian (`title`, `aliases`, `tags`) and the fields that vaults use as lorebooks (`keys`,
-`priority`, `constant`, `enabled`, `probability`, … and the tags `lorebook`, `lorebook-always`, `lorebook-never`). If a
+The module reads the front matter of Obsidian (`title`, `aliases`, `tags`) and the fields of vaults that are used as lorebooks
+(`keys`, `priority`, `constant`, `enabled`, `probability`, … and the tags `lorebook`, `lorebook-always`, `lorebook-never`). If a
 note of the vault has a tag `lorebook` or `lorebook-…`, only the notes with such a tag are entries.
 """
 

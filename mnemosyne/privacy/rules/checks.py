@@ -144,7 +144,7 @@ def is_document_number(text: str) -> bool:
 def is_hard_to_guess(text: str) -> bool:
     """Return whether `text`, after `password:` and the like, looks like a secret.
 
-    That is so if it has a digit, or letters of both cases and another character.
+    A text looks like a secret if it has a digit, or if it has letters of both cases and another character.
     """
     if re.search(r"\d", text):
         return True
@@ -155,8 +155,8 @@ def is_hard_to_guess(text: str) -> bool:
 def is_quoted_secret(text: str) -> bool:
     """Return whether `text`, quoted words after `password` and the like, is a secret.
 
-    That is so if it has a digit or, in one word, letters of both cases and another character. A sentence about
-    passwords and a variable of a template do not count.
+    A text is a secret if it has a digit, or if it is one word with letters of both cases and another character. A sentence
+    about passwords and a variable of a template do not count.
     """
     words = re.findall(r"[a-z]+", text.lower())
     if (len(words) > 1 and not _FORM_WORDS.isdisjoint(words)) or _FORM_SIGNS.search(text) or text[0] in "$%{<":

@@ -202,8 +202,8 @@ class LargeScope(Index):
         self._deltas = [delta for _, delta, _ in found] or self._deltas
 
     async def begin_at(self, removed: Sequence[str], watermarks: Mapping[Chain, int]) -> None:
-        """Hide the rows of a snapshot with the ids `removed`, and replace the rows' watermarks by those of the store,
-        `watermarks`.
+        """Hide the rows of a snapshot whose ids are in `removed`, and set the watermarks of the rows to `watermarks`, the
+        watermarks of the store.
         """
         await self.write(self._scope, RowBatch(rows=(), removed=tuple(removed), watermarks={}))
         self._places.begin_at(watermarks)
@@ -409,8 +409,8 @@ class LargeScope(Index):
 
 
 def delta_names(scope: str) -> tuple[str, str]:
-    """Return the names of the two delta tables of a scope, to which new rows are written alternately. No scope has
-    such a name.
+    """Return the names (first, second) of the two delta tables of `scope`. New rows are written to one of them until a new graph
+    is built, then to the other. No scope has such a name.
     """
     return f"young-1:{scope}", f"young-2:{scope}"
 

@@ -182,7 +182,7 @@ class TieredIndex(Index):
         return await self._places.guard(scope, partial(self._upkeep.remove_lost, scope), False)
 
     async def refresh(self, scope: str) -> bool:
-        """Forget a scope that another host has erased, so that it is read again; return whether it was forgotten."""
+        """Forget `scope` if another host has erased it, so that it is read again. Return whether it was forgotten."""
         is_old = self._shared.holds(scope) and not await self._shared.is_current(scope)
         if is_old:
             self._places.reread(scope)
@@ -287,7 +287,10 @@ class TieredIndex(Index):
         return await self._upkeep.evict()
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of a scope as one table into the empty folder `target`; see `Index.export`."""
+        """Write all rows of `scope` as one table into the empty folder `target`; see `Index.export`.
+
+        Return True if the rows have the sequences of this store, else False. Return None if there are no files of `scope`.
+        """
         return await self._upkeep.export(scope, target)
 
     async def close(self) -> None:

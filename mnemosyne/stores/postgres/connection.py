@@ -78,8 +78,9 @@ class PostgresConnection:
             self.post(f"INSERT INTO {table} ({columns}) VALUES {', '.join([signs] * len(rows))}", values)
 
     def end(self, statement: bytes) -> str | None:
-        """Run the last statement of a transaction, after all posted ones. Return the server's status (`COMMIT` or
-        `ROLLBACK`).
+        """Run the last statement of a transaction, after all posted ones.
+
+        Return the status that the server reports (`COMMIT` or `ROLLBACK`), or None if it reports none.
         """
         return self._run_query(statement, ()).statusmessage
 

@@ -167,7 +167,7 @@ def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead,
 
 
 def read_committed(connection: Connection, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of `turn_ids` that are committed turns. Raises SessionNotFoundError if there is no session."""
+    """Return the ids in `turn_ids` of committed turns. Raises SessionNotFoundError if there is no session."""
     key, found = load_head(connection, session_id)[0].key, set[str]()
     for start in range(0, len(turn_ids), _AT_ONCE):
         signs, values = expand_in(turn_ids[start : start + _AT_ONCE])

@@ -123,7 +123,7 @@ class StoreMemory(StoreTests):
             )
 
     async def test_messages_are_entries_of_the_history_chain(self, tmp_path: Path) -> None:
-        """The history chain has only user and assistant messages of narrative turns that are not blank."""
+        """The history chain has only those user and assistant messages of narrative turns that are not blank."""
         async with self.open_session(tmp_path) as store:
             lin = Author(kind=AuthorKind.USER, id="Lin")
             turn = ImportedTurn(

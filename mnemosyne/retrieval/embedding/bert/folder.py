@@ -1,6 +1,6 @@
 """Reads a BERT from the folder of a sentence-transformers model: `config.json` and `model.safetensors`.
 
-It needs files, JSON and numpy, not torch. A safetensors file begins with eight bytes, the length of a JSON header.
+The module does not need torch. A safetensors file begins with eight bytes, the length of a JSON header.
 The header has the type, shape and place of each tensor. The numbers follow
 (https://github.com/huggingface/safetensors).
 """

@@ -86,7 +86,7 @@ def _archived_heads(connection: Connection, session_id: str) -> tuple[SessionHea
 
 
 def find_archived(connection: Connection, keys: Collection[int]) -> frozenset[int]:
-    """Return those of the session numbers `keys` whose sessions are archived."""
+    """Return the session numbers in `keys` whose sessions are archived."""
     marks, values = expand_in(list(keys))
     rows = connection.execute(f"SELECT session FROM archives WHERE session IN ({marks})", values)
     return frozenset(key for (key,) in rows)

@@ -77,7 +77,7 @@ def walk_rows(
 
 
 def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
-    """Return those of `texts` that occur in a world pack."""
+    """Return the texts in `texts` that occur in a world pack."""
     matcher = TextMatcher(texts, least=1)
     trees = [
         decode(body, object) for row in ([] if matcher.seeks_nothing else _packs(connection)) for body in row.bodies
@@ -87,7 +87,7 @@ def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str
 
 
 def find_left(connection: Connection, texts: Sequence[str], session_ids: Collection[str]) -> frozenset[str]:
-    """Return those of `texts` that occur in one of the sessions `session_ids`."""
+    """Return the texts in `texts` that occur in one of the sessions `session_ids`."""
     sought = {text: TextMatcher([text], least=1) for text in texts}
     found = set[str]()
     for row in _rows(connection, session_ids, ()) if sought else ():

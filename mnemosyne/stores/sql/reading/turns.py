@@ -76,7 +76,9 @@ def read_messages(connection: Connection, key: int, rows: Iterable[tuple[Any, ..
 
 
 def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ...]) -> tuple[PathSummary | None, bool]:
-    """Return (summary, has_row): the newest readable rolling summary on a path, and whether the path has any summary row."""
+    """Return (summary, has_row): the newest readable rolling summary on a path (None: there is none), and whether the path has
+    any summary row.
+    """
     for span in lineage:
         upto: int | None = span.upto_depth
         while upto is not None:

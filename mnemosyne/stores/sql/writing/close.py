@@ -1,6 +1,6 @@
 """Commits a turn that waits for its reply without a reply, because the session continues after it.
 
-It runs inside a write transaction that its caller has opened, with the session loaded.
+Each function runs inside a write transaction that its caller has opened, with the session loaded.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ _AT_ONCE = 512
 
 
 def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
-    """Write a turn. The messages of a turn that is not committed are its draft; those of a committed turn are separate
-    rows.
+    """Write a turn. If the turn is not committed, its messages are written as its draft. The messages of a committed turn are
+    separate rows, which this function does not write.
     """
     row = _row(key, record)
     if record.receipt is None and record.prompt is None:
