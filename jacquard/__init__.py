@@ -18,8 +18,8 @@ Words of this package:
 - The receipt (`Report`) states for every block and candidate why it is in the prompt or not. The snapshot contains all
   inputs of a prompt, so that the prompt can be made again.
 - A degradation is something that a turn had to do without, such as a model that did not answer.
-- A profile is the kind of agent: story, assistant, coding or support. It chooses template, layout and the form of the
-  reply. A directive is an instruction of the author in the pack; an axiom is lore that every prompt shows.
+- A profile is the kind of agent: story, assistant, coding or support. The profile decides template, layout and the form
+  of the reply. A directive is an instruction of the author in the pack; an axiom is lore that every prompt shows.
 - An op is one change of the state that a reply asks for. Evidence is a stored text with its source, such as a tool
   result.
 - A tenant is a customer whose data the service keeps apart from other customers. A viewer is a person who may know only

@@ -1,9 +1,9 @@
-"""Converts stores and documents of an earlier form to the present one; no other module knows another form.
+"""Converts stores and documents of earlier releases to their present form. No other module knows an earlier form.
 
-All other code reads and writes stores of exactly one revision (`mnemosyne.stores.sql.schema.REVISION`). To change the stored
-form, raise that number by one and add one `Conversion` to CONVERSIONS, with a test that begins with a store of the old form
-(`docs/decisions/0058-one-form.md`). BASELINE is the oldest revision that can be converted. Session documents have had one
-version since then, so nothing in them is converted yet.
+All other code reads and writes stores of exactly one revision (`mnemosyne.stores.sql.schema.REVISION`). To change the
+stored form, raise that number by one and add one `Conversion` to CONVERSIONS, with a test that begins with a store of
+the old form (`docs/decisions/0058-one-form.md`). BASELINE is the oldest revision that can be converted. Session
+documents have had only one version since BASELINE, so nothing in them is converted yet.
 """
 
 from __future__ import annotations
@@ -89,18 +89,22 @@ class StoredSession:
     rows: Mapping[str, list[Row]]
 
     def read(self, table: str, row: Row, column: str) -> Any:
-        """Return the JSON value of a body; None if it has none, or is damaged and stays unchanged."""
+        """Return the JSON value in the body (`column`) of a row. Return None if there is no value, or if the body is
+        damaged; a damaged body stays unchanged.
+        """
         try:
             return None if row[column] is None else decode(self._open(table, row, column), Any)
         except UnreadableError:
             return None
 
     def write(self, table: str, row: Row, column: str, value: Any) -> None:
-        """Replace a body by a JSON value."""
+        """Replace the body (`column`) of a row by the JSON value `value`."""
         self._close(table, row, column, encode(value))
 
     def place(self, table: str, row: Row, **columns: Any) -> None:
-        """Change columns that place a row's bodies, and renew their checksums, unless a body is damaged."""
+        """Change the columns of a row that name the place of its bodies, and renew the checksums of the bodies. The
+        checksum of a damaged body stays unchanged.
+        """
         bodies: dict[str, bytes] = {}
         for column in _BODIES[table]:
             if row[column] is not None:
@@ -136,7 +140,7 @@ class Conversion:
     """One change of form. Both steps run again if a migration was stopped."""
 
     to: int
-    """Revision that it makes."""
+    """Revision that the conversion makes."""
     does: str
     """Description for people."""
     tables: Callable[[OpenRows], None] | None = None
@@ -148,7 +152,8 @@ class Conversion:
 
 
 def migrate_store(address: str, tenants: Sequence[str] = ()) -> Migration:
-    """Convert a store to the present revision in one transaction; blocks. A store of the present revision is not changed.
+    """Convert a store to the present revision in one transaction. The call blocks. A store of the present revision is
+    not changed.
 
     Raises StoreUnavailableError if the store cannot be used, is newer, or is older than BASELINE.
     """
@@ -174,7 +179,8 @@ def migrate_store(address: str, tenants: Sequence[str] = ()) -> Migration:
 def migrate_document(data: Any) -> SessionDocument:
     """Return a session document in the present version.
 
-    Raises MigrationError for another version, and SchemaValidationError with every fault for a broken document.
+    Raises MigrationError if the document has a version that cannot be converted. Raises SchemaValidationError, with
+    every fault, if the document is not valid.
     """
     version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, Mapping) else SCHEMA_VERSION
     faults = [str(fault) for fault in document_faults(data) if fault.code == "version"]
@@ -244,7 +250,8 @@ def _convert_backup(location: StoreLocation, file: Path) -> Migration:
 def convert_sessions(rows: OpenRows, wanted: Sequence[Conversion]) -> tuple[dict[str, int], list[str]]:
     """Apply conversions to the sessions of a store whose tables have their present form.
 
-    Returns how many sessions each has changed, and the archives that could not be read and were left.
+    Return (counts, skipped): description of a conversion -> number of changes, and the archives that could not be read
+    and were left unchanged.
     """
     counts, left = {each.does: 0 for each in wanted}, []
     steps = [(each.does, each.session) for each in wanted if each.session is not None]
@@ -316,7 +323,7 @@ def drop_alembic(rows: OpenRows) -> None:
 
 
 def hold_chunks(rows: OpenRows) -> None:
-    """Create the tables of replies that arrive in chunks, which were held in memory."""
+    """Create the tables for replies that arrive in chunks. Earlier revisions held such replies in memory."""
     for statement in UNFINISHED_REPLIES:
         rows.connection.execute(statement.format_map(WORDS[rows.dialect]))
 
@@ -324,8 +331,8 @@ def hold_chunks(rows: OpenRows) -> None:
 def renew_fingerprints(session: StoredSession) -> int:
     """Renew the fingerprints of turns that wait for their reply, so that the same request is answered from the record.
 
-    A fingerprint that depended on more than the record (a world that has changed since, facts about a user) stays, and its
-    request is prepared again.
+    If a fingerprint depended on more than the record (a world that has changed since, facts about a user), it stays
+    unchanged, and a repeated request is prepared again.
     """
     number = 0
     prompts = {row["turn"]: row for row in session.rows["papers"]}
@@ -357,7 +364,7 @@ def mark_memories(session: StoredSession) -> int:
 
 
 def renew_exchanges(session: StoredSession) -> int:
-    """Renew the digests that identify unnamed conversations: a long user message now has its own."""
+    """Renew the digests that identify unnamed conversations, because a long user message now has a digest of its own."""
     number = 0
     rows_of = itemgetter("branch_id", "turn_id", "ord")
     turns = groupby(sorted(session.rows["messages"], key=rows_of), key=lambda row: rows_of(row)[:2])

@@ -81,7 +81,7 @@ class LoreComparison:
     activation: str
     """Way that the turns of this session use."""
     entries: tuple[ComparedEntry, ...]
-    """Compared entries. Those that the rules of SillyTavern decide on come first, in the order of their activation."""
+    """Compared entries. Entries on which the rules of SillyTavern decide come first, in the order of their activation."""
     others: int
     """Number of entries that neither way considers."""
 

@@ -56,9 +56,9 @@ def find_opening_faults(
 ) -> tuple[str, ...]:
     """Return the faults that stop a template from being rendered with the pack's initial state, one sentence each.
 
-    For the pack's default template every fault counts, because play begins with it. Any other template may need a later
-    state. Therefore only faults that no state can remove count for other templates: unbounded work, and values that
-    cannot be printed.
+    For the pack's default template every fault counts, because play begins with this template. Any other template may
+    need a later state. Therefore only faults that no state can remove count for other templates: unbounded work, and
+    values that cannot be printed.
     """
     keys = [key for entry in entries_by_category(world.lore, LoreCategory.DIRECTIVE, frozenset()) for key in entry.keys]
     stream = AutomationStream(estimator, find_shipped_templates())

@@ -1,7 +1,8 @@
 """Provides the client of a jacquard service: an engine in another process, used by the methods of an engine in this
 process.
 
-`__init__.pyi` lists the public names with the module of each, which is loaded when a name is first used.
+`__init__.pyi` lists the public names with the module that defines each. A module is loaded when one of its names is
+first used.
 """
 
 from mnemosyne.core.optional_packages import attach_names

@@ -1,8 +1,9 @@
 """Defines the kinds and slots of prompt blocks, and every rule that depends on the kind or the slot of a block.
 
-A block is one piece of a prompt. Its kind states what its id refers to. Its slot is the name by which a layout (the file that
-orders a prompt) places the block. A block made in code has the slot of its kind. A block of a template has the slot that the
-template's manifest states: one of `SLOTS`, or a name that the author chose.
+A block is one piece of a prompt. The kind of a block states what the id of the block refers to. The slot of a block is
+the name by which a layout (the file that orders a prompt) places the block. A block made in code has the slot of its
+kind. A block of a template has the slot that the template's manifest states: one of `SLOTS`, or a name that the author
+chose.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ FORMER_SECTION = "former"
 """Section of facts about the user that are no longer true."""
 
 SYSTEM_PROMPT = "system_prompt"
-"""Name of the layer that contains the agent's own prompt; it is the first of the seven layers (`docs/layers.md`)."""
+"""Name of the layer that contains the agent's own prompt. This layer is the first of the seven layers
+(`docs/layers.md`).
+"""
 
 
 class Layer(StrEnum):

@@ -45,9 +45,9 @@ class MemoryNotFoundError(ConfigError):
 class BudgetExceededError(JacquardError):
     """The blocks that must be in the prompt do not fit into its budget.
 
-    `limit_tokens` is the budget and `needed_tokens` is what the blocks need. `blocks` contains a pair (block id, tokens) for
-    each of these blocks, biggest first. `without_state` is the same error for a prompt that shows nothing of the state, if such
-    a prompt was tried, else None.
+    `limit_tokens` is the budget and `needed_tokens` is what the blocks need. `blocks` contains a pair (block id,
+    tokens) for each of these blocks, biggest first. `without_state` is the error that was raised for a prompt that
+    shows nothing of the state (None: no such prompt was tried).
     """
 
     def __init__(

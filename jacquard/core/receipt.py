@@ -57,8 +57,8 @@ BY_HEURISTIC = frozenset({CurationPath.HEURISTIC, CurationPath.FALLBACK})
 
 
 NOT_ADDED, SHOWN_BY_CLIENT = "not_added", "shown_by_client"
-"""Codes of blocks that the proxy does not add to a client's call. NOT_ADDED: the client sends such a text itself.
-SHOWN_BY_CLIENT: the client's messages contain the text already.
+"""Codes of blocks that the proxy does not add to a client's call. NOT_ADDED: the client sends a text of this sort
+itself. SHOWN_BY_CLIENT: the client's messages contain the text already.
 """
 
 

@@ -21,7 +21,7 @@ from mnemosyne.schema.document import ProviderKind, ToolCall, ToolCallStatus, To
 
 
 class CallsTools(Protocol):
-    """Client of an MCP server, with the one method that is used here."""
+    """Client of an MCP server. Only its method `call_tool` is used."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool and return its result, which has `content`, `structured_content` and `is_error`."""

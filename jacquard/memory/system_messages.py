@@ -38,7 +38,8 @@ class SystemMessages:
     async def load(
         self, head: SessionHead, shown: Iterable[WindowMessage], newest: TurnRecord | None = None
     ) -> tuple[WindowMessage, ...]:
-        """Return the system messages on the path to `head` that are not in `shown`, oldest first.
+        """Return the system messages on the path to `head` (the branch up to this turn) that are not in `shown`, oldest
+        first.
 
         `newest` is the turn at the head, if the caller has it already.
         """

@@ -135,7 +135,7 @@ class WorldSource:
         return changed
 
     async def world(self, world_id: str, *, write: bool = True, digest: str | None = None) -> WorldPack:
-        """Return the present version of a world, or an empty world if the store never had a pack of it.
+        """Return the present version of a world. Return an empty world if the store never had a pack of this world.
 
         Raises WorldUnavailableError if the pack of a known world is missing or cannot be read.
 

@@ -82,7 +82,9 @@ class Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
 
 
 def status_of(error: type[Exception]) -> int:
-    """Return the HTTP status of a class of errors; 500 if neither the class nor a base of it is listed in `STATUSES`."""
+    """Return the HTTP status of a class of errors. Return 500 if neither the class nor one of its base classes is
+    listed in `STATUSES`.
+    """
     return next((STATUSES[base] for base in error.__mro__ if base in STATUSES), 500)
 
 

@@ -1,4 +1,5 @@
-"""Lists the names that the template language offers: filters, tests, functions and methods. It imports nothing.
+"""Lists the names that the template language offers: filters, tests, functions and methods. This module imports
+nothing.
 
 The sandbox refuses all other names, and the lint of templates suggests names from these lists.
 """

@@ -1,9 +1,9 @@
 """Renders Jinja2 templates in a sandbox.
 
-A template reads only the plain values that it is given. It cannot change them, reach anything else, or run forever. Everything
-that `{{ }}` prints is escaped: a text becomes a one-line YAML scalar without XML markup. The filters `yaml`, `text` and `attr`
-print a YAML block, prose or an attribute instead. Only text that this package has escaped is printed unchanged. A template can
-include only files that were read from the template roots.
+A template reads only the plain values that it is given. A template cannot change these values, reach anything else, or
+run forever. Everything that `{{ }}` prints is escaped: a text becomes a one-line YAML scalar without XML markup. The
+filters `yaml`, `text` and `attr` print a YAML block, prose or an attribute instead. Only text that this package has
+escaped is printed unchanged. A template can include only files that were read from the template roots.
 
 Filters and tests have limits and give the same result on every machine. The module `language` lists the filters and
 tests that are taken from Jinja2. The other filters of Jinja2 are not offered, for one of these reasons:

@@ -799,9 +799,9 @@ class ContextEngine:
         """Store facts about a user for the prompts of all their sessions, and return them in stored form.
 
         Texts are stored as written, except that secrets (keys, cards, passwords) are masked; `redacted` of a fact lists
-        them. If `dry_run` is true, nothing is stored. A later fact of the same kind and topic ends an earlier one,
-        which is kept. A session belongs to the user in its `meta.actor.user_id`, or else to the author of the message.
-        An erasure of the user erases the facts.
+        them. If `dry_run` is true, nothing is stored. A later fact of the same kind and topic ends an earlier fact. The
+        earlier fact is kept as one that is no longer true. A session belongs to the user in its `meta.actor.user_id`,
+        or else to the author of the message. An erasure of the user erases the facts.
 
         Raises ConfigError if a text or the id is empty, or if times are impossible. Raises RedactionError if a text
         cannot be searched for secrets. Raises InputTooLargeError if a text is too long.

@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 
 
 class TorchCrossEncoder:
-    """A CrossEncoder from a local folder. It never uses the network."""
+    """A CrossEncoder from a local folder. The encoder never uses the network."""
 
     def __init__(self, folder: str) -> None:
         quiet: Any = transformers_logging.disable_progress_bar

@@ -1,6 +1,7 @@
 """Records the spans of an engine with OpenTelemetry. Only this module imports OpenTelemetry, and only its API.
 
-The host decides where spans go. It installs an SDK with an exporter, or none.
+The host decides where spans go. If the host installs an SDK with an exporter, spans go there; otherwise they are not
+recorded.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 records the spans.
 
 The names of spans are ours, except the `gen_ai.*` names of the GenAI conventions (`jacquard.adapters.observe.names`).
-This module must not import a tracing library; `jacquard.adapters.observe.otel` does.
+This module must not import a tracing library; only `jacquard.adapters.observe.otel` imports one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records recalls and selections as spans, also those that take longer than their turn.
+"""Records recalls and selections as tracing spans (timed steps), even if they take longer than their turn.
 
 Recall (finding candidates) and selection are the steps of Stream B, which finds memories for a turn. The wrappers here
 keep tracing out of Stream B itself. This module must not import a concrete retriever or selector.

@@ -55,7 +55,7 @@ class Scope:
     guards: frozenset[str] = frozenset()
 
     def inner(self, names: Mapping[str, VariableShape] | None = None) -> Scope:
-        """Return a scope with additional `names` that are not known outside of it."""
+        """Return a scope with the additional `names`, which are known only in the returned scope."""
         return Scope(names={**self.names, **(names or {})}, growing=set(self.growing), guards=self.guards)
 
     def assume_defined(self, paths: Iterable[str]) -> Scope:

@@ -1,7 +1,7 @@
 """Reads all templates of a set, and finds the templates that each of them extends, includes or imports.
 
-Other rules need this, because a template is judged by its use: by the names that an including template passes to it,
-and by the blocks that are printed.
+Other rules of the lint need these links, because a template is judged by its use: by the names that an including
+template passes to the template, and by the blocks that are printed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Link:
     """Full name of the other template (None: the name is computed)."""
     node: Node
     context: bool
-    """True if the other template sees the variables of this one."""
+    """True if the other template sees the variables of the template that contains the link."""
     optional: bool
     """True if it is not an error that the other template is missing."""
 

@@ -91,7 +91,7 @@ def find_origins(
 
 
 def count_tokens_by_block(turn: PreparedTurn) -> dict[str, int]:
-    """Return the tokens of each block in the prompt, in reading order. They add up to the tokens of the prompt."""
+    """Return the tokens of each block in the prompt, in reading order. The numbers add up to the tokens of the prompt."""
     spent: dict[str, int] = {}
     for span in as_sent(turn).report.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens

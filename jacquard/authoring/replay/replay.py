@@ -95,8 +95,8 @@ class DecisionChange:
 class TurnDiff:
     """Difference of one turn under two configurations.
 
-    `before_…` is the recorded turn, `after_…` the turn under the other configuration. `…_shared` are the tokens at the
-    beginning of the prompt that are the same as in the previous turn.
+    Fields `before_…` are about the recorded turn, and fields `after_…` about the turn under the other configuration.
+    `…_shared` are the tokens at the beginning of the prompt that are the same as in the previous turn.
     """
 
     turn_id: str
@@ -198,7 +198,8 @@ def lay_out_with(
         layout: the other layout.
         templates: today's templates, needed if `config` names another template (None: none are needed).
         history: messages of the history under the other configuration (None: the history stays the same).
-        stream_b: how the memories were chosen; decides which limit of `curation` applies.
+        stream_b: path by which the memories were chosen, which decides the limit of `curation` that applies (None:
+            unknown).
     """
     blocks = list(snapshot.blocks)
     template_id = config.template_id or snapshot.source.template_id

@@ -1,4 +1,6 @@
-"""Compares the prompts of two turns block by block, and finds the place up to which a provider can use its cache. Pure."""
+"""Compares the prompts of two turns block by block, and finds the place up to which a provider can use its cache of the
+earlier prompt.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class BlockChange(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedBlock:
-    """A block that is not the same in both prompts. The blocks are joined pieces; None: the prompt does not contain it."""
+    """Block that is not the same in both prompts. `before` and `after` are the block with its pieces joined (None: this
+    prompt does not contain the block).
+    """
 
     change: BlockChange
     before: ShownBlock | None
@@ -29,7 +33,7 @@ class ChangedBlock:
 
     @property
     def shown(self) -> ShownBlock:
-        """The block of the later prompt, or else of the earlier one."""
+        """The block in the later prompt. If the later prompt does not contain it, the block in the earlier prompt."""
         found = self.after or self.before
         assert found is not None
         return found
@@ -57,7 +61,9 @@ class CacheBreak:
     after: str
     """First characters of the later prompt that differ."""
     lost_tokens: int
-    """Tokens of the later prompt from the difference to the end, about: a provider cannot take them from its cache."""
+    """Approximate tokens of the later prompt from the difference to the end. A provider cannot take them from its
+    cache.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,9 +71,11 @@ class TurnDiff:
     """Differences between the prompts of two turns."""
 
     blocks: tuple[ChangedBlock, ...]
-    """Changed blocks, those of the later prompt in reading order; then those that only the earlier prompt contains."""
+    """Changed blocks. Blocks of the later prompt come first, in reading order; then come blocks that only the earlier
+    prompt contains.
+    """
     cache: CacheBreak | None
-    """First difference (None: the later prompt begins with the whole earlier one, or both are equal)."""
+    """First difference (None: the later prompt begins with the whole earlier prompt, or both are equal)."""
 
 
 _SHOWN = 80

@@ -19,7 +19,7 @@ _TEXT_KEYS = ("text", "page_content", "content")
 
 
 def read_text(content: Any) -> str:
-    """Return the text of a message's content, which is a string or a list of parts.
+    """Return the text of `content`, the content of a message. It is a string or a list of parts.
 
     Parts without text (images, audio) are left out. If no part has text, each part is shown by its kind in brackets,
     such as `[image]`.

@@ -60,8 +60,8 @@ class AdapterOptions:
     system_in_place: bool = False
     """True if text that changes in each turn stays a system message right before the input.
 
-    This helps with providers that cache everything before such a message. If false, the text is at the end of the only
-    system text, because the Anthropic API and some frameworks accept only one system text.
+    This helps with providers that cache the part of a prompt before the changing text. If false, the text is at the end
+    of the only system text, because the Anthropic API and some frameworks accept only one system text.
     """
 
     def __post_init__(self) -> None:

@@ -53,7 +53,7 @@ class Memory:
     trust: Trust = Trust.USER
     sensitivity: str = ""
     sources: tuple[MemorySource, ...] = ()
-    """Memories of other sessions from which this one was copied; the first source comes first."""
+    """Memories of other sessions from which this memory was copied, the original first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +106,7 @@ class FoundMemory:
     pinned: bool = False
     """True if the memory is shown in every prompt while it fits."""
     sources: tuple[MemorySource, ...] = ()
-    """Memories of other sessions from which this one was copied; the first source comes first."""
+    """Memories of other sessions from which this memory was copied, the original first."""
 
 
 def sources_of(extra: Mapping[str, Any]) -> tuple[MemorySource, ...]:

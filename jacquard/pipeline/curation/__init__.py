@@ -1,8 +1,10 @@
 """Runs Stream B of a turn: recalls memories, selects a few of them, and renders the selection as prompt blocks.
 
 - candidate: a recalled memory before selection, with its scores.
-- selector: chooses among the candidates with a small model (`FlashSelector`), a reranker, or rules (`HeuristicSelector`).
-- fallback: the heuristic, which chooses if no model is configured or the selector fails or is late.
+- selector: chooses among the candidates with a small model (`FlashSelector`), a reranker, or rules
+  (`HeuristicSelector`).
+- fallback: the heuristic (rules without a model). It chooses if no model is configured, or if the selector fails or is
+  late.
 - late result: a selection that came after its turn had gone on without it; the next turn can use it.
-- lease: the reuse of one selection in later turns while the scene stays the same, without a model call.
+- lease: the use of one selection in later turns, without a model call, while the scene stays the same.
 """

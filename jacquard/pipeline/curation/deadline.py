@@ -116,8 +116,8 @@ class CurationDeadline:
             limits: the time limits.
             on_late: called with a selection that the selector makes in the background; other late results are dropped.
             on_end: called once when work in the background ends, in any way.
-            on_near: called shortly before the deadline with the result that is returned if nothing more arrives. It is
-                not called if `selector_timeout_ms` ends the wait sooner.
+            on_near: called shortly before the deadline with the result that is returned if nothing more arrives. The
+                function is not called if `selector_timeout_ms` ends the wait sooner.
             calls: book in which the model calls are recorded (None: they are not recorded).
         """
         deadline_seconds = limits.deadline_ms / 1000

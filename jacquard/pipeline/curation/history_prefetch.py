@@ -1,8 +1,8 @@
 """Embeds the newest messages of a session in the background after each turn, because recall for the next input may need them.
 
 A commit does not wait for the embedding. If the next turn starts before the embedding has ended, the recall of that
-turn waits for it. If no embedding is running, recall embeds the messages itself. This module must not import a concrete
-store or embedder.
+turn waits for the embedding. If no embedding is running, recall embeds the messages itself. This module must not import
+a concrete store or embedder.
 """
 
 from __future__ import annotations

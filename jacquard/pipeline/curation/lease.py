@@ -2,9 +2,9 @@
 model call.
 
 A lease is the reuse of one selection of memories while the scene stays the same. The module `prefetch` decides before
-recall whether the scene is the same; this module decides whether the selected memories still fit best. It returns only
-entries that the recall of the present turn found, so that their secrecy is checked again. This module is pure; it must
-not import a store, a model or a selector.
+recall whether the scene is the same; this module decides whether the selected memories still fit best. A lease returns
+only entries that the recall of the present turn found, so that the secrecy of the entries is checked again. This module
+is pure; it must not import a store, a model or a selector.
 """
 
 from __future__ import annotations

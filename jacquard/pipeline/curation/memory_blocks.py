@@ -85,8 +85,8 @@ def render_memories(
     choice.
 
     The first chosen entry has the priority HIGH, the others MEDIUM. `rank` of a block is the place of its entry in the
-    selection, counted from 0. If the selector gave a rationale, the block of the rationale comes first. It has the
-    priority LOW, so that it is dropped before the other blocks.
+    selection, counted from 0. If the selector gave a rationale, the block of the rationale comes first. This block has
+    the priority LOW, so that it is dropped before the other blocks.
 
     Args:
         selection: the choice. Chosen entries that are not in `entries` are left out.

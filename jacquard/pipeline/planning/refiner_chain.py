@@ -26,8 +26,8 @@ class RefinerChain:
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
         """Return (plan, usages): the first plan that a refiner returns, and the model calls of all refiners that were called.
 
-        Raises ModelError if no refiner returns a plan. It has the code and detail of the last refiner's error, and the
-        model calls of all refiners.
+        Raises ModelError if no refiner returns a plan. The error has the code and detail of the last refiner's error,
+        and the model calls of all refiners.
         """
         failures: list[ModelError] = []
         for refiner in self._refiners:

@@ -56,8 +56,8 @@ def choose_template(
 ) -> tuple[str, bool]:
     """Return (template_id, has_matched): the template of the first rule that matches the input, and true.
 
-    If no rule matches, return the default template and false. An input that asks for the same again keeps the template
-    `previous` of the previous turn, which counts as a match.
+    If no rule matches, return the default template and false. If an input asks for the same again, the template
+    `previous` of the previous turn is kept; this counts as a match.
     """
     if reading.is_again and previous in template_ids(rules):
         return previous, True

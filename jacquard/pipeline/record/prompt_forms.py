@@ -1,7 +1,7 @@
 """Makes further forms of a prompt: one XML text, a context package, context blocks, and evidence. Pure.
 
-These forms follow from the snapshot (the inputs of the prompt) and the receipt. They are not stored; each is made when it is first
-used.
+These forms follow from the snapshot (the inputs of the prompt) and the receipt. The forms are not stored; each form is
+made when it is first used.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.core.codec import replace_struct
 
 CLIENT = "client"
-"""Source name of client messages that the session does not have. Their block ids begin with it."""
+"""Source name of client messages that the session does not have. The block ids of such messages begin with this name."""
 _DIGEST_CHARS = 16
 
 

@@ -162,7 +162,7 @@ async def record_tool_call(
     redactor: Redactor | None,
     turn: TurnRecord | None = None,
 ) -> tuple[PutResult, tuple[str, ...]]:
-    """Store a call with links to its results, its turn and its task, and link the results back to it.
+    """Store a call with links to its results, its turn and its task, and link the results back to the call.
 
     A result that belongs to no call and no turn yet becomes evidence of `turn`, unless it is a document. Arguments are
     redacted by `redactor` (None: they are stored unchanged). Return (done, codes): the result of the write, and the

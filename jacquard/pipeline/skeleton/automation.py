@@ -157,8 +157,8 @@ class AutomationStream:
     ) -> Skeleton:
         """Return the skeleton of one turn, rendered with `templates` instead of the world's templates.
 
-        It is meant for previews and comparisons; see `render` for the other arguments. Raises TemplateError if a template
-        cannot be rendered.
+        This method is for previews and comparisons; see `render` for the other arguments. Raises TemplateError if a
+        template cannot be rendered.
         """
         view = view_state(turn.window.state)
         state = view.shown

@@ -130,7 +130,8 @@ def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
     """Return the number of other tokens to record with a prompt, from which the limits of the next turn are computed.
 
     `tokens` is the number of tokens that the prompt has besides conversation and memories. The result is at least 0.9
-    times the number of the previous turn. It falls slowly, because the tokens of evidence vary from turn to turn.
+    times the number of the previous turn. So the recorded number falls slowly, because the tokens of evidence vary from
+    turn to turn.
     """
     before = find_other_tokens(window)
     return tokens if before is None else max(tokens, int(before * _FALL))

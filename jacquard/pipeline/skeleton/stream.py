@@ -2,7 +2,7 @@
 
 The skeleton is the part of the prompt that follows fixed rules. The store is read for results of tools and searches,
 for blocks of the session's document, and for the reason why a state is too large. This module only reads the session.
-It must not import a concrete store, an index, a model or Stream B.
+The module must not import a concrete store, an index, a model or Stream B.
 """
 
 from __future__ import annotations

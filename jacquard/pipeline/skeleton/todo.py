@@ -1,6 +1,7 @@
 """Selects the part of a session's to-do list that a prompt shows: a limited number of open tasks. Pure.
 
-Stream A (the skeleton of a prompt) and the Collector of layers both use this module. It must not import a store or a template.
+Stream A (the skeleton of a prompt) and the Collector of layers both use this module. The module must not import a store
+or a template.
 """
 
 from __future__ import annotations

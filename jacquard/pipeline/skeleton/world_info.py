@@ -81,7 +81,7 @@ def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, .
 
     Constant entries have the priority HIGH, and other entries have the priority MEDIUM. When blocks must be dropped,
     entries with a high `order` are kept first. In one place of the prompt, entries are sorted by `order`, lowest first.
-    Of entries with the same `order`, the one activated last comes first, as in SillyTavern.
+    If entries have the same `order`, the entry that was activated last comes first, as in SillyTavern.
     """
     ranked = sorted(filter(_is_shown, turn.lore.activation.active), key=lambda each: -each.entry.order)
     ranks = {id(each): rank for rank, each in enumerate(ranked)}

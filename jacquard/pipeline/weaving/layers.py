@@ -68,7 +68,7 @@ PROCESSES: Mapping[str, Process] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectedLayers:
-    """Input of the Composer, all of it final text."""
+    """Input of the Composer. All texts in it are final."""
 
     contexts: Mapping[str, str]
     """Texts by name; every name ends in `__context`."""
@@ -134,7 +134,8 @@ LayerService = Callable[[SessionDocument, str], Awaitable[str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextCollector:
-    """Collects the layers of a session: todo and compression from its document, the others from the services of the host.
+    """Collects the layers of a session. The layers todo and compression come from the session's document, and all
+    others from services of the host.
 
     The collector renders no prompt and writes nothing. A service of the host replaces the text of the layer for which
     it is given.

@@ -42,7 +42,9 @@ CHAT_PATHS = "/v1/"
 STREAM_PATHS = re.compile(r"/api/v1/sessions/[^/]+/events")
 REQUEST_ID = "x-request-id"
 HAS_ARRIVED = "has_arrived"
-"""Key in the state of a request. It is set if another process of the service has forwarded the request to this one."""
+"""Key in the state of a request. The key is set if another process of the service has forwarded the request to this
+process.
+"""
 _KEPT_CHARS = 256
 """Maximum length of the recorded part of an address."""
 

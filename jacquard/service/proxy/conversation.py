@@ -50,8 +50,8 @@ class CallMessages:
     viewer: str | None = None
     """Viewer to whom the caller's token is bound (None: no viewer)."""
     user_id: str = ""
-    """Person that the client names, whose facts are recalled. This is '' if no person is named, or if the caller has a
-    viewer.
+    """Person that the client names, whose facts are recalled. The id is '' if no person is named, or if the caller has
+    a viewer.
     """
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Texts of the tool results that the client shows, by the ids of their tool calls."""

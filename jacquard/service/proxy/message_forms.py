@@ -76,7 +76,9 @@ class MessageForm:
         return self.role is other.role and self.has_parts_of(other) and self.says_same(other)
 
     def has_parts_of(self, other: MessageForm) -> bool:
-        """Return whether the content that is not text agrees: one of the two messages has all such parts of the other."""
+        """Return whether the parts that are not text agree with those of `other`: one of the two messages must have all
+        parts of the other one.
+        """
         return self.parts <= other.parts or other.parts <= self.parts
 
     def says_same(self, other: MessageForm) -> bool:

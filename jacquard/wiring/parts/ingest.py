@@ -1,7 +1,7 @@
 """Builds the parts of a runtime that store evidence (source texts): redactor, detector, vault and ingestor.
 
-The vault is a folder of unredacted originals. This module also names the places that an erasure searches. It knows
-concrete classes. Presidio and plugins are imported only if a setting names them.
+The vault is a folder of unredacted originals. This module also names the places that an erasure searches. The module
+knows concrete classes. Presidio and plugins are imported only if a setting names them.
 """
 
 from __future__ import annotations

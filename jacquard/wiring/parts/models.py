@@ -74,7 +74,7 @@ def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
 
 
 def open_reranker(folder: str) -> PairScorer:
-    """Return the cross-encoder (reranker) in `folder`. It loads its model when it is first used.
+    """Return the cross-encoder (reranker) in `folder`. The reranker loads its model when it is first used.
 
     Raises ConfigError if the folder contains no cross-encoder, or a package is missing.
     """

@@ -33,7 +33,7 @@ LOCKS_NAME = "locks"
 class Observability:
     """Observers of an engine.
 
-    `metrics` is a `jacquard.adapters.observe.prometheus.PrometheusMetrics`. It is None if metrics are off.
+    `metrics` is a `jacquard.adapters.observe.prometheus.PrometheusMetrics`. `metrics` is None if metrics are off.
     """
 
     events: EventBus

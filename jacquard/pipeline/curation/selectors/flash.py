@@ -43,10 +43,10 @@ PREVIEW_CHARS = 360
 class FlashSelector:
     """Selects with a small model. The model sees each candidate once, and a failed call is not repeated.
 
-    `timeout_seconds` limits a call. It may be longer than the time that a turn waits, because the next turn can use a late
-    answer. `max_tokens` limits the answer. More than `batch_size` candidates are sent in several calls at the same time; the
-    first choices of all calls come first in the result, then the second choices, and so on. If only some of the calls fail,
-    `counts` states how many (`failed_batches`).
+    `timeout_seconds` limits a call. This limit may be longer than the time that a turn waits, because the next turn can
+    use a late answer. `max_tokens` limits the answer. More than `batch_size` candidates are sent in several calls at
+    the same time; the first choices of all calls come first in the result, then the second choices, and so on. If only
+    some of the calls fail, `counts` states how many (`failed_batches`).
     """
 
     name = "flash"

@@ -9,7 +9,7 @@ Candidates are chosen one by one, by their score in recall with these correction
 - A candidate loses score if another candidate from the same turn is chosen, because messages and summary of a turn
   repeat each other. At most two candidates from one turn are chosen.
 - If the input asks for an overview, the choice is spread over time. A candidate loses score if another one from the
-  same stretch of turns is chosen. It gets a bonus if it is about an entity that no chosen candidate is about.
+  same stretch of turns is chosen. A candidate gets a bonus if it is about an entity that no chosen candidate is about.
 
 The corrections are small: none of them lifts a candidate from the bottom of recall to its top. Candidates below the request's
 minimum probability of relevance are not chosen (module `relevance`). Measurements: `docs/decisions/0023-selection.md` and

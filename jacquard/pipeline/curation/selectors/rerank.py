@@ -1,7 +1,7 @@
 """Selects memories with a reranker: a local model that reads the input and a candidate together and scores how well they fit.
 
-The module works with any `PairScorer` and must not import one. It scores in small batches, so that a cancelled turn stops the
-work after the current batch. Time limits are set by `jacquard.pipeline.curation.deadline`.
+The module works with any `PairScorer` and must not import one. The candidates are scored in small batches, so that a
+cancelled turn stops the work after the current batch. Time limits are set by `jacquard.pipeline.curation.deadline`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ def write_answer(api: Api, ident: str, model: str, text: str, *, is_stream: bool
     """Return the body of an answer that contains `text`: a stream of events if `is_stream`, else JSON. `ident` is the id of the
     answer.
 
-    Its usage is 0, because no model was called.
+    The usage in the answer is 0, because no model was called.
     """
     write = _write_openai if api is Api.OPENAI else _write_anthropic
     return write(ident, model, text, is_stream=is_stream)

@@ -1,4 +1,6 @@
-"""Answers requests that other processes of the service forward to this one, next to the server that answers clients."""
+"""Answers requests that other processes of the service forward to this process. The server that answers clients runs at
+the same time.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Compares the index folder of a tenant on this host with the store, and finds leftovers there and among the originals next to
-it.
+"""Compares the index folder of a tenant on this host with the store. Finds leftovers in this folder, and among the
+originals (unredacted texts) in the folder next to it.
 """
 
 from __future__ import annotations
