@@ -12,7 +12,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
-    """Return `facts` in the order of their begins. Each fact is ended by the next fact of the same kind and topic.
+    """Return `facts` ordered by the time from which they are valid. The next fact of the same kind and topic ends a fact.
 
     If two such facts begin at the same time, only the one that was recorded later is ever valid. A fact without a topic is
     not ended by another fact.

@@ -12,7 +12,7 @@ from mnemosyne.schema.imported_files import Fate, FieldFate
 FOR_EXPORT = "kept for export"
 """Import note on fields that do not affect prompts."""
 AT_INPUT = "the text stands right before the input"
-"""Import note on a text that other programs put between the messages; here it is put right before the input."""
+"""Import note on a text that other programs put between the messages of the chat. Here the text is put before the input."""
 HALF_CHARACTER = f"a character in it is not whole; now {REPLACEMENT}"
 """Import note on a text with half a character (a single UTF-16 surrogate), which was replaced."""
 _MOST_FIELDS = 2_000

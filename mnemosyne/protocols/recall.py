@@ -132,7 +132,7 @@ class EntrySource(Protocol):
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
+        """Return the pairs (scope, chain) of `after` in which an entry was written after the given sequence."""
         ...
 
 
@@ -304,8 +304,8 @@ class VectorStore(Protocol):
     """
 
     async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
-        """Return the known vectors by entry id, float32 of shape (dimensions,). `wanted` maps each entry id to the
-        hash of the entry's text.
+        """Return the stored vectors by entry id, as float32 of shape (dimensions,). `wanted` maps each entry id to the hash of the
+        entry's text. A value of None means that the model does not know the language of the text.
         """
         ...
 

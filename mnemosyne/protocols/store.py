@@ -464,7 +464,7 @@ class Store(Protocol):
         return counts
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
+        """Return the pairs (scope, chain) of `after` in which an entry was written after the given sequence."""
         ...
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:

@@ -1,7 +1,7 @@
 """Builds the error for a stored row that cannot be read, with the place of the row and the fault.
 
-A function that decodes a row knows the row's bytes, but not its place. So the tables are searched for these bytes, and the
-error can name the session, the row and the column.
+A function that decodes a row has the bytes of the row, but not its place. So the tables are searched for these bytes, and the
+error names the session, the row and the column.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def read_agnai(path: Path) -> ImportedFile:
 
 
 def parse_agnai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
-    """Return the book of a JSON value. `name` is the name of the book if the value has none.
+    """Return the book in `value`. `name` is the name of the book if `value` has none. Fields are counted in `counter`.
 
     Raises CorpusError if the value is not a memory book.
     """
@@ -77,9 +77,9 @@ def wildcard_pattern(keyword: str) -> str:
     r"""Return a keyword with wildcards as a regular expression `/pattern/i`. `*` matches any characters of a word, `?`
     matches one.
 
-    The pattern matches whole words: it begins and ends with `\b`. Next to `*`, and next to a character outside of
-    `[A-Za-z0-9_]` such as a Chinese one, there is no `\b`, because JavaScript (and so Agnai) sees no boundary of a word
-    there.
+    The pattern matches whole words: it begins and ends with `\b`. If the keyword begins (or ends) with `*`, or with a character
+    outside of `[A-Za-z0-9_]` such as a Chinese one, there is no `\b` at this end, because JavaScript (and so Agnai) sees no word
+    boundary there.
     """
     body = _SPECIAL.sub(lambda found: f"\\{found[0]}", keyword.strip())
     body = re.sub(r"\*+", lambda _: r"\w*", body).replace("?", r"\w")

@@ -104,7 +104,7 @@ def numbered(rows: Iterable[Any]) -> Iterable[tuple[str, Any]]:
 def file_of_book(
     path: str, format_name: str, book: WorldBook, counter: FieldCounter, notes: tuple[str, ...] = ()
 ) -> ImportedFile:
-    """Return a file with one book. Further notes after `notes` report the skipped entries."""
+    """Return the content of the file `path`, which has one book. After `notes`, further notes report the skipped entries."""
     fates = counter.fates()
     notes += tuple(f"{fate.count} × {fate.note}" for fate in fates if fate.field.endswith("entries.*") and fate.note)
     return ImportedFile(path=path, format=format_name, books=(book,), fates=fates, notes=notes)

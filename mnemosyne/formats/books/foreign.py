@@ -1,4 +1,4 @@
-"""Shared helpers for the readers of lorebooks that come neither from SillyTavern nor from a card.
+"""Helps the readers of lorebooks that come neither from SillyTavern nor from a character card.
 
 A field of such a book becomes the native field (the field of SillyTavern's world info) with the nearest meaning. All
 other fields, and the original values of converted ones, are kept unchanged under `original` of the entry.
@@ -24,8 +24,8 @@ COMMA_KEYS_SECONDARY = replace(FIELDS_BY_NAME["keysecondary"], is_lossless=True)
 
 
 def native_names(**names: str) -> dict[str, NativeField]:
-    """Return our fields by their names in another format. `text="content"` says that the other format has our field `content`
-    under the name `text`.
+    """Return native fields by their names in another format. The argument `text="content"` means that the other format uses the
+    name `text` for the native field `content`.
     """
     return {name: FIELDS_BY_NAME[native] for name, native in names.items()}
 
@@ -40,7 +40,7 @@ def keep_original(
     *,
     counted: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return `fields` with one more field, `original`. It has the fields of the file that have no native field (`left`).
+    """Return `fields` with one more field, `original`. Its value is `left`: the fields of the file that are not native fields.
 
     The fields of `left` are counted in `counter`. `unsupported` has import notes by field name. A field with the note
     FOR_EXPORT counts as kept, and a field with another note as not supported. All other fields count as unknown, except
@@ -69,7 +69,8 @@ def read_book_file(
 ) -> ImportedFile:
     """Return the book of a JSON file, read with `parse`.
 
-    Raises CorpusError if `is_format` is false for the value; the error says that the file must be `wanted`.
+    `note` is an import note on the whole file. Raises CorpusError if `is_format` is false for the value of the file. The message
+    then says that the file must be `wanted`.
     """
     value = read_json_file(path)
     if not is_format(value):

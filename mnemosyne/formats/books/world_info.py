@@ -22,8 +22,8 @@ FORMAT = "world_info"
 
 
 def is_world_info(value: Any) -> bool:
-    """Return whether a JSON value may be a book of world info. NovelAI's and Agnai's books, which have `entries` too, are
-    excluded.
+    """Return whether a JSON value may be a book of world info. Books of NovelAI and Agnai also have `entries`; for these, the
+    result is False.
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("entries"), Mapping | list):
         return False
@@ -31,8 +31,8 @@ def is_world_info(value: Any) -> bool:
 
 
 def read_world_info(path: Path) -> ImportedFile:
-    """Return the book in a file of world info. Its name is the name of the file, because cards and chats refer to a book
-    by that name.
+    """Return the book in a file of world info. The book is named after the file, because cards and chats refer to a book by the
+    name of its file.
 
     Raises CorpusError if the file cannot be read or is not world info.
     """

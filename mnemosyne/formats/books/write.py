@@ -22,8 +22,8 @@ def world_info_json(book: WorldBook) -> dict[str, Any]:
     """Return a book as a file of world info: `entries` by uid. Each entry has every field that SillyTavern gives to a new
     entry.
 
-    A `uid` that is written like a number becomes a number. If an entry has no `displayIndex`, it gets its place in the
-    book. If it has no `addMemo`, it gets whether it has a comment.
+    A `uid` that is written like a number becomes a number. If an entry has no `displayIndex`, its place in the book is written.
+    If an entry has no `addMemo`, true is written if the entry has a comment.
     """
     entries = {entry.uid: _native_entry(entry, index) for index, entry in enumerate(book.entries)}
     return {"entries": entries, **{name: value for name, value in book.extra.items() if name != "entries"}}
@@ -33,8 +33,8 @@ def character_book_json(book: WorldBook) -> dict[str, Any]:
     """Return a book as the `character_book` of a V2 or V3 card, or as the `data` of a file with only a book.
 
     Native fields are written as SillyTavern does, in the `extensions` of an entry. Data that the card format has no place
-    for is written to the extension `jacquard/world_info`. `use_regex` keeps the value that the card had; without one it
-    states whether a key is a `/pattern/`.
+    for is written to the extension `jacquard/world_info`. `use_regex` keeps the value that the card had. If the card
+    had none, `use_regex` is true if a key is a `/pattern/`.
     """
     extra = {name: value for name, value in book.extra.items() if name not in ("name", "entries")}
     if not isinstance(extra.get("extensions"), Mapping):

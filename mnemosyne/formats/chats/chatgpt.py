@@ -45,8 +45,9 @@ def is_chatgpt(value: Any) -> bool:
 
 
 def read_chatgpt(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the conversations of an export, each as a chat named by its title. Raises CorpusError if the file is not
-    such an export.
+    """Return the conversations of an export, each as a chat with the title of the conversation as its name.
+
+    Raises CorpusError if the file is not an export of ChatGPT.
     """
     value = read_loose_json(path, MOST_EXPORT_BYTES, member=EXPORT_MEMBER)
     if not is_chatgpt(value):

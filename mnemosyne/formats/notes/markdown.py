@@ -76,7 +76,7 @@ def read_markdown(path: Path) -> ImportedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPart:
-    """A part of a text. `titles` are the headings above it, highest first. They are empty for text above the first heading."""
+    """A part of a text. `titles` are the headings above the part, highest first; it is empty for text above the first heading."""
 
     titles: tuple[str, ...]
     text: str

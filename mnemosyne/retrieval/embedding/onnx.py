@@ -52,8 +52,8 @@ class OnnxModel:
         self._output = self._session.get_outputs()[0].name
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
-        """Return unit vectors, one row per text. `purpose` (`query` or `document`) selects the prefix, for models
-        that have one.
+        """Return the unit vectors of `texts`, one row per text. Some models need a prefix before each text; `purpose` (`query` or
+        `document`) selects it.
         """
         prompt = self._note.prompts.get(purpose, "")
         rows = self._rows([prompt + text.strip() for text in texts])

@@ -33,8 +33,8 @@ class TorchModel:
         self._is_seen_to = False
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
-        """Return unit vectors, one row per text. `purpose` (`query` or `document`) selects the prefix, for models
-        that have one.
+        """Return the unit vectors of `texts`, one row per text. Some models need a prefix before each text; `purpose` (`query` or
+        `document`) selects it.
         """
         # One thread: during other work two threads are many times slower than one.
         torch.set_num_threads(1)

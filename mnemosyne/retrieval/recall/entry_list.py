@@ -14,7 +14,7 @@ from mnemosyne.schema.record import SequencedEntry
 
 class EntryList:
     """An `EntrySource` in memory. Entries are numbered from 1 in the order of `append` and `remove`. If several
-    entries of a scope have one id, the last counts.
+    entries of a scope have the same id, the last one counts.
     """
 
     def __init__(self, entries: Iterable[MemoryEntry] = ()) -> None:
@@ -47,7 +47,7 @@ class EntryList:
         return tuple(written[first : first + limit])
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return the keys of `after`, (scope, chain) pairs, whose chain has an entry written after the sequence given for it."""
+        """Return the pairs (scope, chain) of `after` in which an entry was written after the given sequence."""
         return frozenset(
             place
             for place, sequence in after.items()

@@ -195,9 +195,9 @@ def fuse(arms: Mapping[str, Arm], columns: FoundColumns, tops: Mapping[str, floa
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
-    """Return the score that the best hits of `arms` have after fusion. Features that are added later are measured in this unit.
+    """Return the score that a best hit by words has after fusion. Features that are added later are measured in this unit.
 
-    `tops` has, by arm, the scores that count as 1.
+    `arms` are the arms of one chain. `tops` has, by arm, the scores that count as 1.
     """
     heard = {name: arm for name, arm in arms.items() if arm.top > 0.0}
     scale = max([arm.top / tops[name] for name, arm in heard.items()], default=0.0)

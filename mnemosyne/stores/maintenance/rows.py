@@ -102,7 +102,7 @@ def find_revision(location: StoreLocation) -> int:
 
 
 def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> dict[str, int]:
-    """Copy all rows from `source` to `target`, or only those of `tenant`. Return the number of copied rows by table."""
+    """Copy the rows of `tenant` (None: of all tenants) from `source` to `target`. Return the number of copied rows by table."""
     copied: dict[str, int] = {}
     for table in NAMES:
         columns = _columns(source, table)

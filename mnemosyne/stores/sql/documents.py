@@ -1,7 +1,8 @@
 """Reads and writes a session of a SQL store as one document.
 
-The document and the turns of the session always agree (Store rule 9). `mnemosyne.documents.views` decides which parts
-of a document are new. Each function runs inside a transaction that its caller has opened.
+A session document is a session as one value, with one list of messages. The document and the turns of the session always agree.
+`mnemosyne.documents.views` decides which parts of a document are new. Each function runs inside a transaction that its caller has
+opened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Builds the indexes of the LanceDB tables in a folder and compacts the tables. Searches and writes continue meanwhile."""
+"""Builds the indexes of the LanceDB tables in a folder, and compacts the tables. Searches and writes continue meanwhile.
+
+Each table has the rows of one scope (session or world). Its indexes are for filters and for the nearest vectors (the graph).
+"""
 
 from __future__ import annotations
 
