@@ -1,5 +1,5 @@
-"""Limits the work of one rendering, so that no template can block a thread or fill the memory. This module imports no
-other module of the product.
+"""Limits the work of one rendering, so that no template can block a thread or fill the memory. This module must not
+import jinja2.
 
 Each rendering has a budget of steps, operations and created characters. When one of them is used up, `LimitError` ends the
 rendering. The limits are numbers and not a time, so that a template gives the same result on every machine.

@@ -155,8 +155,8 @@ def limit_summary(config: RuntimeConfig) -> int:
 
 
 def extend_history_limits(limits: WindowLimits, most_tokens: int) -> WindowLimits:
-    """Return wider limits of the history, for a turn whose summary is late or failed. Beyond the tokens in `limits`,
-    they allow at most `most_tokens`.
+    """Return wider limits of the history, for a turn whose summary is late or failed. The limit of tokens grows to at
+    most `most_tokens`, and is never below that of `limits`.
     """
     return WindowLimits(
         max_messages=int(limits.max_messages * STRETCH),

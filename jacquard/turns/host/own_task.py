@@ -25,7 +25,7 @@ class OwnTask:
 
     @property
     def is_running(self) -> bool:
-        """True while the context is open: after `start`, and until `close` or the end of the task."""
+        """True while the context is open, that is, after `start` and before `close` or the end of the task."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
