@@ -17,14 +17,12 @@ from raw_search import bytes_of_object, objects_in
 from mnemosyne import Erasure, EvidenceFilter, EvidenceType, Message, PostgresStore, Role, SqliteStore, WindowMessage
 from mnemosyne.stores.sql.read_bodies import (
     MOST_SCOPES,
-    MOST_SESSIONS,
     MOST_STATES,
     BodyCache,
     ReadBodies,
     ReadMessages,
     ScopeMark,
     ScopeReads,
-    SessionReads,
 )
 from mnemosyne.testing.stores.samples import (
     AT,
@@ -123,21 +121,28 @@ def names(found):
 
 
 def test_a_list_of_evidence_goes_along_with_turns_of_its_store_alone():
-    kept = SessionReads()
-    kept.keep_evidences(7, 4, NEWEST, (evidence("a"), evidence("b")))
-    assert names(kept.find_evidences(7, 4, NEWEST)) == ["a=a", "b=b"]
+    kept = ScopeReads()
+    kept.keep_evidences(SCOPE, (7, 4), NEWEST, (evidence("a"), evidence("b")))
+    assert names(kept.find_evidences(SCOPE, (7, 4), NEWEST)) == ["a=a", "b=b"]
     kept.follow(
-        7, 4, 5, [evidence("b", "new"), evidence("c"), evidence("d"), evidence("r", type=EvidenceType.OTHER)], {"b"}
+        SCOPE,
+        7,
+        4,
+        5,
+        [evidence("b", "new"), evidence("c"), evidence("d"), evidence("r", type=EvidenceType.OTHER)],
+        {"b"},
     )
-    assert kept.find_evidences(7, 4, NEWEST) is None, "what it was before"
-    assert names(kept.find_evidences(7, 5, NEWEST)) == ["b=new", "c=c", "d=d"]
-    kept.follow(7, 3, 4, [evidence("late")])
-    kept.keep_evidences(7, 4, NEWEST, ())
-    assert names(kept.find_evidences(7, 5, NEWEST)) == ["b=new", "c=c", "d=d"], "a slow reader and a slow writer"
-    kept.follow(7, 5, 6, [])
-    assert names(kept.find_evidences(7, 6, NEWEST)) == ["b=new", "c=c", "d=d"]
-    assert kept.find_evidences(7, 8, NEWEST) is None, "another process wrote"
-    assert kept.find_evidences(8, 6, NEWEST) is None
+    assert kept.find_evidences(SCOPE, (7, 4), NEWEST) is None, "what it was before"
+    assert names(kept.find_evidences(SCOPE, (7, 5), NEWEST)) == ["b=new", "c=c", "d=d"]
+    kept.follow(SCOPE, 7, 3, 4, [evidence("late")])
+    kept.keep_evidences(SCOPE, (7, 4), NEWEST, ())
+    assert names(kept.find_evidences(SCOPE, (7, 5), NEWEST)) == ["b=new", "c=c", "d=d"], (
+        "a slow reader and a slow writer"
+    )
+    kept.follow(SCOPE, 7, 5, 6, [])
+    assert names(kept.find_evidences(SCOPE, (7, 6), NEWEST)) == ["b=new", "c=c", "d=d"]
+    assert kept.find_evidences(SCOPE, (7, 8), NEWEST) is None, "another process wrote"
+    assert kept.find_evidences(SCOPE, (8, 6), NEWEST) is None
 
 
 @pytest.mark.parametrize(
@@ -151,47 +156,55 @@ def test_a_list_of_evidence_goes_along_with_turns_of_its_store_alone():
     ids=["in the place of one that is not listed", "listed no more", "two versions later", "no new version"],
 )
 def test_what_only_the_database_can_tell_is_read_again(after, written, replaced):
-    kept = SessionReads()
-    kept.keep_evidences(7, 4, NEWEST, (evidence("a"),))
-    kept.keep_state(7, 4, "t1", {"gold": 1}, 10)
-    kept.follow(7, 4, after, written, replaced)
-    assert [kept.find_evidences(7, version, NEWEST) for version in (4, 5, 6)] == [None] * 3
-    assert kept.find_state(7, after, "t1") is None
+    kept = ScopeReads()
+    kept.keep_evidences(SCOPE, (7, 4), NEWEST, (evidence("a"),))
+    kept.keep_state(SCOPE, (7, 4), "t1", {"gold": 1}, 10)
+    kept.follow(SCOPE, 7, 4, after, written, replaced)
+    assert [kept.find_evidences(SCOPE, (7, version), NEWEST) for version in (4, 5, 6)] == [None] * 3
+    assert kept.find_state(SCOPE, (7, after), "t1") is None
 
 
 def test_only_lists_of_the_newest_are_kept():
-    kept = SessionReads()
+    kept = ScopeReads()
     for where in (
         EvidenceFilter(),
         replace(NEWEST, limit=None),
         replace(NEWEST, newest=False),
         replace(NEWEST, since=AT),
     ):
-        kept.keep_evidences(7, 4, where, (evidence("a"),))
-        assert kept.find_evidences(7, 4, where) is None
+        kept.keep_evidences(SCOPE, (7, 4), where, (evidence("a"),))
+        assert kept.find_evidences(SCOPE, (7, 4), where) is None
 
 
 def test_what_is_kept_is_of_the_sessions_that_were_read_last():
-    kept = SessionReads()
-    for key in range(MOST_SESSIONS + 1):
-        kept.keep_state(key, 4, "t1", {"gold": key}, 1)
-    assert kept.find_state(0, 4, "t1") is None
-    assert [kept.find_state(key, 4, "t1") for key in (1, MOST_SESSIONS)] == [{"gold": 1}, {"gold": MOST_SESSIONS}]
+    kept = ScopeReads()
+    for key in range(MOST_SCOPES + 1):
+        kept.keep_state(str(key), (key, 4), "t1", {"gold": key}, 1)
+    assert kept.find_state("0", (0, 4), "t1") is None
+    assert [kept.find_state(str(key), (key, 4), "t1") for key in (1, MOST_SCOPES)] == [
+        {"gold": 1},
+        {"gold": MOST_SCOPES},
+    ]
 
 
 def test_what_is_kept_of_sessions_is_bounded():
-    kept = SessionReads(most_bytes=2 * 2_200)
+    kept = ScopeReads(most_bytes=2 * 2_200)
     for key in range(4):
-        kept.keep_evidences(key, 1, NEWEST, (evidence("a", "x" * 90),))
-    assert [kept.find_evidences(key, 1, NEWEST) is not None for key in range(4)] == [False, False, True, True]
+        kept.keep_evidences(str(key), (key, 1), NEWEST, (evidence("a", "x" * 90),))
+    assert [kept.find_evidences(str(key), (key, 1), NEWEST) is not None for key in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     for number in range(MOST_STATES + 2):
-        kept.keep_state(2, 1, f"t{number}", {"n": number}, 0)
-    assert [kept.find_state(2, 1, f"t{number}") for number in (0, 1, 2)] == [None, None, {"n": 2}]
-    kept.follow(2, 1, 2, [])
-    assert kept.find_state(2, 2, "t2") == {"n": 2}
+        kept.keep_state(SCOPE, (2, 1), f"t{number}", {"n": number}, 0)
+    assert [kept.find_state(SCOPE, (2, 1), f"t{number}") for number in (0, 1, 2)] == [None, None, {"n": 2}]
+    kept.follow(SCOPE, 2, 1, 2, [])
+    assert kept.find_state(SCOPE, (2, 2), "t2") == {"n": 2}
     kept.close()
-    kept.keep_state(2, 2, "t2", {"n": 2}, 1)
-    assert kept.find_state(2, 2, "t2") is None
+    kept.keep_state(SCOPE, (2, 2), "t2", {"n": 2}, 1)
+    assert kept.find_state(SCOPE, (2, 2), "t2") is None
 
 
 async def turn_with_evidence(store, turn_id, *items):
@@ -260,7 +273,7 @@ def test_entries_follow_the_writes_to_their_scope():
     kept.keep(SCOPE, mark_of(4, 9, None), (memory("c", viewers=("gm",)),), are_all_gated=True)
     kept.keep(SCOPE, mark_of(3, 8, None), (memory("a", text="a slow reader's"),))
     assert texts_in(kept.find(SCOPE, mark_of(4, 9, None), nothing_changed)) == {"a": "a", "b": "b", "c": "c"}
-    kept.follow(SCOPE, (7, 4), (7, 5))
+    kept.follow(SCOPE, 7, 4, 5, [])
     asked = []
     held = kept.find(SCOPE, mark_of(5, 9, 12), lambda after: asked.append(after) or [("b", 0)])
     assert (asked, texts_in(held), [each.entry_id for each in held.gated]) == ([9], {"a": "a", "c": "c"}, ["c"])
@@ -349,19 +362,22 @@ def messages_of(branch_id, depth, limit, *texts):
 
 
 def test_messages_of_one_branch_are_kept_as_many_as_were_asked_for():
-    kept = SessionReads(most_bytes=4_000)
+    kept = ScopeReads(most_bytes=4_000)
     two = messages_of("main", 3, 2, "b", "c")
-    kept.keep_messages(7, 4, two)
-    kept.keep_messages(7, 4, messages_of("main", 3, 1, "c"))
-    assert [kept.find_messages(7, 4, "main", limit) for limit in (1, 2, 3)] == [two, two, None]
-    assert kept.find_messages(7, 4, "other", 1) is None
-    kept.follow(7, 4, 5, [])
-    assert kept.find_messages(7, 5, "main", 2) == two
+    kept.keep_messages(SCOPE, (7, 4), two)
+    kept.keep_messages(SCOPE, (7, 4), messages_of("main", 3, 1, "c"))
+    assert [kept.find_messages(SCOPE, (7, 4), "main", limit) for limit in (1, 2, 3)] == [two, two, None]
+    assert kept.find_messages(SCOPE, (7, 4), "other", 1) is None
+    kept.follow(SCOPE, 7, 4, 5, [])
+    assert kept.find_messages(SCOPE, (7, 5), "main", 2) == two
     whole = messages_of("other", 3, 5, "a")
-    kept.keep_messages(7, 5, whole)
-    assert (kept.find_messages(7, 5, "other", 99), kept.find_messages(7, 5, "main", 1)) == (whole, None)
-    kept.keep_messages(7, 5, messages_of("other", 3, 5, "x" * 2_000))
-    assert kept.find_messages(7, 5, "other", 1) is None
+    kept.keep_messages(SCOPE, (7, 5), whole)
+    assert (kept.find_messages(SCOPE, (7, 5), "other", 99), kept.find_messages(SCOPE, (7, 5), "main", 1)) == (
+        whole,
+        None,
+    )
+    kept.keep_messages(SCOPE, (7, 5), messages_of("other", 3, 5, "x" * 2_000))
+    assert kept.find_messages(SCOPE, (7, 5), "other", 1) is None
 
 
 @pytest.mark.anyio
@@ -375,7 +391,7 @@ async def test_a_window_reads_only_new_messages_and_keeps_no_others(kind, tmp_pa
                 expected = [each.message.content for each in (await other.window(SESSION, message_limit=200)).messages]
                 window = await mine.window(SESSION, message_limit=limit)
                 assert [each.message.content for each in window.messages] == expected[-limit:]
-        (reads,) = [each for each in objects_in(mine) if isinstance(each, SessionReads)]
+        (reads,) = [each for each in objects_in(mine) if isinstance(each, ScopeReads)]
         held = b"".join(bytes_of_object(reads))
         assert b"new t2" in held
         assert b"long ago" not in held

@@ -172,7 +172,7 @@ def _select_evidences(
         for _, name, turn_id, readers, body in rows:
             if turn_id in aside or (readers is not None and not where.may_know(_read_readers(readers))):
                 continue
-            # A list of the newest is kept whole (`SessionReads`); its items would displace messages and records of other sessions.
+            # A list of the newest is kept whole (`ScopeReads`); its items would displace messages and records of other sessions.
             found = read_body(connection, body, Evidence, evidence_place(key, name), keep=not where.newest)
             if found is not None:
                 yield found
@@ -238,14 +238,14 @@ def list_newest_evidences(
     """
     where = where.on_branch(window.head.branch_id)
     head = None if where.branch_id is None else window.head
-    kept = connection.bodies.sessions
-    known = kept.find_evidences(session.key, session.version, where)
+    kept = connection.bodies.scopes
+    known = kept.find_evidences(session.scope, session.mark, where)
     if known is None:
         known = read_evidences(connection, session.key, where, head)
         waiting = () if window.pending is None else (window.pending.turn_id, window.pending.origin_id)
         # The next write may abandon the turn that waits, and then what it found is known no more.
         if not any(each.links.turn_id and each.links.turn_id in waiting for each in known):
-            kept.keep_evidences(session.key, session.version, where, known)
+            kept.keep_evidences(session.scope, session.mark, where, known)
     return known
 
 

@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import MemoryEntry, session_scope
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.values import dataclass
@@ -25,28 +25,25 @@ MOST_BYTES = 8_000_000
 
 _LARGEST_SHARE = 4
 
-MOST_BYTES_OF_SESSIONS = 24_000_000
-"""Maximum memory for the cached evidence and states of a store, in bytes, as `_bytes_of` estimates it."""
-
-_EVIDENCE_BYTES, _MESSAGE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 1_000, 2, 6
-"""Bytes of a piece of evidence and of a message without their content, of a character of content, and of a character of
-a state as JSON.
+MOST_BYTES_OF_SCOPES = 40_000_000
+"""Maximum memory for what is cached of the scopes of a store, in bytes, as `_bytes_of` estimates it. The memory entries
+of one scope may take a quarter of it.
 """
 
-MOST_BYTES_OF_ENTRIES = 16_000_000
-"""Maximum memory for the cached memory entries of a store, in bytes. One scope may take a quarter of it."""
-
-_ENTRY_BYTES = 1_500
-"""Bytes of a memory entry without its text."""
-
-MOST_SCOPES = 512
-"""Maximum number of scopes with cached memory entries."""
-
-MOST_SESSIONS = 256
-"""Maximum number of sessions with cached evidence and states."""
+MOST_SCOPES = 256
+"""Maximum number of scopes (sessions and worlds) of which something is cached."""
 
 MOST_STATES = 32
 """Maximum number of cached states per session; each is the state after one former turn."""
+
+_EVIDENCE_BYTES, _ENTRY_BYTES, _MESSAGE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 1_500, 1_000, 2, 6
+"""Bytes of a piece of evidence, a memory entry and a message without their content, of a character of content, and of a
+character of a state as JSON.
+"""
+
+
+SessionVersion = tuple[int, int]
+"""Number of a session, which is never used again, and its version."""
 
 
 class ReadBodies:
@@ -56,7 +53,6 @@ class ReadBodies:
         self._most_bytes, self._bytes = most_bytes, 0
         self._held: OrderedDict[str, tuple[bytes, int, Any]] = OrderedDict()
         self._lock = threading.Lock()
-        self.sessions = SessionReads()
         self.scopes = ScopeReads()
 
     def find(self, place: str, data: bytes) -> Any:
@@ -80,17 +76,11 @@ class ReadBodies:
             while self._bytes > self._most_bytes:
                 self._bytes -= self._held.popitem(last=False)[1][1]
 
-    def follow(self, session_id: str, key: int, before: int, after: int, *written: Any) -> None:
-        """Move the caches of a session from version `before` to `after`; see `SessionReads.follow`."""
-        self.sessions.follow(key, before, after, *written)
-        self.scopes.follow(session_scope(session_id), (key, before), (key, after))
-
     def close(self) -> None:
         """Forget all values, and cache nothing from now on."""
         with self._lock:
             self._most_bytes, self._bytes = -1, 0
             self._held.clear()
-        self.sessions.close()
         self.scopes.close()
 
 
@@ -110,57 +100,130 @@ class ReadMessages:
         return branch_id == self.branch_id and (limit <= self.limit or len(self.messages) < self.limit)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScopeMark:
+    """Proof that the memory entries of a scope (one session or one world) are the same as before."""
+
+    session: SessionVersion | None
+    """Number and version of the session (None: the scope is a world). An erasure, which deletes rows, changes the version."""
+    newest: tuple[int | None, ...]
+    """Highest row number of each chain. It changes with every write, because an entry that is written gets a new number.
+    Empty if no entries were read.
+    """
+
+    @property
+    def last(self) -> int:
+        """Highest row number of all chains."""
+        return max(number or 0 for number in self.newest)
+
+
 @dataclass(kw_only=True, slots=True)
-class _ReadOfSession:
-    version: int
-    bytes: int = 0
+class ReadOfScope:
+    """Cached values of a scope at the time of `mark`. Only a session has messages, evidence and states."""
+
+    mark: ScopeMark
+    entries: dict[str, MemoryEntry] = field(default_factory=dict)
+    """Memory entries by id. An entry is removed when it is written again. All entries are removed when something is erased."""
+    gated: tuple[MemoryEntry, ...] | None = None
+    """All entries with viewers or conditions, or None if they were not read."""
     messages: ReadMessages | None = None
     lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
     states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+    bytes: int = 0
+    entry_bytes: int = 0
 
 
-class SessionReads:
-    """Cache of the newest messages of a branch, the newest evidence (by filter) and states after former turns, for the
-    sessions that were read last.
+class ScopeReads:
+    """Cache of what was read last of sessions and worlds: memory entries; of a session also the newest messages of a
+    branch, the newest evidence (by filter) and states after former turns.
 
-    Each session is cached at one version. When this store writes a turn, `follow` moves the cache of the session to the
-    new version. After any other write the session is read again. Sessions are identified by their number, which is
-    never used again. Several threads may use the cache.
+    A session is cached at one version. When this store writes a turn, `follow` moves the cache to the new version. After
+    any other write the session is read again. Several threads may use the cache.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES_OF_SESSIONS) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES_OF_SCOPES) -> None:
         self._most_bytes, self._bytes = most_bytes, 0
-        self._held: OrderedDict[int, _ReadOfSession] = OrderedDict()
+        self._held: OrderedDict[str, ReadOfScope] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find_evidences(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
-        """Return the cached evidence list for the filter `where` at this version of the session, or None if it is not cached."""
+    def find(
+        self, scope: str, mark: ScopeMark, read_changes: Callable[[int], Collection[tuple[str, int]]]
+    ) -> ReadOfScope:
+        """Return the cached values of `scope`. Their entries are valid at `mark`; there are none if none are cached.
+
+        `read_changes` returns the pair (id, is gated) for each entry whose row number is above its argument. An entry is gated
+        if it has viewers or conditions.
+        """
+        held = self._held.get(scope)
+        former = None if held is None else held.mark
+        if held is not None and former == mark:
+            return held
+        changes = None
+        if former is not None and former.newest and former.session == mark.session and former.last < mark.last:
+            changes = read_changes(former.last)
         with self._lock:
-            held = self._find(key, version)
+            held = self._enter(scope, mark.session)
+            if held is None:
+                return ReadOfScope(mark=mark)
+            if changes is None or held.mark != former:
+                self._forget(held, *held.entries)
+                held.gated = None
+            for entry_id, is_gated in changes or ():
+                self._forget(held, entry_id)
+                if held.gated is not None and (is_gated or entry_id in {each.entry_id for each in held.gated}):
+                    held.gated = None
+            held.mark = mark
+        return held
+
+    def keep(self, scope: str, mark: ScopeMark, entries: Sequence[MemoryEntry], *, are_all_gated: bool = False) -> None:
+        """Cache `entries`, which were read at `mark`. Nothing is cached if the scope has another mark now.
+
+        Pass `are_all_gated` if `entries` are all entries of the scope that have viewers or conditions.
+        """
+        with self._lock:
+            held = self._held.get(scope)
+            if held is None or held.mark != mark:
+                return
+            if are_all_gated:
+                held.gated = tuple(entries)
+            for entry in entries:
+                self._forget(held, entry.entry_id)
+                held.entries[entry.entry_id] = entry
+                held.entry_bytes += _bytes_of_entry(entry)
+            while held.entry_bytes > self._most_bytes // _LARGEST_SHARE:
+                self._forget(held, next(iter(held.entries)))
+            self._bound(scope, held)
+
+    def find_evidences(self, scope: str, session: SessionVersion, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
+        """Return the cached evidence list for the filter `where` at this version of the session, or None if it is not
+        cached.
+        """
+        with self._lock:
+            held = self._find(scope, session)
             return None if held is None else held.lists.get(where)
 
-    def find_state(self, key: int, version: int, turn_id: str) -> Mapping[str, Any] | None:
+    def find_state(self, scope: str, session: SessionVersion, turn_id: str) -> Mapping[str, Any] | None:
         """Return the cached state after a committed turn, or None if it is not cached."""
         with self._lock:
-            held = self._find(key, version)
+            held = self._find(scope, session)
             return None if held is None or turn_id not in held.states else held.states[turn_id][1]
 
-    def find_messages(self, key: int, version: int, branch_id: str, limit: int) -> ReadMessages | None:
+    def find_messages(self, scope: str, session: SessionVersion, branch_id: str, limit: int) -> ReadMessages | None:
         """Return the cached messages of a branch, or None if fewer than `limit` are cached.
 
         The branch may have newer messages, but no other ones up to the depth of the result.
         """
         with self._lock:
-            held = self._find(key, version)
+            held = self._find(scope, session)
             found = None if held is None else held.messages
         return found if found is not None and found.serves(branch_id, limit) else None
 
-    def keep_messages(self, key: int, version: int, read: ReadMessages) -> None:
+    def keep_messages(self, scope: str, session: SessionVersion, read: ReadMessages) -> None:
         """Cache `read`, the newest messages of a branch. Messages of another branch are replaced. A longer list of the same
         branch stays.
         """
         with self._lock:
-            held = self._enter(key, version)
+            held = self._enter(scope, session)
             if held is None or (
                 held.messages is not None
                 and held.messages.branch_id == read.branch_id
@@ -168,12 +231,12 @@ class SessionReads:
             ):
                 return
             held.messages = read
-            self._bound(key, held)
+            self._bound(scope, held)
 
     def keep_evidences(
         self,
-        key: int,
-        version: int,
+        scope: str,
+        session: SessionVersion,
         where: EvidenceFilter,
         found: tuple[Evidence, ...],
     ) -> None:
@@ -189,88 +252,108 @@ class SessionReads:
         if where != kept or where.limit is None:
             return
         with self._lock:
-            held = self._enter(key, version)
+            held = self._enter(scope, session)
             if held is not None:
                 held.lists[where] = found
-                self._bound(key, held)
+                self._bound(scope, held)
 
-    def keep_state(self, key: int, version: int, turn_id: str, state: Mapping[str, Any], chars: int) -> None:
+    def keep_state(
+        self, scope: str, session: SessionVersion, turn_id: str, state: Mapping[str, Any], chars: int
+    ) -> None:
         """Cache the state after a committed turn. `chars` is its length as JSON."""
         with self._lock:
-            held = self._enter(key, version)
+            held = self._enter(scope, session)
             if held is not None:
                 held.states[turn_id] = chars, state
                 while len(held.states) > MOST_STATES:
                     del held.states[next(iter(held.states))]
-                self._bound(key, held)
-
-    def _find(self, key: int, version: int) -> _ReadOfSession | None:
-        held = self._held.get(key)
-        if held is None or held.version != version:
-            return None
-        self._held.move_to_end(key)
-        return held
-
-    def _enter(self, key: int, version: int) -> _ReadOfSession | None:
-        """Return the cache of a session at a version, new if need be, or None if a later version is cached."""
-        held = self._held.get(key)
-        if held is not None and held.version > version:
-            return None
-        if held is None or held.version < version:
-            self._drop(key)
-            held = self._held[key] = _ReadOfSession(version=version)
-            if len(self._held) > MOST_SESSIONS:
-                self._drop(next(iter(self._held)))
-        return held
+                self._bound(scope, held)
 
     def follow(
-        self, key: int, before: int, after: int, written: Sequence[Evidence], replaced: Collection[str] = ()
+        self, scope: str, key: int, before: int, after: int, written: Sequence[Evidence], replaced: Collection[str] = ()
     ) -> None:
         """Move the cache of a session from version `before` to `after`, because this store wrote a turn.
 
         `written` is the turn's evidence. Items whose ids are in `replaced` take the places of the former items. A turn
-        changes no message and no state of a former turn.
+        changes no message and no state of a former turn, and deletes no entry.
         """
         with self._lock:
-            held = self._held.get(key)
-            if held is None or held.version != before:
+            held = self._held.get(scope)
+            if held is None or held.mark.session != (key, before):
                 return
             lists = {where: _with_written(where, found, written, replaced) for where, found in held.lists.items()}
             if after != before + 1 or None in lists.values():
-                self._drop(key)
+                self._drop(scope)
                 return
-            held.version, held.lists = after, {where: found for where, found in lists.items() if found is not None}
+            held.mark = replace(held.mark, session=(key, after))
+            held.lists = {where: found for where, found in lists.items() if found is not None}
             if written:
-                self._bound(key, held)
+                self._bound(scope, held)
 
     def close(self) -> None:
         """Forget everything, and cache nothing from now on."""
         with self._lock:
-            self._most_bytes, self._bytes = -1, 0
-            self._held.clear()
+            self._most_bytes = -1
+            while self._held:
+                self._drop(next(iter(self._held)))
 
-    def _bound(self, key: int, held: _ReadOfSession) -> None:
-        """Count the cached bytes of a session, and drop the excess."""
+    def _find(self, scope: str, session: SessionVersion) -> ReadOfScope | None:
+        held = self._held.get(scope)
+        if held is None or held.mark.session != session:
+            return None
+        self._held.move_to_end(scope)
+        return held
+
+    def _enter(self, scope: str, session: SessionVersion | None) -> ReadOfScope | None:
+        """Return the cache of a scope, new if need be; None if a later version of the session is cached, or the cache is
+        closed.
+        """
+        held = self._held.get(scope)
+        if held is not None and held.mark.session == session:
+            return held
+        if self._most_bytes < 0 or (held is not None and (held.mark.session or (0, 0)) > (session or (0, 0))):
+            return None
+        self._drop(scope)
+        held = self._held[scope] = ReadOfScope(mark=ScopeMark(session=session, newest=()))
+        if len(self._held) > MOST_SCOPES:
+            self._drop(next(iter(self._held)))
+        return held
+
+    def _bound(self, scope: str, held: ReadOfScope) -> None:
+        """Count the cached bytes of a scope, and drop the excess."""
         size = _bytes_of(held)
         self._bytes += size - held.bytes
         held.bytes = size
-        self._held.move_to_end(key)
+        self._held.move_to_end(scope)
         while self._held and self._bytes > self._most_bytes:
             self._drop(next(iter(self._held)))
 
-    def _drop(self, key: int) -> None:
-        held = self._held.pop(key, None)
-        self._bytes -= 0 if held is None else held.bytes
+    def _forget(self, held: ReadOfScope, *entry_ids: str) -> None:
+        for entry_id in entry_ids:
+            entry = held.entries.pop(entry_id, None)
+            held.entry_bytes -= 0 if entry is None else _bytes_of_entry(entry)
+
+    def _drop(self, scope: str) -> None:
+        """Forget a scope. A turn that still has its entries does not find them any more."""
+        held = self._held.pop(scope, None)
+        if held is not None:
+            self._bytes -= held.bytes
+            held.entries.clear()
+            held.gated = None
 
 
-def _bytes_of(held: _ReadOfSession) -> int:
-    """Return about how many bytes of memory the evidence and the states of a session take."""
+def _bytes_of(held: ReadOfScope) -> int:
+    """Return about how many bytes of memory the cached values of a scope take."""
     items = [each for found in held.lists.values() for each in found]
     chars = sum(size for size, _ in held.states.values())
     said = () if held.messages is None else held.messages.messages
     contents = sum(len(each.content) for each in items) + sum(len(each.message.content) for each in said)
-    whole = len(items) * _EVIDENCE_BYTES + len(said) * _MESSAGE_BYTES
+    whole = held.entry_bytes + len(items) * _EVIDENCE_BYTES + len(said) * _MESSAGE_BYTES
     return whole + contents * _CONTENT_BYTES + chars * _STATE_BYTES
+
+
+def _bytes_of_entry(entry: MemoryEntry) -> int:
+    return _ENTRY_BYTES + _CONTENT_BYTES * len(entry.text)
 
 
 def _with_written(
@@ -288,129 +371,6 @@ def _with_written(
         if where.admits(each):
             by_id[each.evidence_id] = each
     return tuple(by_id.values())[-(where.limit or 0) :] if where.limit else ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScopeMark:
-    """Proof that the memory entries of a scope (one session or one world) are the same as before."""
-
-    session: tuple[int, int] | None
-    """Number and version of the session (None: the scope is a world). An erasure, which deletes rows, changes the version."""
-    newest: tuple[int | None, ...]
-    """Highest row number of each chain. It changes with every write, because an entry that is written gets a new number."""
-
-    @property
-    def last(self) -> int:
-        """Highest row number of all chains."""
-        return max(number or 0 for number in self.newest)
-
-
-@dataclass(kw_only=True, slots=True)
-class ReadOfScope:
-    """Cached entries of a scope at the time of `mark`."""
-
-    mark: ScopeMark
-    entries: dict[str, MemoryEntry] = field(default_factory=dict)
-    """Entries by id. An entry is removed when it is written again. All entries are removed when something is erased."""
-    gated: tuple[MemoryEntry, ...] | None = None
-    """All entries with viewers or conditions; None if they were not read."""
-    bytes: int = 0
-
-
-class ScopeReads:
-    """Cache of the memory entries of the scopes that were read last. Several threads may use it."""
-
-    def __init__(self, most_bytes: int = MOST_BYTES_OF_ENTRIES) -> None:
-        self._most_bytes, self._bytes = most_bytes, 0
-        self._held: OrderedDict[str, ReadOfScope] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def find(
-        self, scope: str, mark: ScopeMark, read_changes: Callable[[int], Collection[tuple[str, int]]]
-    ) -> ReadOfScope:
-        """Return the cached entries of `scope` that are valid at `mark`. The result has no entries if none are cached.
-
-        `read_changes` returns the pair (id, is gated) for each entry whose row number is above its argument. An entry is gated
-        if it has viewers or conditions.
-        """
-        held = self._held.get(scope)
-        former = None if held is None else held.mark
-        if held is not None and former == mark:
-            return held
-        changes = None
-        if former is not None and former.session == mark.session and former.last < mark.last:
-            changes = read_changes(former.last)
-        with self._lock:
-            if held is not None and changes is not None and held.mark == former and self._held.get(scope) is held:
-                for entry_id, is_gated in changes:
-                    self._forget(held, entry_id)
-                    if held.gated is not None and (is_gated or entry_id in {each.entry_id for each in held.gated}):
-                        held.gated = None
-                held.mark = mark
-                return held
-            self._drop(scope)
-            held = ReadOfScope(mark=mark)
-            if self._most_bytes > 0:
-                self._held[scope] = held
-            if len(self._held) > MOST_SCOPES:
-                self._drop(next(iter(self._held)))
-        return held
-
-    def keep(self, scope: str, mark: ScopeMark, entries: Sequence[MemoryEntry], *, are_all_gated: bool = False) -> None:
-        """Cache `entries`, which were read at `mark`. Nothing is cached if the scope has another mark now.
-
-        Pass `are_all_gated` if `entries` are all entries of the scope that have viewers or conditions.
-        """
-        with self._lock:
-            held = self._held.get(scope)
-            if held is None or held.mark != mark:
-                return
-            if are_all_gated:
-                held.gated = tuple(entries)
-            for entry in entries:
-                self._forget(held, entry.entry_id)
-                held.entries[entry.entry_id] = entry
-                self._count(held, _bytes_of_entry(entry))
-            while held.bytes > self._most_bytes // _LARGEST_SHARE:
-                self._forget(held, next(iter(held.entries)))
-            self._held.move_to_end(scope)
-            while self._bytes > self._most_bytes:
-                self._drop(next(iter(self._held)))
-
-    def follow(self, scope: str, before: tuple[int, int], after: tuple[int, int]) -> None:
-        """Move the cached entries of a session to version `after`, because this store wrote a turn, which deletes none."""
-        with self._lock:
-            held = self._held.get(scope)
-            if held is not None and held.mark.session == before:
-                held.mark = replace(held.mark, session=after)
-
-    def close(self) -> None:
-        """Forget everything, and cache nothing from now on."""
-        with self._lock:
-            self._most_bytes = -1
-            while self._held:
-                self._drop(next(iter(self._held)))
-
-    def _forget(self, held: ReadOfScope, entry_id: str) -> None:
-        entry = held.entries.pop(entry_id, None)
-        if entry is not None:
-            self._count(held, -_bytes_of_entry(entry))
-
-    def _drop(self, scope: str) -> None:
-        """Forget a scope. A turn that still has its entries does not find them any more."""
-        held = self._held.pop(scope, None)
-        if held is not None:
-            self._count(held, -held.bytes)
-            held.entries.clear()
-            held.gated = None
-
-    def _count(self, held: ReadOfScope, size: int) -> None:
-        held.bytes += size
-        self._bytes += size
-
-
-def _bytes_of_entry(entry: MemoryEntry) -> int:
-    return _ENTRY_BYTES + _CONTENT_BYTES * len(entry.text)
 
 
 class BodyCache:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
 from mnemosyne.protocols.upkeep import SessionLimit
+from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import BranchSpan, SessionHead
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.values import dataclass
@@ -54,6 +55,16 @@ class StoredSession:
     world_id: str
     active_branch: str
     version: int
+
+    @property
+    def scope(self) -> str:
+        """Scope of the session's memory entries."""
+        return session_scope(self.session_id)
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Number and version of the session. Almost every write raises the version."""
+        return self.key, self.version
 
 
 def find_session(connection: Connection, session_id: str) -> StoredSession | None:

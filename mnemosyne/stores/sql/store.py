@@ -181,7 +181,9 @@ class SqlStore(SqlUpkeep, Store):
             before = sql_sessions.load_session(db, session_id)
             head = write(db)
             written = sql_parts.hold_prompt_parts(db, before, evidences, blocks, usages)
-            return head, partial(db.bodies.follow, session_id, before.key, before.version, head.version, *written)
+            return head, partial(
+                db.bodies.scopes.follow, before.scope, before.key, before.version, head.version, *written
+            )
 
         head, follow = await self._writes.run(work)
         if not is_copy:

@@ -67,7 +67,7 @@ def _read_written(
     """Return the sequence of the newest entry of each chain that recall reads, or 0 for none; and the marks of the scopes
     of the world and the session.
     """
-    world, own = world_scope(session.world_id), session_scope(session.session_id)
+    world, own = world_scope(session.world_id), session.scope
     values = session.key, *places_of(connection, world), *places_of(connection, own)
     spoken, *newest = connection.execute(_WRITTEN, values).fetchone()
     of_world, of_session = newest[: len(ENTERED_CHAINS)], newest[len(ENTERED_CHAINS) :]
@@ -75,7 +75,7 @@ def _read_written(
     written = {(own, Chain.HISTORY): spoken or 0, (world, Chain.LORE): lore[Chain.LORE] or 0}
     return written | {(own, chain): entered[chain] or 0 for chain in _OF_A_SESSION}, {
         world: ScopeMark(session=None, newest=tuple(of_world)),
-        own: ScopeMark(session=(session.key, session.version), newest=tuple(of_session)),
+        own: ScopeMark(session=session.mark, newest=tuple(of_session)),
     }
 
 
@@ -110,9 +110,9 @@ def read_chosen_inputs(
 
 def _read_state(connection: Connection, session: StoredSession, turn_id: str) -> Mapping[str, Any]:
     """Return the state after a committed turn, if it is kept for this version of the session without rebuilding it."""
-    kept = connection.bodies.sessions
-    state = kept.find_state(session.key, session.version, turn_id)
+    kept = connection.bodies.scopes
+    state = kept.find_state(session.scope, session.mark, turn_id)
     if state is None:
         state = rebuild_state(connection, session, turn_id)[0]
-        kept.keep_state(session.key, session.version, turn_id, state, len(encode(state)))
+        kept.keep_state(session.scope, session.mark, turn_id, state, len(encode(state)))
     return state

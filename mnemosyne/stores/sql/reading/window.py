@@ -104,7 +104,7 @@ def window_of(connection: Connection, session: StoredSession, head: SessionHead,
     """Return the window of a session at `head`, with at most `message_limit` messages."""
     key, here = session.key, (session.key, head.branch_id)
     newest = (*here, head.lineage[0].upto_depth)
-    kept = connection.bodies.sessions.find_messages(key, session.version, head.branch_id, message_limit)
+    kept = connection.bodies.scopes.find_messages(session.scope, session.mark, head.branch_id, message_limit)
     after = (-1, max(message_limit, 0)) if kept is None else (kept.depth, max(message_limit, kept.limit))
     parameters = (
         *(key, head.turn_id),
@@ -219,7 +219,7 @@ def _messages(
         read = ReadMessages(
             branch_id=head.branch_id, depth=head.depth, limit=most, messages=messages[max(len(messages) - most, 0) :]
         )
-        connection.bodies.sessions.keep_messages(session.key, session.version, read)
+        connection.bodies.scopes.keep_messages(session.scope, session.mark, read)
     return messages[max(len(messages) - limit, 0) :]
 
 
