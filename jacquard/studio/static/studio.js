@@ -83,4 +83,17 @@ function showTimes(root) {
 
 showTimes(document);
 document.addEventListener("htmx:load", (event) => showTimes(event.detail.elt));
+
+// A checkbox that stands for all whose names begin alike.
+document.addEventListener("change", (event) => {
+  const begin = event.target.dataset.all;
+  if (begin) for (const each of event.target.form.elements) if (each.name.startsWith(begin)) each.checked = event.target.checked;
+});
+
+// On a narrow page a part that was asked for may stand out of sight.
+document.addEventListener("htmx:afterSwap", (event) => {
+  const shown = event.target.getBoundingClientRect();
+  if (event.target.id === "detail" && shown.top > innerHeight - 80) event.target.scrollIntoView();
+});
+
 document.addEventListener("htmx:sendError", () => say(notice().dataset.failed));
