@@ -8,6 +8,7 @@ import tomllib
 
 import httpx
 import pytest
+from generators import mixture
 from walks import Walker, play_demo, run_in_thread, serve_studio
 
 from jacquard.service.access.records import using_records
@@ -194,11 +195,15 @@ def test_the_cookie_opens_pages_of_its_tenant_and_nothing_of_the_api(guarded):
 
 
 def test_hostile_texts_stay_text(browser, tmp_path):
-    play_demo(tmp_path / "store", "en", [(HOSTILE, HOSTILE)])
+    mixed = "".join(
+        each for number in range(3) for each in mixture(number)[:2_000] if each.isprintable() or each == "\n"
+    )
+    play_demo(tmp_path / "store", "en", [(HOSTILE, HOSTILE), (f"{HOSTILE} {mixed}", f"{mixed} {HOSTILE}")])
+    views = [f"/s/demo-en?view={each}" for each in ("prompt", "left_out", "diff", "receipt", "messages")]
     with serve_studio(tmp_path / "store") as address, Walker.enter(browser, address) as walker:
-        for view in ("prompt", "left_out", "receipt"):
-            walker.open(f"/s/demo-en?view={view}")
-            assert walker.page.locator("main script, main img, main a[href^=javascript]").count() == 0
+        for path in ("/", "/s/demo-en/timeline", *views):
+            walker.open(path)
+            assert walker.page.locator("main script, main img, main a[href^=javascript], main iframe").count() == 0
         walker.open("/s/demo-en")
         assert "<script>alert(1)</script>" in walker.page.inner_text("main")
 
