@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
 from jacquard.client.errors import code_of
@@ -102,8 +103,13 @@ def _describe(operation: Operation, body: Any, answer: Any, error: Any) -> dict[
             }
         )
     if body is not None:
-        described["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
+        described["requestBody"] = {"required": _is_needed(operation.body), "content": {JSON: {"schema": body}}}
     return described
+
+
+def _is_needed(body: Any) -> bool:
+    """Return whether a call must send a body, because a field of it has no default."""
+    return any(each.default is MISSING and each.default_factory is MISSING for each in fields(body))
 
 
 def _id(name: str) -> dict[str, Any]:

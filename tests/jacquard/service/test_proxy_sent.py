@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 
 import anyio
 import pytest
@@ -137,7 +138,7 @@ async def test_the_receipt_has_the_messages_as_they_were_sent(tmp_path, server):
     assert [call["extra"]["stop_reason"] for call in receipt["calls"]] == ["stop"]
     assert page.index("Good morning.") < page.index("black bees") < page.rindex("Where are the bees?")
     assert "lighthouse keeper" not in page
-    assert f"{sent['client_tokens']} tokens of the client's own, {sent['our_tokens']} of ours" in page
+    assert f"The client's own tokens: {sent['client_tokens']}; ours: {sent['our_tokens']}" in unescape(page)
     assert "stopped: stop" in page
     [origin] = origins
     assert texts[origin["message"]][1][origin["start"] : origin["end"]] == "black bees"
