@@ -87,7 +87,8 @@ def start_on_loop(call: Callable[..., object], *args: Any) -> None:
     if loop is None:
         call(*args)
     else:
-        loop.call_soon_threadsafe(call, *args)
+        # In a task, because outside of one anyio does not know the loop.
+        loop.call_soon_threadsafe(lambda: loop.create_task(_call(call, *args)))
 
 
 async def run_off_loop(work: Callable[..., T], *args: Any) -> T:
@@ -129,6 +130,10 @@ def size_of(*values: Any) -> int:
                 elif type(each) not in _SCALARS:
                     stack.append(each)
     return size
+
+
+async def _call(call: Callable[..., object], *args: Any) -> None:
+    call(*args)
 
 
 class _StepEnd:

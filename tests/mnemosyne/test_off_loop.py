@@ -60,6 +60,25 @@ async def test_what_a_step_starts_on_the_loop_runs_there():
     assert await started == threading.get_ident()
 
 
+def test_a_step_starts_a_task_in_a_loop_that_anyio_did_not_start():
+    told = []
+
+    async def work(text):
+        told.append(text)
+
+    async def main():
+        async with anyio.create_task_group() as group:
+
+            async def step():
+                start_on_loop(group.start_soon, work, "started")
+
+            await in_worker(step)
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert told == ["started"]
+
+
 async def test_an_error_of_a_step_and_of_what_it_waits_for_reaches_the_caller():
     async def refuse():
         raise ValueError("no")
