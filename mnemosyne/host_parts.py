@@ -29,7 +29,7 @@ class UuidV4Generator:
 
 
 class Sha256Hasher:
-    """Hashes texts, so that the same text can be recognised."""
+    """Computes digests of texts. Equal texts have equal digests."""
 
     def digest(self, content: str) -> str:
         """Return the SHA-256 of a text in UTF-8, as 64 hexadecimal digits; lone surrogates are hashed too."""
@@ -53,15 +53,15 @@ def digest_of(text: str, hash_text: HashText) -> str:
 def is_digest(known: str, text: str, hash_text: HashText) -> bool:
     """Return whether `known` is a digest of `text`, by the host's `hash_text` or by the default hasher.
 
-    The default hasher is tried too, because records that were made before the host brought its own hasher have its digests.
-    If `hash_text` fails, every digest is accepted.
+    The default hasher is tried too, because records from before the host brought its own hasher contain digests of the default
+    hasher. If `hash_text` fails, return True for every `known`.
     """
     return known == hash_with_sha256(text) or (own := _ask(text, hash_text)) is None or known == own
 
 
 def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
-    """Return the digests that `text` may have: one by the host's `hash_text` and one by the default hasher. The result is
-    empty if `hash_text` fails.
+    """Return the digests that `text` may have in a record: the digest by the host's `hash_text`, then the digest by the default
+    hasher. Equal digests are returned once. The result is empty if `hash_text` fails.
     """
     own = _ask(text, hash_text)
     return () if own is None else tuple(dict.fromkeys((own, hash_with_sha256(text))))

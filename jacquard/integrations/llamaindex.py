@@ -101,7 +101,7 @@ class _Run:
 
 
 class Attachment:
-    """Adapter that `attach` attached, with its report and the means to detach it."""
+    """Connection between an agent and an engine, made by `attach`. `detach` ends it."""
 
     def __init__(
         self,
@@ -230,11 +230,11 @@ def attach(
     record_chunks: bool = True,
     system_in_place: bool = False,
 ) -> Attachment:
-    """Add the engine's prompt to every model call of an agent, or of all agents of a workflow, and record their
-    actions.
+    """Add the engine's prompt to every model call of `agent`, and record its replies and tool calls. If `agent` is a
+    workflow, do so for all agents of the workflow.
 
-    `session` and `user` are ids, or functions that return them for the run's context. `failure` and the other options
-    are described at `AdapterOptions`. Raises FrameworkError if LlamaIndex is too old or lacks a hook. Raises
+    `session` and `user` are ids, or functions that return the id for the context of a run. `failure` and the other
+    options are described at `AdapterOptions`. Raises FrameworkError if LlamaIndex is too old or lacks a hook. Raises
     ConfigError if an agent is already attached.
     """
     options = AdapterOptions(
@@ -247,11 +247,11 @@ def attach(
 
 
 class DocumentRecorder(BaseEventHandler):
-    """Event handler that stores the documents that retrievers find as evidence (`rag_doc`). The tag `session_id` names
-    the session.
+    """Event handler that stores every document that a retriever returns. The document is stored as evidence of the type
+    `rag_doc` in the session that the tag `session_id` names.
 
-    `install` adds the handler to LlamaIndex's dispatcher, of which a process has only one. `remove` removes the
-    handler.
+    `install` adds the handler to the dispatcher of LlamaIndex. A process has only one dispatcher. `remove` removes the
+    handler again.
     """
 
     adapter: Any

@@ -1,7 +1,7 @@
-"""Rates memories for an overview, such as "tell me everything about the miller". Pure.
+"""Rates memories for an overview: an answer that needs many memories, such as to "tell me everything about the miller".
 
-An overview is an answer from many memories. A memory is worth the more, the more it says about the subject that the
-prompt does not show already.
+A memory has a high worth if it states many facts about the subject of the overview. Facts that the rolling summary in
+the prompt states already do not count. The functions have no side effects.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _Subject:
 
 
 def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
-    """Return the function that rates memories for the overview that the input of `turn` asks for. Return None if the
-    input does not ask for an overview.
+    """Return a function that rates memories for the overview that the input of `turn` asks for (`rate_entries`). Return
+    None if the input does not ask for an overview.
     """
     scope = turn.plan.search_intent.overview
     if scope is None:
@@ -76,10 +76,15 @@ def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedE
 
 
 def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: str) -> list[RatedEntry]:
-    """Return the entries that belong to the subject, each with its worth. Entries get the entities that their texts
-    name.
+    """Return the entries that belong to `subject`, each with its worth.
 
-    `summary` is the text of the rolling summary. Facts that the summary contains already are worth nothing.
+    If the text of a returned entry names entities of the world (people, places and things), these are added to the
+    entities of the entry. Lore (authored texts about the world) is returned unchanged.
+
+    Args:
+        entries: the memories to rate.
+        subject: the persons, places, things or quests that the overview is about, as `overview_rating` finds them.
+        summary: text of the rolling summary. Facts that it contains are worth nothing.
     """
     named = [_with_entities(entry, subject.names) for entry in entries]
     met = frozenset(name for entry in named if entry.chain is not Chain.LORE for name in entry.entities)
@@ -97,7 +102,7 @@ def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: 
 
 @dataclass(frozen=True, slots=True)
 class _SummaryLines:
-    """Text of the summary, its words by turn, and the turns covered by a digest of several."""
+    """The text of the rolling summary, the words of its line for each turn, and the turns that a digest of several turns covers."""
 
     text: str
     lines: Mapping[int, frozenset[str]]
@@ -145,7 +150,7 @@ def _find_subject(turn: Turn, scope: OverviewScope) -> _Subject:
 
 
 def _with_entities(entry: MemoryEntry, names: NameDictionary) -> MemoryEntry:
-    """Return an entry with the entities that its text names added to its own."""
+    """Return `entry` with further entities: those that its text names unambiguously. Lore is returned unchanged."""
     found = (
         each
         for match in names.find(entry.text[:_READ_CHARS])

@@ -1,9 +1,10 @@
 """Builds the prompt block that tells the model which ops of its last reply were refused, with reasons and present
 values.
 
-An op is one change of the state that a reply asks for. The block is shown until the model has replied again. Turns that
-were answered by an action, repairs of a host, and inputs without a reply are skipped; only to skip them the store is
-read. See docs/decisions/0036. This module must not import a concrete store.
+An op is one change of the state that a reply asks for. The block is shown until the model has replied again. The last
+turn of a session may have no reply of the model: an action of the world answered it, a host repaired the state, or the
+input was closed without a reply. Then the store is read for the turns before it, until a turn with a reply is found. See
+docs/decisions/0036. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ not included, because it is not the model's own.
 """
 
 UNTAGGED, CARRIED_OUT, SET_ASIDE = "untagged", "carried_out", "set_aside"
-"""UNTAGGED is the key of a stored report for changes that a reply wrote without their tag. CARRIED_OUT and SET_ASIDE
-are its values.
+"""A reply should write its changes of the state inside of the tag `<state_update>`. If it wrote a list of changes without
+the tag, the stored report of the turn has the key UNTAGGED. The value under this key is CARRIED_OUT if the changes were
+read and judged like tagged ones, and SET_ASIDE if they were ignored.
 """
 _NOTICE = "notice"
 _UNTAGGED = {
@@ -70,7 +72,8 @@ _NOTHING: Report = {}
 async def find_last_report(store: Store, window: SessionWindow) -> Report:
     """Return the report that was stored when the model's last reply in `window` was committed.
 
-    Return an empty report if there is no reply among the last turns, or if the report cannot be read.
+    Return an empty report if there is no reply of the model in the last turns (about twenty), or if the turn or its
+    report cannot be read.
     """
     record, session_id = window.previous, window.head.session_id
     for _ in range(_STEPS_BACK):
@@ -86,7 +89,7 @@ async def find_last_report(store: Store, window: SessionWindow) -> Report:
 
 
 def _is_reply(record: TurnRecord) -> bool:
-    """Return whether the model has replied in a turn: it is neither an action nor an input without a reply."""
+    """Return whether the model has replied in the turn `record`, so that the turn is not an action or an input without a reply."""
     is_answered = record.status is TurnStatus.COMMITTED and not is_closed_unanswered(record)
     return record.kind is TurnKind.NARRATIVE and is_answered
 
@@ -94,8 +97,8 @@ def _is_reply(record: TurnRecord) -> bool:
 def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[Block, ...]:
     """Return the block about the refused ops of the last reply, as a tuple; an empty tuple if there is nothing to report.
 
-    Changes of the state that the reply wrote without the tag for changes are reported too. `count` returns the tokens
-    of a text.
+    If no op was refused, but the reply wrote changes of the state without the tag `<state_update>`, the block is about
+    these changes. `count` returns the tokens of a text.
     """
     zh = turn.world.locale.lower().startswith("zh")
     name, lines = BLOCK_ID, _describe_refusals(turn.facts.last_report, turn.window.state, zh=zh)

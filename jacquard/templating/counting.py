@@ -1,8 +1,9 @@
 """Adds counters to the syntax tree of a template before it is compiled, so that a rendering counts its own work.
 
-Only loops, macros, blocks and included files can run many times. Each of them gets a counter at its beginning. In every
-pass, the counter of a part spends as many operations as the part has nodes. A nested loop, macro or block has its own
-counter, so its nodes are not counted by the outer one.
+A rendering may do a limited number of operations (`limits`), and ends with an error above the limit. Only loops, macros,
+blocks and included files can run many times. Each of them gets a counter at its beginning. Each time the part runs, the
+counter subtracts the number of syntax nodes in the part from the operations that are left. A nested loop, macro or block
+has its own counter, so the outer counter does not count the nodes of the inner part.
 """
 
 from __future__ import annotations
@@ -68,9 +69,10 @@ def find_refused_parts(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]
 
 
 def count_work(tree: nodes.Template) -> None:
-    """Add counters to the syntax tree `tree`, which is changed.
+    """Add counters to the syntax tree `tree`. The tree is changed in place.
 
-    Loops, macros, blocks and the file itself count their parts. Comparisons pay for the values that they compare.
+    Loops, macros, blocks and the file itself count the nodes that they contain. A comparison subtracts the sizes of the
+    values that it compares from the characters and operations that the rendering may still use (`limits.pay`).
     """
     _charge(tree)
     for compare in list(tree.find_all(nodes.Compare)):
@@ -80,7 +82,7 @@ def count_work(tree: nodes.Template) -> None:
 
 
 def _charge(node: nodes.Node) -> int:
-    """Return the number of parts in one pass through a node, without those that have their own counter."""
+    """Return the number of nodes that one pass through `node` evaluates, without the nodes that have their own counter."""
     if isinstance(node, nodes.For):
         chars = sum(_count_static_chars(part) for part in node.body)
         parts = _sum(node.body) + (0 if node.test is None else _charge(node.test))

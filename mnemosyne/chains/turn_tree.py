@@ -23,14 +23,16 @@ MAIN_BRANCH = "main"
 BASE_BRANCH = ""
 """Branch name under which the state before the first turn is stored."""
 SNAPSHOT_EVERY = 50
-"""Number of turns that change the state between two snapshots, so that a past state is rebuilt from fewer turns."""
+"""Number of changes of the state after which the whole state is stored again, as a snapshot. A past state is rebuilt from the
+snapshot before it, so the changes of fewer than this number of turns must be applied.
+"""
 
 Ops = tuple[Mapping[str, Any], ...]
 
 
 def check_version(session_id: str, found: int, expected: int | None) -> None:
-    """Check the version of a session before a write. `found` is its version, and `expected` is the version that the writer
-    expects (None: any version).
+    """Check the version of a session before a write. `found` is the present version of the session, and `expected` is the version
+    that the writer expects (None: any version).
 
     Raises VersionConflictError if the two differ.
     """
@@ -72,9 +74,10 @@ def is_on_path(head: SessionHead, branch_id: str, depth: int, status: str) -> bo
 
 
 def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Return whether two records are the same, apart from the time of writing and the ops.
+    """Return whether the record `given` is the same as the record `stored`. The time of writing and the ops (changes of the
+    state) are not compared.
 
-    A damaged stored record is never the same.
+    Return False if `stored` is damaged.
     """
     if has_lost(stored):
         return False
@@ -129,9 +132,10 @@ def turn_of(entry: MemoryEntry) -> str:
 
 
 def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | None:
-    """Return `entry` placed before the first turn, if it is a passage of a document without a turn. Return None otherwise.
+    """Return the entry of a document with the place before the first turn (depth 0 of the first branch on the path to `head`).
 
-    The place before the first turn is on the path of every branch.
+    This place is on the path of every branch, so every branch finds the document. Return None if `entry` has a turn, or is not
+    a passage of a document.
     """
     if entry.turn_id is not None or document_of(entry) is None:
         return None
@@ -139,10 +143,13 @@ def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | No
 
 
 def place_on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
-    """Return `entry`, which has no turn, placed at its depth on the path to `head`. Without a depth it is placed at
-    `head`.
+    """Return `entry` with its place on the path to `head`. `entry` has no turn.
 
-    Raises ValueError if its depth is greater than the length of the path.
+    - An entry without a depth gets the branch, the depth and the turn of `head`.
+    - An entry with a depth and a branch is returned unchanged.
+    - An entry with only a depth gets the branch that has this depth on the path.
+
+    Raises ValueError if the depth is greater than the length of the path.
     """
     if entry.depth is None:
         return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)

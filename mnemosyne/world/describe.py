@@ -16,10 +16,11 @@ def describe(world: WorldPack) -> dict[str, Any]:
     """Return the counts of `world` as a JSON value, in the order in which `jacquard author validate` shows them.
 
     - `lore` is counted by category, `quests` by status.
-    - `generated_ids` lists the mappings in lists that had no id and got one (`crew.0: item_1`). Ops (changes of the state that
-      a reply asks for) address a mapping by its id.
-    - `described_values` lists the paths of all `[value, description]` pairs of the state, so that an author notices a list of
-      two texts that is read as such a pair by mistake.
+    - `generated_ids` lists the mappings to which an id was given, because the author wrote none. Each line has the path of the
+      mapping in the state and its id (`crew.0: item_1`). Only mappings inside of lists need ids: ops (changes of the state that
+      a reply asks for) address them by id.
+    - `described_values` lists the paths of all `[value, description]` pairs of the state. It shows an author if a list of two
+      texts was taken for such a pair by mistake.
     """
     categories = Counter(entry.kind for entry in world.lore)
     quests: Mapping[str, Any] = world.state.get(QUESTS, {})

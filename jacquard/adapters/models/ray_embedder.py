@@ -23,10 +23,10 @@ from mnemosyne.core.optional_packages import explain_missing_package, import_sil
 from mnemosyne.protocols import Embedder, Vectors, is_cold
 
 OpenEmbedder = Callable[[], Embedder | None]
-"""Function that opens an embedder on a worker. It is pickled."""
+"""Function that opens an embedder on a worker. It must be possible to pickle the function."""
 
 _CALLS_PER_WORKER = 2
-"""Concurrent calls per worker. With two, a worker that finishes one always has the next one waiting."""
+"""Concurrent calls per worker. With two calls, the next call is already waiting when a worker finishes a call."""
 
 _MOST_LANES = 64
 _RETRIES = 20
@@ -35,15 +35,16 @@ _STORE_BYTES = 200 * 1024 * 1024
 
 
 class RayEmbedder:
-    """Embeds documents on workers of Ray; an `Embedder`. Queries and fitness are computed by `inner` in this process.
+    """An `Embedder` that embeds documents on workers of Ray. Queries and fitness are computed by `inner` in this process.
 
-    One worker does each call, so the vectors are the same as without Ray.
+    The documents of one call of `embed` are embedded by one worker, so the vectors are the same as without Ray.
 
     Args:
-        opening: opens the same embedder on a worker.
-        workers: number of workers on this machine, or of a cluster's workers to keep busy (None: one per processor of
-            this machine).
-        address: address of a cluster, as for `ray.init` (None: only this machine).
+        inner: embedder of this process.
+        opening: opens the same embedder as `inner` on a worker. It is sent to the workers as a pickle.
+        workers: number of workers (None: one per processor of this machine). Without `address`, Ray starts this many
+            workers on this machine. With `address`, this many workers of the cluster get work at the same time.
+        address: address of a running cluster, as for `ray.init` (None: only this machine).
     """
 
     def __init__(
@@ -99,7 +100,8 @@ class RayEmbedder:
                 self._ray = None
 
     def start(self) -> None:
-        """Do the same as `warm`, blocking. Ray starts processes, so call this before other packages start threads.
+        """Do the same as `warm`, but block until it is done. Ray starts processes, so call this before other packages start
+        threads.
 
         Raises EmbedderUnavailableError if Ray is not installed, or cannot be started or reached.
         """

@@ -1,8 +1,9 @@
 """Turns results of tools and searches into prompt blocks.
 
-`jacquard.pipeline.evidence.candidates` chooses the results. This module resolves each ref (pointer to a part of a
-result), checks its hash, and renders the text as an escaped block with its trust. This module only reads the session
-and must not import a concrete store.
+The module `jacquard.pipeline.evidence.candidates` chooses the results. For each chosen result, this module reads the
+text to which a ref points (a ref is a pointer to a part of a result) and compares the text with the hash in the ref.
+Then it writes the escaped text into a prompt block. The block also names the trust of the text: its origin, such as
+`tool` or `web`. The session is only read. The module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -78,12 +79,12 @@ async def load_evidence_blocks(
         session_id: id of the session.
         config: settings of evidence.
         count: returns the tokens of a text.
-        query: words of the turn, with weights.
+        query: words of the turn with their weights, and the time of the last reply.
         parts: parts of the host that derive and render blocks (None: the built-in ones).
         document: the session document that is passed to `parts` (None: an empty one).
         boundary: mark around texts that are shown exactly as written (`filament.show_text`).
-        listed: the evidence that each of `candidate_filters` finds (None: it is read from the active branch, for
-            `viewer`).
+        listed: the results to choose from: one list of evidence for each filter of `candidate_filters` (None: these
+            lists are read from the store, with the filters for `viewer`).
         viewer: viewer for whom the prompt is made (None: no viewer).
         most: highest sensitivity that the prompt may show.
     """

@@ -1,5 +1,5 @@
-"""Cuts blocks of an author that do not fit into a prompt, so that the beginning of each block is shown, up to the end
-of a sentence.
+"""Cuts authored blocks that do not fit into a prompt, so that the beginning of each block is shown, up to the end of a
+sentence.
 
 The tags of a block are kept. If its text is a YAML mapping, such as a persona, each long value is cut and no field is
 lost. A summary loses its beginning instead of its end, because its beginning is its oldest part. No model is called, so
@@ -47,10 +47,11 @@ def cut_block(placed: PlacedBlock, limit_tokens: int, count: Count) -> Block | N
 
 
 def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PlacedBlock]) -> tuple[Degradation, ...]:
-    """Return the degradations for blocks of an author that were cut, and for such blocks of priority HIGH that did not
-    fit at all.
+    """Return a degradation for each authored block that was cut, and for each authored block of priority HIGH that was left
+    out because it did not fit.
 
-    `decisions` are the decisions of the pruner, and `blocks` are all blocks of the prompt before pruning.
+    `decisions` are the decisions of the pruner, which fits the blocks into the prompt. `blocks` are all blocks before
+    the pruner decided.
     """
     whole = {each.block.block_id: each for each in blocks if each.block.kind in AUTHORED}
     return tuple(

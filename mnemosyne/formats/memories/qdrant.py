@@ -1,4 +1,5 @@
-"""Reads local folders of Qdrant, the default store of mem0, without Qdrant. The payloads of the stored points are returned.
+"""Reads local folders of Qdrant (the default store of mem0) for import, without the package of Qdrant. A folder stores
+points, and each point has a payload: the fields of one memory. The payloads are returned.
 
 A point is stored as a pickle. Loading a pickle can run any code of its author, so it is never loaded. Its instructions
 are interpreted here, and only those that build texts, numbers, lists, mappings and plain objects are allowed. An object
@@ -48,8 +49,9 @@ def read_plain_pickle(data: bytes) -> Any:
     """Return the value of a pickle as plain data that can be stored. Tuples and sets become lists, an object becomes its
     fields.
 
-    Raises ValueError if the pickle is damaged or too large, calls a function, repeats its values too often, or contains
-    values that are not plain data.
+    Raises ValueError if the pickle is damaged, has more than MOST_PICKLE_BYTES bytes, or calls a function. Raises
+    ValueError also if the result contains values that are not plain data, or if the pickle uses values that it has
+    stored before so often that the result would be more than eight times as large as the pickle.
     """
     if len(data) > MOST_PICKLE_BYTES:
         raise ValueError(f"has more than {MOST_PICKLE_BYTES:,} bytes")
@@ -170,10 +172,11 @@ def is_qdrant_folder(folder: Path) -> bool:
 
 
 def read_points(folder: Path, counter: FieldCounter, notes: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the points of all collections in a folder, in order. Each is a mapping with `id` and `payload`.
+    """Yield the points of all collections in a folder, in order. Each point is a mapping with `id` and `payload`.
 
-    A point that cannot be read is counted and skipped, and a sentence about it is added to `notes`. Raises CorpusError if
-    a database is damaged.
+    `counter` counts the vectors, which are not imported, and the points that cannot be read. These points are skipped, and
+    one sentence about all of them is added to `notes`. Raises CorpusError if a database is damaged or `folder` cannot be
+    listed.
     """
     unread = 0
     for file in _databases(folder, notes):

@@ -1,7 +1,8 @@
-"""Splits an input with several questions, so that each question is recalled by itself.
+"""Splits an input with several questions into one query for each question.
 
-An entry then gets the best of its scores for the questions (`merge_rankings`). A single vector of two questions would lie
-between the vectors of the questions and be near neither. This module does no I/O.
+Recall (the search of memory) runs each query by itself. An entry that several queries find gets the best of its scores
+(`merge_rankings`). Without the split, the vector of an input with two questions would lie between the vectors of the questions and
+be near neither. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ _ENOUGH_TERMS = 2
 
 
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
-    """Return the questions of `query`, in order, or only `query` itself if it is not split.
+    """Return the queries with which memory is searched for the input `query`.
 
-    A query is split if it consists of two or three self-contained questions with at least two content words each. A question
-    is self-contained if it names its subject before it refers to anything. Any other question belongs to the question
-    before. If `query` has other sentences, too, the result is `query`, followed by one query with all of its questions.
+    - If the input consists only of two or three questions, and each can be understood by itself: one query for each question,
+      in order. Such a question has at least two content words, and it contains a name or keyword before the first word that
+      refers to something said earlier ("he", "there").
+    - If the input has questions and other sentences: `query`, and then one query that contains only the questions. This second
+      query is left out if the questions have fewer than two content words.
+    - In all other cases: only `query`.
     """
     text = query.text.strip()
     ends = [mark.end() for mark in _END.finditer(text)]

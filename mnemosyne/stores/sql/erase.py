@@ -1,11 +1,11 @@
 """Erases a user, a session or evidence (source texts) from a SQL store, and writes the audit record.
 
 One pass covers every table of a session; `sql.schema` lists the tables and the contents of their columns. The pass runs
-inside one write transaction that its caller has opened. Each session is locked before any of its rows is changed, in
-the order of their numbers.
+inside one write transaction that the caller has opened. A session is locked before any of its rows is changed. Several
+sessions are locked in ascending order of their numbers.
 
-Rows that are erased entirely are deleted. Other rows are rewritten in place. But a rewritten message or entry gets a new
-number, so that every index that follows the order of writing notices the change.
+A row is deleted if all of its content is erased. Any other row is rewritten in place. But a rewritten message or entry
+gets a new number, so that every index that follows the order of writing notices the change.
 """
 
 from __future__ import annotations

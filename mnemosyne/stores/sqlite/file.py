@@ -1,7 +1,7 @@
 """Opens, creates and recognises SQLite files, and rewrites a file after an erasure.
 
-A file of another program, or of another revision (format of the tables), is refused. The module also sets the options of each
-connection.
+A file of another program is refused, and so is a file of another revision (format of the tables), unless it is opened to be
+converted. The module also sets the options of each connection.
 """
 
 from __future__ import annotations
@@ -33,18 +33,30 @@ class SqliteOptions:
     busy_seconds: float = 5.0
     """Maximum wait for another process, in seconds."""
     create: bool = True
+    """Whether a missing file is created."""
     page_limit: int | None = None
     """Maximum size of the file, in pages of 4096 bytes. None: no limit."""
     read_only: bool = False
+    """Whether the connection refuses to write. If it is false, a file that this process must not write is refused."""
     any_revision: bool = False
-    """True if a file of another revision may be opened, so that it can be converted."""
+    """Whether a file of another revision is opened too, so that it can be converted."""
 
 
 class SqliteConnection:
-    """A connection to SQLite for one tenant. SQLite allows only one writer at a time, so rows are never locked."""
+    """A connection to SQLite for one tenant. `Connection` explains the attributes.
+
+    Args:
+        driver: connection of the sqlite3 module.
+        tenant: owner of the rows that are read and written.
+        shown: name of the store in messages to people.
+        log: log for damaged records that a read skips (None: a new log).
+        cache: cache of decoded values (None: a new cache).
+    """
 
     lock = ""
+    """SQL that locks the rows of a SELECT. It is empty, because SQLite allows only one writer at a time."""
     shares_index = False
+    """Whether the database has tables of an index that several hosts share. A SQLite file never has them."""
 
     def __init__(
         self,
@@ -79,24 +91,33 @@ class SqliteConnection:
             self.driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({signs})", rows)
 
     def contains(self, column: str) -> str:
-        """Return the SQL condition that a text or blob column contains the value of a `?`."""
+        """Return SQL that is true if the value in the text or blob column `column` contains a parameter as a part.
+
+        The SQL has one `?`, for which the caller passes this parameter.
+        """
         return f"instr({column}, ?) > 0"
 
     def now_us(self) -> int:
-        """Return the time in microseconds since 1970. It is this machine's clock, which all processes that use the file
-        share.
+        """Return the time in microseconds since 1970 (UTC). The time comes from the clock of this machine, because all processes
+        that use the file run here.
         """
         return time.time_ns() // 1000
 
 
 def open_database(opening: SqliteOptions) -> sqlite3.Connection:
-    """Return a connection in WAL mode to a file of the current revision. The file is created if necessary.
+    """Return a connection to the SQLite file `opening.path`, with the options of `opening`. A missing or empty file gets the
+    tables of the current revision, and uses a write-ahead log (WAL).
 
-    Any thread may use the connection, one at a time. Deleted rows are overwritten (`secure_delete`); `rewrite_file`
-    removes copies that this misses.
+    Any thread may use the connection, one at a time. SQLite overwrites deleted rows (`secure_delete`), but it may leave
+    copies of them. `rewrite_file` removes these copies.
 
-    Raises StoreUnavailableError, before anything is written, if the file is of another program or another revision, may
-    not be written, or is missing and `create` is false.
+    Raises StoreUnavailableError, before anything is written, in these cases:
+
+    - The file is missing and `create` is false, or its folder cannot be created.
+    - The path is a folder.
+    - This process has no permission to write the file or its folder, and `read_only` is false.
+    - The file is a database of another program.
+    - The file has another revision, and `any_revision` is false.
     """
     path = opening.path
     if not path.exists():
@@ -137,7 +158,7 @@ def open_memory() -> sqlite3.Connection:
 
 
 def _connect(opening: SqliteOptions) -> sqlite3.Connection:
-    """Return a connection; one for reading if the file, or the folder of its log, may only be read."""
+    """Return a connection to the file. It can only read if this process has no permission to write the file or its folder."""
     path = opening.path
     if not path.exists():
         make_private_file(path)
@@ -158,7 +179,7 @@ def _may_write(path: Path) -> bool:
 
 
 def rewrite_file(connection: sqlite3.Connection) -> bool:
-    """Rewrite the file and empty its log, so that no byte of deleted rows is left. Return whether it could be done.
+    """Rewrite the file and empty its log, so that no byte of deleted rows is left. Return whether this succeeded.
 
     `secure_delete` overwrites a row in its page, but SQLite leaves copies of rows when it splits a page, and only
     VACUUM removes them. VACUUM is not possible while another process is inside a transaction, nor on a full disk.

@@ -24,7 +24,7 @@ class OverviewLexicon:
     questions: Mapping[OverviewScope, re.Pattern[str]]
     """Scope (kind of subject) -> questions that ask for an overview of this kind of subject."""
     retell: re.Pattern[str]
-    """Verbs of summing up."""
+    """Verbs and phrases of summing up ("summarize", "give me a recap")."""
     alone: re.Pattern[str]
     """Verbs of summing up that need no object."""
     tell: re.Pattern[str]
@@ -32,25 +32,35 @@ class OverviewLexicon:
     topics: Mapping[OverviewScope, re.Pattern[str]]
     """Scope -> objects of `retell` and `tell` that have this scope."""
     matters: re.Pattern[str]
-    """Further objects of `retell`, which mean everything that happened."""
+    """Words for what has happened ("story", "events"). A request that has one of these words and a word of `retell`, but no
+    word of `topics`, asks for an overview of everything (`OverviewScope.ALL`).
+    """
     whole: re.Pattern[str]
-    """Words that ask for everything about a subject."""
+    """Words that ask for everything about a subject ("everything", "from the start")."""
     wish: re.Pattern[str]
-    """Words that make a request without a verb of telling."""
+    """Requests for everything that contain neither a word of `retell` nor of `tell` ("Everything we know about the mill?")."""
     acting: re.Pattern[str]
-    """Beginning of a clause in which the player acts instead of asking."""
+    """Beginning of a clause in which the player acts ("I quietly …"). A verb of summing up or telling after such a beginning is
+    not a request.
+    """
     thinking: re.Pattern[str]
-    """Verbs by which the player reviews what is known."""
+    """Verbs by which the player reviews what is known ("I think back over the clues"). With an object of `topics` they ask for
+    an overview, although the player only acts.
+    """
     packing: re.Pattern[str]
-    """Verbs by which the player reviews what they carry."""
+    """The same for what the player carries ("I take stock of my belongings")."""
     others: re.Pattern[str]
-    """Clauses in which somebody else is asked, or sums up something."""
+    """Clauses in which the player asks about another person's life or knowledge ("your story"), or in which another person sums
+    up something ("they recap"). A sentence with such a clause does not ask for an overview.
+    """
     moment: re.Pattern[str]
-    """Words that mean a single point in time."""
+    """Words that mean a single point in time ("yesterday"). A question about it does not ask for an overview."""
     since: re.Pattern[str]
     """Clauses of time ("since the fire"). A name in such a clause is not the subject of the overview."""
     filler: re.Pattern[str]
-    """Words that are not an object of a verb of summing up."""
+    """Words that do not count as the object of a verb of summing up ("please", "again"). A request such as "Summarize, please"
+    therefore has no object, and asks for everything.
+    """
 
 
 _KNOW = (

@@ -1,4 +1,6 @@
-"""Reads the figures of a tenant, compares the packs of its worlds, and checks every record if that is requested."""
+"""Health checks of one tenant of a store: counts of its data, a comparison of its worlds with their folders, and a check of
+every stored record.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,10 @@ async def read_figures(store: Store, tenant: str) -> TenantFigures:
 
 
 async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> list[Finding]:
-    """Compare the packs (authored content) of a tenant's worlds in the store with the folders that this host knows. Return the
+    """Compare the packs (authored content) of a tenant's worlds in the store with the folders of authors on this host. Return the
     findings.
+
+    `location` is the location of the store. A file next to its index on this host notes the folder of each world.
     """
     notes = WorldNotes(file=(location.index or Path()).parent / WORLDS_FILE)
     found = []

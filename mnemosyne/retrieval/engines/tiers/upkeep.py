@@ -1,7 +1,9 @@
-"""Maintains the scopes (sessions and worlds) of an index after turns.
+"""Maintains the scopes of an index between turns. A scope is one session or one world.
 
-It writes files, moves scopes that have grown too large for memory to LanceDB, removes scopes from memory that are no longer used,
-and opens newer snapshots.
+- Rows that are only in memory are written to files.
+- A scope that has grown too large for memory is moved to LanceDB (tables on disk).
+- The scopes that were used longest ago leave memory, if memory holds too many scopes or rows.
+- A scope that is searched in a snapshot (a published, ready index) changes to a newer snapshot, if there is one.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from mnemosyne.schema.memory import Chain
 
 _WRITTEN_ROWS = 10_000
 _LONG_ROWS = 20_000
-"""A scope with more rows is written only if its file is due, or if it leaves memory."""
+"""A scope with more rows is written only if its file is due (`CheckpointedScopes`), or if the scope leaves memory."""
 _WORD_ROWS = 2_000_000
 """Maximum rows of all large scopes whose words stay in memory after a `maintain`; the scope used last stays in any case."""
 
@@ -37,7 +39,11 @@ class TierUpkeep:
         self._maintaining = anyio.Lock()
 
     async def maintain(self) -> None:
-        """See `TieredIndex.maintain`."""
+        """Write rows that are only in memory, move scopes that are too large for memory to LanceDB, compact tables, remove the
+        scopes from memory that were used longest ago, and open newer snapshots.
+
+        While one call is running, other calls only write rows.
+        """
         places = self._places
         for scope, large in list(places.large.items()):
             await places.guard(scope, large.flush, None)
@@ -56,10 +62,11 @@ class TierUpkeep:
             await self._renew_snapshots()
 
     async def evict(self) -> int:
-        """Write the files that are due. Then write and forget the scopes in memory that were used longest ago, until the limits
-        `open_scopes` and `open_rows` are met.
+        """Remove the scopes from memory that were used longest ago, until the limits `open_scopes` and `open_rows` are met.
 
-        Return the number of scopes that were beyond these limits.
+        A removed scope is written to its file before. The file of a scope that stays is written if many rows of the scope have
+        changed since the file was written, or if rows were removed (`CheckpointedScopes`). Return the number of scopes that were
+        beyond the limits.
         """
         places, excess = self._places, self._find_excess()
         for scope in places.checkpoints.list_due(places.memory):
@@ -84,7 +91,12 @@ class TierUpkeep:
             await places.folder.engine.close()
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """See `TieredIndex.export`."""
+        """Write all rows of `scope` as one table into the empty folder `target`.
+
+        Return True if the rows have the sequence numbers of this store. Return False if they have those of another store,
+        because they come from its snapshot. Return None, and write nothing, if the index has no files of `scope` or LanceDB is
+        not installed.
+        """
         places = self._places
         await self.maintain()
         await places.open(scope)
@@ -114,7 +126,10 @@ class TierUpkeep:
         return served is None or not served.sequences
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows of a scope; see `Index.remove_lost`.
+        """Delete the damaged rows of a scope for good. Call this method after their entries were added again.
+
+        Return True if no damaged rows are left. Return False if another process has written to the scope meanwhile. The scope
+        is then read again at its next use.
 
         Raises:
             IndexUnavailableError: if the tables cannot be written.

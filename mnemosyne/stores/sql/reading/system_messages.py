@@ -1,7 +1,7 @@
 """Finds the turns with system messages on a path, without reading the whole path.
 
-Recall (the search of memory) may not find a system message. So only the few messages that recall may not find are read here. The
-function runs inside a transaction that its caller has opened, and writes nothing.
+The tables mark every message that recall (the search of memory) can find. System messages never have this mark, so only the few
+messages without the mark are read. The function runs inside a transaction that its caller has opened, and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from mnemosyne.stores.sql.sessions import load_head
 
 
 def read_depths(connection: Connection, session_id: str, branch_id: str | None, after_depth: int) -> tuple[int, ...]:
-    """Return the depths, ascending, of the turns on a branch's path after `after_depth` that contain a system message.
+    """Return the depths of the turns that contain a system message, ascending. Only committed turns on the path of the branch
+    `branch_id` (None: the active branch) with a depth greater than `after_depth` count.
 
-    A damaged message does not count.
+    A damaged message is ignored.
     """
     session, head = load_head(connection, session_id, branch_id)
     found = set[int]()
