@@ -73,7 +73,7 @@ class Rules:
     container: bool = False
     """Whether the mapping has an `_anchor`."""
     closed: bool = False
-    """True if the author wrote that the mapping is not extensible. The lists in the mapping may not grow then, either."""
+    """True if the author wrote that the mapping is not extensible. The lists in the mapping must not grow then, either."""
     typed: bool = False
     """Whether the state is typed: values keep their type, and only extensible mappings (containers by default) take
     new fields.
@@ -88,7 +88,7 @@ class Rules:
 
     @property
     def is_free(self) -> bool:
-        """Whether the giver of the ops may change, add and delete everything. Only a model may not."""
+        """Whether the giver of the ops is allowed to change, add and delete everything. Only a model is not allowed to."""
         return self.authority is not Authority.MODEL
 
     def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
@@ -253,7 +253,7 @@ class Rules:
         )
 
     def is_necessary(self, field: str) -> bool:
-        """Return whether `field` may not be removed. In a typed state this includes a field that could not be added again."""
+        """Return whether `field` must not be removed. In a typed state this includes a field that could not be added again."""
         if self.is_free:
             return False
         if self.typed and not self.extensible:
@@ -271,7 +271,7 @@ class Rules:
 
     @property
     def must_stay(self) -> bool:
-        """Return whether the mapping itself may not be removed."""
+        """Return whether the mapping itself must not be removed."""
         if self.is_free:
             return False
         word = self.meta.get(NECESSARY)

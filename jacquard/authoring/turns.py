@@ -83,7 +83,7 @@ class AuthorTurn:
 class TurnReader:
     """Reads turns from a store for one reader.
 
-    `worlds` returns the packs and does not change them. Texts that the character `viewer` may not know are left out. If
+    `worlds` returns the packs and does not change them. Texts that the character `viewer` must not know are left out. If
     `viewer` is None, texts that only certain viewers may know are left out.
     """
 

@@ -39,7 +39,7 @@ class ConfigError(JacquardError):
 
 
 class MemoryNotFoundError(ConfigError):
-    """No memory or edit of memory with this id exists in the session, or the caller may not see it."""
+    """No memory or edit of memory with this id exists in the session, or the caller has no right to see it."""
 
 
 class BudgetExceededError(JacquardError):

@@ -51,7 +51,7 @@ class TurnLore:
     """
 
     hidden: frozenset[str] = frozenset()
-    """Ids of the entries that the turn's viewer may not see."""
+    """Ids of the entries that the turn's viewer must not see."""
     withheld: frozenset[str] = frozenset()
     """Ids of the entries that only the rules of world info may place. These entries are not recalled, and do not count
     as axioms (lore that every prompt shows) or directives (instructions of the author).

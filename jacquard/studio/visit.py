@@ -81,7 +81,7 @@ class Visit:
 
         `sent` contains the ids in the operation's address, and its parameters (a text is checked as in an address). Ids
         that are missing in `sent` are taken from the page. `run` is a handler that returns the answer in another form
-        (None: the handler of the operation). Raises Refusal if the caller may not call the operation. Raises the errors
+        (None: the handler of the operation). Raises Refusal if the caller has no right to call the operation. Raises the errors
         of the operation.
         """
         operation, note = BY_NAME[name], note_of(self.request)

@@ -6,7 +6,8 @@ rendering. The limits are numbers and not a time, so that a template gives the s
 
 - A step is one pass of a loop; a call counts as ten steps.
 - An operation is one evaluated part of a template, or one value that a filter reads.
-- To pay for a value means to spend as many characters or operations as the size of the value requires.
+- A value costs as many characters or operations as its size requires. The functions whose names begin with `pay` subtract this
+  cost from the budget.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
 
 
 def pay(value: object) -> None:
-    """Pay for reading `value`.
+    """Subtract the cost of reading `value` from the budget of the present rendering.
 
     A text costs half its length in characters. A list or a mapping costs its size (`tree_size`). A range and a view of a
     mapping cost operations.
@@ -104,9 +105,9 @@ def pay(value: object) -> None:
 
 
 def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
-    """Yield the items, and pay for each before it is yielded.
+    """Yield `items`. Before each item, subtract its cost in operations from the budget.
 
-    If `deep` is true, also pay for everything inside of an item. This is needed if the items are compared.
+    If `deep` is true, the cost covers also everything inside of the item. This is needed if the items are compared.
     """
     for item in items:
         spend(operations=_cost(item, deep=deep))
@@ -120,14 +121,16 @@ def _cost(item: object, *, deep: bool) -> int:
 
 
 def pay_arguments(args: Iterable[object]) -> None:
-    """Pay for passing `args` to a function of the language: one operation for each value, and one for each item in a value."""
+    """Subtract the cost of passing `args` to a function of the language from the budget: one operation for each value, and one
+    operation for each item in a value.
+    """
     for value in args:
         sized = isinstance(value, str | list | tuple | range | Mapping | KeysView | ValuesView | ItemsView)
         spend(operations=1 + (len(value) if sized else 0))  # type: ignore[arg-type]
 
 
 def pay_for_value(value: T) -> T:
-    """Pay for the size of a value that a template made, and return the value.
+    """Subtract the size of `value`, which a template made, from the budget in characters. Return `value`.
 
     Raises LimitError if the value is too large.
     """

@@ -83,7 +83,8 @@ def strip_mark(value: Any) -> Any:
 
 
 def wrap_function(function: Callable[..., Any], *, compares: bool = False) -> Callable[..., Any]:
-    """Return a filter or test that gets and returns only unmarked texts, and pays for the values that it reads and makes.
+    """Return `function` as a filter or test that takes and returns only unmarked texts, and subtracts the cost of the values
+    that it reads and makes from the budget of the rendering (`limits`).
 
     `compares` states that `function` compares the items of its argument.
     """

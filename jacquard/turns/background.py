@@ -94,7 +94,7 @@ class BackgroundWork:
             self._index_feed.begin_loading()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
-        """Start the work that is due after a committed turn: summary, consolidation, embedding and indexing."""
+        """Start the work that follows a committed turn: summary, consolidation, embedding and indexing."""
         self.roller.begin_next_summary(session_id, turn_id, config)
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation, review=config.memory.review)
         if self._prefetcher is not None and config.curation.enabled:

@@ -77,7 +77,7 @@ class PromptComposer:
         """Return the prepared turn. Its receipt does not contain the timings yet. Usages and timings of this step are
         added to `log`.
 
-        Raises BudgetExceededError if the blocks that may not be dropped exceed the budget. Raises LayoutError if the
+        Raises BudgetExceededError if the blocks that must not be dropped exceed the budget. Raises LayoutError if the
         layout is missing or not valid.
         """
         inputs, layout, prompt = await self._decide_off_loop(turn, skeleton, curation, log)

@@ -318,7 +318,7 @@ def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
 
 
 def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool = False) -> SessionWindow:
-    """Return a window without damaged parts, and without messages that `viewer` may not know.
+    """Return a window without damaged parts, and without messages that `viewer` must not know.
 
     If `is_followed` is true, another turn follows the pending turn. The message of the pending turn is then shown as
     unanswered.
@@ -332,7 +332,7 @@ def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool 
 
 
 def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
-    """Return a window without the messages of turns that `viewer` may not know."""
+    """Return a window without the messages of turns that `viewer` must not know."""
     known = tuple(
         [
             each

@@ -259,8 +259,8 @@ class MemoryVerbs:
         """Start the session `new_session_id` with memories of another session, and return its head.
 
         The copied memories are those in `memory_ids`, or the best `limit` results of a search for `query`. If neither
-        is given, all memories are copied. See `ContextEngine.continue_session`. Raises ConfigError if both `memory_ids`
-        and `query` are given.
+        is given, all memories are copied. `ContextEngine.continue_session` describes the new session. Raises
+        ConfigError if both `memory_ids` and `query` are given.
         """
         if query:
             if memory_ids is not None:

@@ -21,7 +21,7 @@ def hidden_entries(
     state: Mapping[str, Any] | StateView,
     head: SessionHead | None = None,
 ) -> frozenset[str]:
-    """Return the ids of the entries that `viewer` may not know, or whose conditions are false in `state`.
+    """Return the ids of the entries that `viewer` must not know, or whose conditions are false in `state`.
 
     `gated` has the entries with viewers or conditions (`Store.gated_entries`). If `viewer` is None, every entry that names
     viewers is hidden.

@@ -209,7 +209,7 @@ class Index(Protocol):
         ...
 
     async def maintain(self) -> None:
-        """Write pending rows, and compact files when this is due. It takes long and is never called inside a turn."""
+        """Write pending rows, and compact files that had many writes. This takes long, so it is never called inside a turn."""
         ...
 
     async def close(self) -> None:
@@ -255,10 +255,10 @@ class Index(Protocol):
         return ""
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of a scope, with its graph, as one table into the empty folder `target`, for a snapshot. It
+        """Write all rows of a scope, with its graph, as one table into the empty folder `target`, for a snapshot. This
         takes long.
 
-        Return True if the rows have the sequences of this store, False if they have those of another store. Return None, and
+        Return True if the rows have the sequence numbers of this store, False if they have those of another store. Return None, and
         write nothing, if the index has no files of the scope. Raises IndexUnavailableError if the rows cannot be read or written.
         """
         return None
@@ -268,10 +268,10 @@ class Index(Protocol):
         return False
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows of a scope for good. Call it after their entries were added again.
+        """Delete the damaged rows of a scope for good. Call this method after their entries were added again.
 
-        Return False if another process has written to the scope meanwhile. Then the scope is read again at its next
-        use.
+        Return False if another process has written to the scope meanwhile, so that the scope is read again at its next use.
+        Return True otherwise.
         """
         return True
 
@@ -283,10 +283,11 @@ class Index(Protocol):
         return False
 
     async def evict(self) -> int:
-        """Write what is due, and remove the scopes from memory that were used longest ago, until the limits of the index are met.
+        """Remove the scopes from memory that were used longest ago, until the limits of the index are met. Scopes of which many
+        rows are only in memory are written to disk, too.
 
-        A removed scope is read again at its next use. Return the number of scopes beyond the limits. If there are none, the call
-        takes almost no time.
+        A removed scope is read again at its next use. Return the number of scopes that were beyond the limits. If no scope was
+        and nothing must be written, the call takes almost no time.
         """
         return 0
 

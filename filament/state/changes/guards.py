@@ -94,7 +94,7 @@ def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note
 
 
 def check_changeable(spot: Spot) -> None:
-    """Raise RefusedError if the value at the place `spot` may not be changed, or is the `id` or `_anchor` of a thing."""
+    """Raise RefusedError if the value at the place `spot` must not be changed, or is the `id` or `_anchor` of a thing."""
     if spot.is_frozen:
         raise _frozen_error(spot.rules, spot.key, spot.holder)
     if spot.key in IDENTITY and isinstance(spot.owner, Mapping):
@@ -151,14 +151,14 @@ def is_misspelt(name: str, known: str) -> bool:
 
 
 def check_growth(rules: Rules, field: str) -> None:
-    """Raise RefusedError if the list in `field` may not grow, because its mapping may not be extended."""
+    """Raise RefusedError if the list in `field` must not grow, because its mapping must not be extended."""
     if rules.closed:
         reason = f"{field!r} may not grow ($meta.extensible); SET, POP or change what is in it"
         raise RefusedError(Refusal.NOT_EXTENSIBLE, reason, Legal(field=field))
 
 
 def check_transition(rules: Rules, field: str, old: Any, new: Any) -> None:
-    """Raise RefusedError if the value `new` may not follow the value `old` in `field`."""
+    """Raise RefusedError if the value `new` must not follow the value `old` in `field`."""
     followers = rules.followers_of(field, old)
     if followers is None or old == new or new in followers:
         return
@@ -180,9 +180,9 @@ def _fields_of(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:
-    """Raise RefusedError if `value` may not be removed from `field`.
+    """Raise RefusedError if `value` must not be removed from `field`.
 
-    A necessary value may not be removed. Neither may a value that contains a necessary part, or a part that may not be
+    A necessary value must not be removed. Neither must a value that contains a necessary part, or a part that must not be
     updated. `rules` are the rules of the mapping that has `field`. If `entry`, `value` is one entry of the list in `field`.
     """
     if not rules.may_update(field):

@@ -56,7 +56,7 @@ probably abandoned.
 CHUNKS_A_WRITE, SECONDS_BETWEEN_WRITES = 64, 0.2
 """Chunks of a stream are joined before a write, because each write waits for the disk.
 
-A write is due after CHUNKS_A_WRITE chunks, or SECONDS_BETWEEN_WRITES seconds after the last write.
+The joined chunks are written when there are CHUNKS_A_WRITE of them, or SECONDS_BETWEEN_WRITES seconds after the last write.
 """
 MOST_OWNERS = 10_000
 """Maximum number of sessions whose owners are cached."""

@@ -68,15 +68,15 @@ class AgentFrameworkAdapter(Protocol):
         ...
 
     def map_message(self, msg: Any) -> Message:
-        """See `FrameworkMapper.map_message`."""
+        """Return a message of the framework as a `Message` (`FrameworkMapper.map_message`)."""
         ...
 
     def map_tool_call(self, call: Any) -> ToolCall:
-        """See `FrameworkMapper.map_tool_call`."""
+        """Return a tool call of the framework as a `ToolCall` (`FrameworkMapper.map_tool_call`)."""
         ...
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
-        """See `FrameworkMapper.map_model_usage`."""
+        """Return the token counts of a model call as a `ModelUsage` (`FrameworkMapper.map_model_usage`)."""
         ...
 
     async def on_user_message(self, session_id: str, request: ModelRequest) -> None:

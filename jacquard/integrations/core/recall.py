@@ -48,7 +48,7 @@ class RecalledText:
 class SessionRecall:
     """Searches the memory of one session: its messages, narratives and events, and the lore of its world.
 
-    `viewer` is the character who asks (None: nobody in particular). Memories that this character may not know are left
+    `viewer` is the character who asks (None: nobody in particular). Memories that this character must not know are left
     out before the search, as in a turn. Raises ConfigError if `limit` is below 1.
     """
 

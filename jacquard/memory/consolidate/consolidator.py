@@ -232,7 +232,8 @@ class Consolidator:
     def begin(
         self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig, *, review: bool
     ) -> None:
-        """Start consolidation after a committed turn if it is due. At most one run of a session is active at a time.
+        """Start consolidation after a committed turn, if the depth of the turn is a multiple of `config.every_turns`. At most
+        one run of a session is active at a time.
 
         The newest turns are left out, because a player may still replace their replies. If `review` is true, proposals
         are written instead of entries.

@@ -65,10 +65,10 @@ def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEnt
 def macro_spans(
     summarised: Sequence[int], told: int, chapters: frozenset[int], config: ConsolidationConfig
 ) -> tuple[MacroSpan, ...]:
-    """Return the spans of the narratives that are due, oldest first.
+    """Return the spans of turns of which new narratives can be made now, oldest first.
 
-    `summarised` are the depths of the turns that have a summary, ascending. `told` is the depth up to which there are
-    narratives. A span ends with a turn that ends a chapter (`chapters`), if the span has at least `chapter_least_turns`
+    `summarised` are the depths of the turns that have a summary, ascending. Turns up to the depth `told` are in a narrative
+    already. A span ends with a turn that ends a chapter (`chapters`), if the span has at least `chapter_least_turns`
     turns at this point. Otherwise the span ends when it has `macro_turns` turns. Turns after the last span wait for the
     next run.
     """

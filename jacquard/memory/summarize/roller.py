@@ -111,8 +111,8 @@ class SummaryRoller:
     async def prepare_summary(
         self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int
     ) -> Shown | tuple[SessionWindow, WindowLimits, tuple[str, ...]]:
-        """Make the summary if it is due. Return (window, history, codes): the window with its summary, the history to
-        show, and degradation codes.
+        """Make a summary if messages are neither in the present summary nor in the history. Return (window, history,
+        codes): the window with its summary, the history to show, and degradation codes.
 
         `limits` are the limits of the history. `most_tokens` is the maximum of its tokens while a summary is missing.
         If a model made the summary, or if making it failed, the second item is not the history but its limits. The
@@ -141,7 +141,7 @@ class SummaryRoller:
     async def _make(
         self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
     ) -> RollingSummary | None:
-        """Return the summary that is due, written, if it is made in time."""
+        """Make the next summary. If it is made in time, write it and return it. Return None otherwise."""
         job = self._start_job(window, coverage, upto, config)
         result = await self._await_job(job, window.head.session_id, config)
         if result is not None:
@@ -152,7 +152,7 @@ class SummaryRoller:
         """Return (window, history, codes): the window, the history of messages that the summary of the window does not
         cover, and degradation codes.
 
-        The summary is removed from the window if the viewer may not know it.
+        The summary is removed from the window if the viewer must not know it.
         """
         coverage = Coverage()
         if config.summary.enabled and _is_readable(window, config.viewer):

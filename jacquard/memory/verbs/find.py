@@ -37,7 +37,7 @@ async def find_memory(
     """Return the memory with the id `memory_id`, if `viewer` may know it. If `all_viewers` is true, any memory is
     returned.
 
-    Raises MemoryNotFoundError if there is no such memory, or if the viewer may not know it. The error is the same, so a
+    Raises MemoryNotFoundError if there is no such memory, or if the viewer must not know it. The error is the same, so a
     viewer cannot find out which memories others know. Raises ConfigError if the memory was superseded. Raises
     SessionNotFoundError if the session does not exist.
     """

@@ -50,7 +50,7 @@ def find_hidden_entries(
     activated: Iterable[MemoryEntry] = (),
     head: SessionHead | None = None,
 ) -> frozenset[str]:
-    """Return the ids of the entries that `viewer` may not see in this `state`.
+    """Return the ids of the entries that `viewer` must not see in this `state`.
 
     `restricted` contains the entries with gates as the store has them. Axioms (lore that every prompt shows),
     directives (instructions of the author) and the entries `activated` by world info are rendered from the pack

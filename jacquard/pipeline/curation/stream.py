@@ -172,7 +172,7 @@ class CurationStream:
     ) -> AsyncIterator[CurationStream]:
         """Yield a stream that recalls the scopes `own_scopes()` (sessions and worlds) from `source` instead of the index.
 
-        See `OverlaidRetriever`.
+        At the end of the block nothing of these scopes is left.
         """
         async with overlay_of(self._retriever, source, own_scopes) as retriever:
             yield CurationStream(retriever, self._selector, self._fallback)

@@ -95,7 +95,7 @@ async def load_context_blocks(
     """Return the context blocks of the session's document, followed by the blocks `derived`, as prompt blocks.
 
     The receipt has a line for each block that is left out because it has no text, or because the history or the summary shows
-    its text already. A block is left out without a line if it refers to evidence of another branch, or if the viewer may not
+    its text already. A block is left out without a line if it refers to evidence of another branch, or if the viewer must not
     know it. `count` returns the tokens of a text. `parts` render the blocks (None: the built-in parts).
     """
     stored = turn.facts.blocks

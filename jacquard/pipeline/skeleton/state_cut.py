@@ -132,11 +132,11 @@ def _reduce_rules(node: Any) -> Any:
 
 
 def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
-    """Divide `chars` characters among several parts. Return the number of characters for each part, in the order of
-    `wanted`, which contains the numbers that the parts want.
+    """Divide `chars` characters among several parts of a text. `wanted` contains the number of characters of each part.
+    Return the number of characters that each part may keep, in the same order.
 
-    The parts that want least are served first. Each part gets the smaller one of two numbers: the number that it wants,
-    and an equal share of the characters that are left.
+    The shortest parts come first. Each part may keep the smaller one of two numbers: its own number, and an equal share
+    of the characters that are left.
     """
     given = [0] * len(wanted)
     left = max(0, chars)

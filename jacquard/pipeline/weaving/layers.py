@@ -229,7 +229,7 @@ def share(
     blocks: Sequence[Block], history: Sequence[Block], config: LayersConfig
 ) -> tuple[tuple[Block, ...], tuple[Block, ...], tuple[BlockDecision, ...]]:
     """Return (blocks, history, decisions): the blocks and messages that a call may see, and a decision on each block
-    that the call may not see.
+    that the call must not see.
     """
     layers, checkpoint = find_allowed_layers(config)
     names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}

@@ -69,7 +69,7 @@ class Unit(Struct, kw_only=True):
     must: bool
     """True if the unit must be in the prompt."""
     out: str = ""
-    """Code of the reason why the unit may not be in the prompt at any budget ('': the unit may be in the prompt)."""
+    """Code of the reason why the unit must not be in the prompt at any budget ('': the unit may be in the prompt)."""
     only_short: bool = False
     """True if the unit has expired, so that it may be shown only in shortened form."""
     least_tokens: int = 0

@@ -39,7 +39,7 @@ async def config_for(
     belongs to one viewer, the setting `viewer` is this viewer, whatever `given` contains. Return None if `base` applies
     unchanged.
 
-    Raises ConfigError if there are too many settings, if one is invalid, or if this caller may not set it.
+    Raises ConfigError if there are too many settings, if one is invalid, or if this caller has no right to set it.
     """
     base, principal = base or call.runtime.engine.config, call.principal
     config = base

@@ -50,7 +50,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class EncodedPaths:
     """Middleware that brings the path of every request into one normal form, before routing or anything else reads it.
 
-    Letters, digits and `-._~` are decoded, characters that a path may not contain are encoded, and other characters
+    Letters, digits and `-._~` are decoded, characters that a path must not contain are encoded, and other characters
     stay as sent. Therefore `%2F` stays a part of an id, and the endpoint decodes each id once. Surplus slashes in the
     paths of chat clients are removed.
     """

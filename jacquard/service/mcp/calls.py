@@ -39,7 +39,7 @@ async def call_tool(
     """Run a tool for the caller in `note`, and return its answer as a JSON object. A list becomes `{"items": […]}`.
 
     `note` is the record of the request. The viewer and the turn of the call are written into it. Raises Refusal if the
-    caller may not call the tool. Raises ConfigError if the arguments are invalid. Raises the errors of the operation.
+    caller has no right to call the tool. Raises ConfigError if the arguments are invalid. Raises the errors of the operation.
     """
     check_access(tool.operation, note.principal)
     ids, query, body, viewer = await to_thread.run_sync(read_arguments, tool, arguments)

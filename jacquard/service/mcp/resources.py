@@ -88,7 +88,7 @@ async def list_resources(service: Service, note: RequestNote) -> list[types.Reso
 async def read_resource(service: Service, uri: str, note: RequestNote) -> types.TextResourceContents:
     """Return a resource as JSON.
 
-    Raises Refusal if there is no resource at the address `uri`, or if the caller may not read it. Raises the errors of its
+    Raises Refusal if there is no resource at the address `uri`, or if the caller has no right to read it. Raises the errors of its
     operation.
     """
     path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""

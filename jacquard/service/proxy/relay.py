@@ -24,7 +24,7 @@ class Passage(Protocol):
     1. `take` gets each part of an event stream, and `end` is called once when the stream is complete. The results of
     both are sent to the client. 2. `whole` gets a body that is not a stream. The result of `whole` is sent to the
     client. 3. `whole` does not get a body above MOST_READ_BYTES. For such a body `leave` returns whether it may pass
-    unread. 4. `take`, `end` and `whole` raise AnswerTooLargeError for an answer that cannot be read and may not pass
+    unread. 4. `take`, `end` and `whole` raise AnswerTooLargeError for an answer that cannot be read and must not pass
     unread. 5. `close` is called once at the end, also if the client disconnected or the answer was interrupted. It must
     not raise.
     """

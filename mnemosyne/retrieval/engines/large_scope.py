@@ -314,7 +314,7 @@ class LargeScope(Index):
         return True
 
     async def maintain(self) -> None:
-        """Write pending rows, and build a new graph when it is due."""
+        """Write pending rows. If many rows are not in the graph yet, also rebuild the graph with the older ones of them."""
         async with self._maintaining:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)

@@ -175,7 +175,11 @@ class TieredIndex(Index):
         return "" if served is None else served.snapshot_id
 
     async def remove_lost(self, scope: str) -> bool:
-        """Delete the damaged rows of a scope, after their entries were added again; see `Index.remove_lost`."""
+        """Delete the damaged rows of a scope for good. Call this method after their entries were added again.
+
+        Return False if another process has written to the scope meanwhile, so that it is read again, or if the index cannot be
+        written. Return True otherwise.
+        """
         if (served := self._served.get(scope)) is not None:
             served.incomplete = False
             return True
@@ -262,8 +266,8 @@ class TieredIndex(Index):
             self._files.clear_faults((scope, staged))
 
     async def maintain(self) -> None:
-        """Write pending rows, compact files if they are due, move scopes that have grown too large to disk, and remove scopes from
-        memory that were used longest ago.
+        """Write pending rows, compact tables that had many writes, move scopes that have grown too large for memory to LanceDB, and
+        remove the scopes from memory that were used longest ago.
 
         While one call is running, other calls only write pending rows.
         """
@@ -280,16 +284,18 @@ class TieredIndex(Index):
         return sum(self._memory.table(scope).memory_bytes() for scope in self._memory.scopes())
 
     async def evict(self) -> int:
-        """Write and forget the scopes in memory that were used longest ago, until the limits `open_scopes` and `open_rows` are met.
+        """Remove the scopes from memory that were used longest ago, until the limits `open_scopes` and `open_rows` are met. Each
+        scope is written to its file before.
 
-        Return how many scopes were beyond the limits.
+        Return the number of scopes that were beyond the limits.
         """
         return await self._upkeep.evict()
 
     async def export(self, scope: str, target: Path) -> bool | None:
-        """Write all rows of `scope` as one table into the empty folder `target`; see `Index.export`.
+        """Write all rows of `scope` as one table into the empty folder `target`, for a snapshot.
 
-        Return True if the rows have the sequences of this store, else False. Return None if there are no files of `scope`.
+        Return True if the rows have the sequence numbers of this store, and False if they have those of another store. Return
+        None, and write nothing, if the index has no files of `scope` or LanceDB is not installed.
         """
         return await self._upkeep.export(scope, target)
 

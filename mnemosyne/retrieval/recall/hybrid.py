@@ -60,8 +60,8 @@ _COST_A_CHAR = 2
 class HybridRetriever:
     """A `Retriever` over any entry source, index and embedder. Raises ValueError if `arms` is empty or has an unknown arm.
 
-    If the vectors of a scope were made by another embedder, `open_former` opens that former embedder by its name, or returns
-    None. The former embedder serves the scope until `feed` has made the vectors of the new one (`Encoders`).
+    If the vectors of a scope were made by a former embedder, `open_former` opens that embedder by its name, or returns None. The
+    scope is searched with the former embedder until `feed` has made vectors with the configured one (`Encoders`).
 
     Args:
         arms: Ways of searching. With one arm (`bm25` or `vector`) recall ranks only by the scores of this arm, for comparisons.
@@ -203,8 +203,8 @@ class HybridRetriever:
     async def feed(self, scopes: Sequence[str]) -> None:
         """Index the new entries of those `scopes` that this retriever has searched before: first words, then vectors.
 
-        If another embedder than the configured one serves a scope, the vectors of the configured embedder are made last. A
-        recall during this call finds the new entries by words. The call may be cancelled; the next call continues. Raises
+        If the vectors of a scope were made by a former embedder, all its vectors are then made again with the configured embedder.
+        A recall during this call finds the new entries by words. The call may be cancelled; the next call continues. Raises
         IndexUnavailableError if the index cannot be written.
         """
         with anyio.CancelScope() as running:

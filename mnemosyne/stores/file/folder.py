@@ -108,7 +108,7 @@ class Folder:
     def check(self) -> None:
         """Check that the folder can be used as a store.
 
-        Raises StoreUnavailableError if it is a file, if it contains no store and may not be created, or if its format
+        Raises StoreUnavailableError if it is a file, if it contains no store and a new store must not be created, or if its format
         is not the current one.
         """
         if self._checked:

@@ -118,7 +118,7 @@ def put_session(
     """Write a whole document. A missing session is created.
 
     Raises VersionConflictError if the session has another version than `expected_version`, SchemaValidationError if the
-    document has faults, and the error of `limit` if the tenant may not have another session.
+    document has faults, and the error of `limit` if the tenant must not have another session.
     """
     check_document(session_id, document)
     if find_session(connection, session_id) is None:

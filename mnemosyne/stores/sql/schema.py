@@ -13,7 +13,7 @@ The tables:
 - `messages` and `entries` contain only committed rows. Their `seq` grows with every commit to a scope (one session or
   one world), because numbers are drawn while the session's row is locked. So a reader that has seen everything up to a
   number finds the rest after it.
-- `messages.recalled` is 1 for messages that recall may find, 2 for those that it may no longer find, else 0. `exchange`
+- `messages.recalled` is 1 for messages that recall finds, 2 for messages that it must no longer find, else 0. `exchange`
   is a digest of a reply, or of a message of the user with its reply (`chains.messages.exchanges`). It finds a
   conversation that has no name. Older rows, and rows of sessions from which something was erased, have none.
 - `papers` keeps the large parts of a turn (receipt, prompt, report) off the pages that are read each turn. They are
@@ -197,8 +197,8 @@ SHARED = (
 )
 """Statements for the tables that only PostgreSQL has.
 
-Vectors have pgvector's type if the server has the extension, else they are bytes. They are bytes also if this user may
-not create the extension.
+Vectors have pgvector's type if the server has the extension, else they are bytes. They are bytes also if this user
+has no right to create the extension.
 """
 OF_THE_DATABASE = ("leases", "store_revision")
 """Tables that belong to the database and not to a tenant. They are not copied into another database."""

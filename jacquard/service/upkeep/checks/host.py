@@ -76,7 +76,7 @@ def find_embedder_name(config: Path | None) -> str:
 
 
 def check_files(location: StoreLocation) -> list[Finding]:
-    """Return a finding for each file or folder of a store that this user may not use, or that other users may use."""
+    """Return a finding for each file or folder of a store that this user has no permission to use, or that other users can use."""
     found = []
     for path in (location.database, location.index, None if location.index is None else location.index.parent):
         if path is None or not path.exists():

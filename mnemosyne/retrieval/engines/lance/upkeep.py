@@ -25,7 +25,7 @@ _COPIED_ROWS = 20_000
 
 
 class TableUpkeep:
-    """Keeps the tables of a connection in order. A table is compacted after `tidy_writes` writes."""
+    """Builds the indexes of the tables of `connection`, and compacts a table after `tidy_writes` writes."""
 
     def __init__(self, connection: LanceConnection, *, tidy_writes: int) -> None:
         self._connection, self._tidy_writes = connection, tidy_writes
@@ -33,15 +33,18 @@ class TableUpkeep:
         self._tidying = anyio.Lock()
 
     def note_write(self, scope: str) -> None:
-        """Count a write to a table."""
+        """Count a write to the table of `scope`."""
         self._writes[scope] += 1
 
     def forget(self, scope: str) -> None:
-        """Forget a table that was dropped."""
+        """Forget the count of writes of `scope`, whose table was dropped."""
         self._writes.pop(scope, None)
 
     async def prepare(self, scope: str) -> None:
-        """See `LanceIndex.prepare`."""
+        """Build the indexes of the table of `scope`: the graph, and the indexes for filters. This takes long.
+
+        Raises IndexUnavailableError if the table cannot be used.
+        """
         async with self._connection.guard(scope):
             table = await self._connection.open(scope)
             if table is not None and await table.count_rows():
@@ -49,7 +52,11 @@ class TableUpkeep:
                 await index_vectors(table)
 
     async def absorb(self, scope: str, other: str, *, graph: bool) -> None:
-        """See `LanceIndex.absorb`."""
+        """Write all rows of the table `other` into the table of `scope`. If `graph` is true, also rebuild the graph of `scope`.
+
+        If another write interrupts the building of the graph, the graph is built later, and until then the new rows are scanned.
+        Raises IndexUnavailableError if the tables cannot be used.
+        """
         async with self._connection.guard(scope):
             table, late = await self._connection.open(scope), await self._connection.open(other)
             if table is None or late is None:
@@ -70,7 +77,12 @@ class TableUpkeep:
                     raise
 
     async def finish(self, scope: str, *, rebuild: bool) -> None:
-        """See `LanceIndex.finish`."""
+        """Build the indexes of the table of `scope`, and delete the files of all but its last version. Call this method when the
+        table will not be written any more.
+
+        `rebuild` states whether rows were written since the graph was built. Raises IndexUnavailableError if the table cannot be
+        used.
+        """
         async with self._connection.guard(scope):
             if (table := await self._connection.open(scope)) is not None:
                 await table.optimize()
@@ -79,7 +91,10 @@ class TableUpkeep:
                 await table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
 
     async def maintain(self) -> None:
-        """See `LanceIndex.maintain`."""
+        """Compact each table that had at least `tidy_writes` writes since it was last compacted, and update its indexes.
+
+        If a write interrupts the compaction of a table, this table is compacted by a later call.
+        """
         async with self._tidying:
             for scope, writes in list(self._writes.items()):
                 if writes < self._tidy_writes:

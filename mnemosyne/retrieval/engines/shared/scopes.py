@@ -122,14 +122,19 @@ class SharedScopes:
         known.held = merge_batches(known.held, batch)
 
     def is_due(self, scope: str, rows: int) -> bool:
-        """Return whether a scope that has `rows` rows must add its waiting rows now."""
+        """Return whether the waiting rows of `scope` should be added to the shared rows now. `rows` is the number of all rows of
+        `scope`.
+
+        Return False if `scope` is small or staged, or if few rows wait. Rows that no embedder has processed wait until their
+        number is large.
+        """
         held = self._scopes[scope].held.rows
         if rows < LEAST_ROWS or len(held) < SEGMENT_ROWS or scope.startswith(_STAGED):
             return False
         return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
 
     async def add_due(self, scope: str, rows: int) -> bool:
-        """Add the waiting rows of a scope that has `rows` rows, if they are due (`is_due`).
+        """Add the waiting rows of `scope` to the shared rows, if `is_due` returns True. `rows` is the number of all its rows.
 
         Return False if the scope must be read again, because its shared rows were dropped. Return True otherwise.
         """

@@ -1,9 +1,10 @@
-"""Chooses the embedder that serves each scope of an index, and replaces one embedder by another.
+"""Chooses the embedder with which each scope of an index is searched, and replaces one embedder by another.
 
-An embedder is a model that makes vectors of texts. A scope is one session or one world. As long as the embedder that made the
-vectors of a scope can be opened, this embedder serves the scope, even if another one is configured. Meanwhile the configured
-embedder indexes the same entries a second time, in a copy of the scope with another name (`staged_scope`). When the copy is
-complete, it replaces the scope in one step. This module must not import a concrete index or embedder.
+An embedder is a model that makes vectors of texts. A scope is one session or one world. A former embedder is one that made the
+vectors of a scope, although another embedder is configured now. If the former embedder can be opened, it still embeds the queries
+and new entries of this scope. Meanwhile the configured embedder indexes the same entries a second time, in a copy of the scope with
+another name (`staged_scope`). When the copy is complete, it replaces the scope in one step. This module must not import a concrete
+index or embedder.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Encoder:
 
 
 class Encoders:
-    """The configured embedder, and the former embedders whose vectors still serve.
+    """The configured embedder, and the former embedders whose vectors are still searched.
 
-    `open_former` opens an embedder by the name that the index has stored for a scope. If the index has stored no name, the
-    configured embedder serves the scope. `vectors` keeps vectors that hosts share. `least_fitness` is the least share of a text
-    that an embedder must know.
+    `open_former` opens an embedder by the name that the index has stored for a scope. If the index has stored no name, the scope
+    is searched with the configured embedder. `vectors` stores vectors that several hosts share. If an embedder knows a smaller
+    share of a text than `least_fitness`, it does not embed the text.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Encoders:
 
     def overlay(self, source: EntrySource, index: Index, own_scopes: Callable[[], Collection[str]]) -> Encoders:
         """Return encoders for an overlay. They read the scopes that `own_scopes` names from `source`, and index them in
-        `index` with the configured embedder. All other scopes are served by this object.
+        `index` with the configured embedder. For all other scopes they ask this object.
         """
         made = Encoders(source, index, self._embedder, least_fitness=self._least_fitness, open_former=lambda name: None)
         made._below, made._own_scopes = self, own_scopes
@@ -84,8 +85,8 @@ class Encoders:
         return encoder is not self.configured and (self._below is None or self._below.is_former(encoder))
 
     async def find_serving(self, scope: str) -> Encoder:
-        """Return the encoder that serves a scope: the one with the embedder of the scope's vectors, or else the
-        configured one.
+        """Return the encoder with which `scope` is searched: the one whose embedder made the vectors of `scope`. If this embedder
+        is not available, or there are no vectors, return the configured encoder.
         """
         if (owner := self._find_owner(scope)) is not self:
             return await owner.find_serving(scope)
@@ -100,8 +101,8 @@ class Encoders:
         return await self._open(name) or self.configured
 
     async def group_scopes(self, scopes: Iterable[str]) -> list[tuple[Encoder, list[str]]]:
-        """Return pairs (encoder, scopes): the scopes grouped by the encoder that serves them, in the order of first
-        appearance.
+        """Return pairs (encoder, scopes): each encoder with those of `scopes` that are searched with it. The encoders are in the
+        order in which `scopes` needs them first.
         """
         found: dict[int, tuple[Encoder, list[str]]] = {}
         for scope in scopes:
@@ -110,7 +111,7 @@ class Encoders:
         return list(found.values())
 
     def embedders(self) -> tuple[Embedder, ...]:
-        """Return the configured embedder and the former ones that serve scopes in this process."""
+        """Return the configured embedder and the former embedders that are open in this process."""
         known = (self.configured, *self._former.values())
         return tuple(each.embedder for each in known if each is not None and each.embedder is not None)
 
@@ -124,8 +125,8 @@ class Encoders:
         return name not in ("", self._embedder.name) and await self._open(name) is None
 
     async def feed(self, scope: str) -> None:
-        """Index the new entries of `scope`, then replace its former embedder, if it has one. Do nothing if `scope` was not
-        searched here before. See `HybridRetriever.feed`.
+        """Index the new entries of `scope`. If `scope` is searched with a former embedder, then replace this embedder by the
+        configured one. Do nothing if `scope` was not searched in this process before.
         """
         indexers = [each.indexer for each in (self.configured, *self._former.values()) if each is not None]
         if not any(indexer.is_used(scope) for indexer in indexers):
@@ -136,7 +137,9 @@ class Encoders:
             await self.change(scope)
 
     def give_up(self, encoder: Encoder) -> None:
-        """Stop serving with a former embedder, because its model cannot be loaded. The configured embedder is never given up."""
+        """Stop using the former embedder of `encoder`, because its model cannot be loaded. Do nothing if it is the configured
+        embedder.
+        """
         if encoder is self.configured or encoder.embedder is None:
             return
         if self._below is not None:

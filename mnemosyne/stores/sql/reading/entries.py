@@ -70,7 +70,7 @@ def find_kept(connection: Connection, scope: str, mark: ScopeMark) -> ReadOfScop
 def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
     """Return the entries of a scope (one session or one world) with these ids, in the order of `entry_ids`.
 
-    Entries are left out if they are unknown, deleted, damaged, or messages that recall may not find.
+    Entries are left out if they are unknown, deleted, damaged, or messages that recall must not find.
     """
     mark = read_mark(connection, scope) if entry_ids else None
     if mark is None:

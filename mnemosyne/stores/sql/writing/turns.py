@@ -83,7 +83,7 @@ from mnemosyne.stores.sql.writing.turn_rows import (
 def create_session(connection: Connection, start: SessionStart, limit: SessionLimit | None) -> SessionHead:
     """Create a session with all its initial data.
 
-    Raises SessionExistsError if the session exists, and the error of `limit` if the tenant may not have another one.
+    Raises SessionExistsError if the session exists, and the error of `limit` if the tenant must not have another session.
     """
     if not begin_session(connection, start, limit, version=1):
         raise SessionExistsError(start.session_id)
@@ -108,7 +108,7 @@ def create_session(connection: Connection, start: SessionStart, limit: SessionLi
 def begin_session(connection: Connection, start: SessionStart, limit: SessionLimit | None, *, version: int) -> bool:
     """Write a session without turns, and return whether it is new.
 
-    Raises the error of `limit` if the tenant may not have another session.
+    Raises the error of `limit` if the tenant must not have another session.
     """
     state = encode_tree(start.state)
     connection.post(
