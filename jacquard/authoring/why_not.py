@@ -38,12 +38,15 @@ _MOST_ENTRIES = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absence:
-    """Reason why an entry is not in a prompt. If the entry is in the prompt, `block_id` states its place.
+    """Reason why an entry is not in a prompt. If the entry is in the prompt, `block_id` is the block that shows it.
 
-    `code` is one of the codes of `CandidateDecision`, of blocks and of world info, or one of these: `shown` (the entry
-    is in the block `block_id`), `condition`, `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`,
-    `later`, `not_set_off`, `not_among_best`, `not_recalled`. If the turn did not recall, the code states the reason
-    (`disabled`, `numerical`, `deadline`, …).
+    `code` comes from one of these groups:
+
+    - The codes of `CandidateDecision`, of decisions on blocks, and of world info.
+    - `shown`: the entry is in the block `block_id`.
+    - The codes of this module: `condition`, `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`,
+      `later`, `not_set_off`, `not_among_best`, `not_recalled`.
+    - The reason why the turn searched no memories at all (`disabled`, `numerical`, `deadline`, …).
     """
 
     entry_id: str

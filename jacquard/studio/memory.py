@@ -50,7 +50,9 @@ _PICK = "pick."
 
 
 async def show_memories(visit: Visit) -> Response:
-    """Return a page of memories: those that pass the filters, or those that recall finds for a question (`ask`)."""
+    """Return a page with memories. If the query of the page has a question (`ask`), these are the memories that recall finds
+    for the question. Otherwise they are the memories that pass the filters in the query.
+    """
     asked = {name: visit.query.get(name, "").strip() for name in ("ask", "words", "by", "state", "viewer")}
     kind = visit.query.get("kind", "")
     chain, viewer = KINDS.get(kind, visit.query.get("chain", "")), asked["viewer"] or None

@@ -510,9 +510,9 @@ class ContextEngine:
     def ingestor_of(self, session_id: str) -> SessionIngestor:
         """Return the ingestor that stores texts from outside as evidence of a session.
 
-        If the links of a text name a turn, the evidence belongs to this turn: it is known only on the branch of the
-        turn, and only to viewers who may know the turn. Otherwise the evidence belongs to the session. Raises
-        ConfigError if the engine has no ingestor.
+        If the links of a text name a turn, the evidence belongs to this turn. Then the evidence is found only on
+        branches that contain the turn, and only for viewers who may know the turn. Otherwise the evidence belongs to the
+        session. Raises ConfigError if the engine has no ingestor.
         """
 
         async def place(links: EvidenceLinks, metadata: Mapping[str, Any]) -> tuple[EvidenceLinks, Mapping[str, Any]]:

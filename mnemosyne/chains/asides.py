@@ -63,8 +63,8 @@ def is_aside(text: str) -> bool:
 def drop_asides(messages: Sequence[_AnyMessage]) -> tuple[_AnyMessage, ...]:
     """Return `messages`, which belong to whole turns, without exchanges that are outside of the story.
 
-    If each message of the user in a turn is only a remark outside of the story, these messages are dropped. A reply in such
-    a turn is dropped too if it is only such a remark, or if it only agrees in a few words.
+    If every message of the user in a turn is a remark outside of the story, all messages of the user in this turn are dropped.
+    The reply of this turn is dropped too if it also is a remark outside of the story, or if it only agrees in a few words.
     """
     told: list[_AnyMessage] = []
     for _, group in groupby(messages, key=_turn_of):

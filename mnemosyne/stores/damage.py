@@ -14,7 +14,7 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, TextTable
 
 DAMAGED = (UnreadableError, LookupError)
-"""Errors that mean a damaged row: its bytes cannot be decoded, or a row that it refers to is missing."""
+"""Errors that mean a damaged row: the bytes of the row cannot be decoded, or the row refers to another row that is missing."""
 
 _ANYTHING = "A record"
 
@@ -22,7 +22,8 @@ _ANYTHING = "A record"
 def build_damage_error(error: UnreadableError | LookupError, path: str, what: str = "") -> DamagedRecordError:
     """Return the error to raise for a record that could not be read.
 
-    `error` is the error of decoding it. `what` names the record ('' if it is not known).
+    `error` is the error that reading the record raised, and `path` is the place of the store. `what` names the record ('' if it
+    is not known).
     """
     if isinstance(error, UnreadableError):
         return DamagedRecordError(path, what or _ANYTHING, str(error))

@@ -59,12 +59,13 @@ def build_prefetch(
     viewer: str | None = None,
     late: bool = True,
 ) -> Prefetch:
-    """Return the selection of `curation` in the form in which it is kept, with the scene for which it was made.
+    """Return the memories that `curation` selected in the form in which they are stored for later turns, with the scene
+    for which they were selected.
 
-    `turn_id`, `branch_id` and `depth` (number of the turn on its branch) describe the turn for which the selection was
-    made, `plan` is the plan of this turn, and `user_message` its input. `viewer` is the viewer of its prompt. `late` is
-    true if this turn was prepared without the selection. The reasons that the model gave are not kept, because they
-    refer to this input and may mention something that a later viewer must not know.
+    All other parameters describe the turn for which the memories were selected: `depth` is its number on its branch,
+    `user_message` is its input, and `viewer` is the character who read its prompt (None: nobody in particular). `late`
+    is true if the selection came too late for the prompt of this turn. The reasons that the model gave are not stored,
+    because they refer to this input and could mention something that a later viewer must not know.
     """
     return Prefetch(
         turn_id=turn_id,
@@ -87,8 +88,8 @@ def build_prefetch(
 
 
 def is_late(prefetch: Prefetch) -> bool:
-    """Return whether a kept selection is a late result, that is, whether the turn for which it was made was prepared
-    without it.
+    """Return whether the selection `prefetch` is a late result: it came too late for the prompt of the turn for which it
+    was made.
     """
     return bool(prefetch.value.get("late", True))
 

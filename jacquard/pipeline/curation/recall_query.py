@@ -52,11 +52,11 @@ def find_hidden_entries(
 ) -> frozenset[str]:
     """Return the ids of the entries that `viewer` must not see in this `state`.
 
-    `restricted` contains the entries with gates as the store has them. Axioms (lore that every prompt shows),
-    directives (instructions of the author) and the entries `activated` by world info are rendered from the pack
-    `world`. For these entries the gates in the pack apply, even if the store has newer rows. An entry that belongs to a
-    turn can hide another entry (an edit hides the original), but only if this turn is on the path to `head` (None: on
-    any path).
+    `restricted` contains the entries with gates (viewers or conditions) as the store has them. Three kinds of entries
+    are rendered from the pack `world`: axioms (lore that every prompt shows), directives (instructions of the author)
+    and the entries `activated` by world info. For these kinds the gates in the pack apply, even if the store has newer
+    rows. An edit of an entry hides the original. If the edit belongs to a turn, it does so only if this turn is on the
+    path to `head` (None: on any path).
     """
     placed = gated_entries((*(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A), *activated))
     return hidden_entries((*restricted, *placed), viewer, view_state(state), head)

@@ -126,11 +126,16 @@ def apply_action(
 
 
 def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> str:
-    """Return the reply of `action` as plain text for the player; it is not escaped for a prompt.
+    """Return the reply of `action` as plain text for the player. The text is not escaped for a prompt.
 
-    The template of the reply can use `state`, `groups` (a group without a match is ''), `numbers`, and `item(anchor)`,
-    which returns the mapping of the state whose `id` or `_anchor` is `anchor`. Raises TemplateError if the template of
-    the reply is not valid.
+    The template of the reply can use these names:
+
+    - `state`: the state of the session.
+    - `groups`: the texts that the groups of the pattern matched ('' for a group without a match).
+    - `numbers`: the numbers that `action` declares, read from these texts.
+    - `item(anchor)`: returns the mapping of the state whose `id` or `_anchor` is `anchor`.
+
+    Raises TemplateError if the template of the reply is not valid.
     """
     names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
     view = cache(lambda: view_state(state))

@@ -30,8 +30,8 @@ _CLAUSE_CHARS = 48
 _NEGATION_CHARS = 14
 """Characters before a word that are searched for its negation: any language, and Chinese, which is denser."""
 READ_CHARS = 8_000
-"""Maximum number of characters that are read. If an input is longer, half of this number is read at its beginning and
-half at its end, because the middle of a pasted page says little about the intent.
+"""Maximum number of characters of an input that are read. Of a longer input, only the beginning and the end are read, half
+of this number each, because the middle of a pasted page tells little about the intent.
 """
 _LETTERS = re.compile(r"[^\W_]")
 _ACTS = re.compile(

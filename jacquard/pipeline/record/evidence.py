@@ -52,12 +52,12 @@ def first_evidence_ids(entry: MemoryEntry | Candidate) -> tuple[str, str]:
 async def evidence_ids_of(
     store: Store, session_id: str, entries: Iterable[MemoryEntry], evidences: Iterable[Evidence]
 ) -> dict[str, str]:
-    """Return address of a recalled entry -> id of its evidence. Entries whose evidence has the id of the entry are left
-    out.
+    """Choose an id for the evidence of each recalled entry. Return a mapping from the address of an entry to the id of its
+    evidence. Entries whose evidence has the same id as the entry are left out.
 
-    The evidence of an entry gets the id of the entry. If the session already has other evidence with this id, the
-    evidence gets the entry's address as its id (with a number if that is taken too), so that nothing is overwritten.
-    `evidences` contains the evidence that the session has under the `first_evidence_ids` of the entries.
+    Usually the evidence has the same id as the entry. If the session already has other evidence with this id, the id is
+    the address of the entry. If this id is taken too, a number is added. So no evidence is overwritten. `evidences`
+    contains the evidence that the session already has under the `first_evidence_ids` of the entries.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()

@@ -3,8 +3,8 @@ once.
 
 Waiting requests are served by turns: one tenant after the other, and one session of a tenant after the other. Therefore
 a sender of many requests does not delay other senders. A place is the right of one request to be processed. Requests
-that took long the last time may use only some of the places. A request has its place only while it is processed, not
-while its body is received or its answer is read.
+that took long the last time may use only some of the places. A request has a place only while it is processed. It has no
+place while the client sends its body or reads its answer.
 """
 
 from __future__ import annotations

@@ -54,10 +54,11 @@ class TokenRegistry:
         """Create a token for a caller of `tenant` with the rights of `scope`. Return (token, record). The token is not
         stored and cannot be shown again.
 
-        Raises ConfigError if the tenant has no name or a reserved one, if a token for a viewer has another scope than
-        play, or if `expires_at` is in the past or has no time zone. `viewer` is the character to whom the token is
-        bound (None: no one), `note` is a text for people, and `expires_at` is the time from which the token is refused
-        (None: never).
+        With `viewer`, the token can read only texts that this character may know (None: all texts of the tenant). `note`
+        is a text for people. `expires_at` is the time from which the token is refused (None: never).
+
+        Raises ConfigError if `tenant` is empty or reserved, if `viewer` is given and `scope` is not play, or if
+        `expires_at` is in the past or has no time zone.
         """
         now = self._clock.now()
         if not tenant.strip() or tenant == SERVICE_TENANT:

@@ -1,5 +1,5 @@
-"""Derives from one call its settings, its memory verbs (functions that edit memory), and ids made from its idempotency
-key. Pure.
+"""Derives three things from one call of the service: the settings of the call, its memory verbs (functions that edit
+memory) with the rights of the caller, and the ids of new objects from its idempotency key. Nothing is written.
 """
 
 from __future__ import annotations

@@ -156,24 +156,28 @@ def _prefix_of(viewer: str | None, user_id: str = "") -> str:
 
 
 def may_hold(session_id: str, said: CallMessages) -> bool:
-    """Return whether an unnamed session may contain the conversation of a call.
+    """Return whether the session `session_id`, which no client has named, may contain the conversation of a call.
 
-    For a call with a viewer, only sessions that this viewer began qualify. For other calls, every unnamed session does.
+    If the call has a viewer, return True only for sessions that this viewer began.
     """
     return session_id.startswith(PREFIX if said.viewer is None else _prefix_of(said.viewer))
 
 
 def begun_session(said: CallMessages) -> str:
-    """Return the id of the session that a conversation begins, made from its messages up to the user's first one."""
+    """Return the id for a new session with the conversation `said`. The id is a digest of the messages up to and including
+    the first message of the user.
+    """
     return begun_sessions(said)[0]
 
 
 def begun_sessions(said: CallMessages) -> list[str]:
-    """Return the ids that the session of a conversation may have, made from its messages up to the user's first one.
+    """Return the ids under which a session with the conversation `said` may be stored. Each id is a digest of the messages
+    up to and including the first message of the user.
 
-    The first id is for a new session. The other ids are for a client that adds a note to a message and has moved this
-    note since the session began: from the first message to the newest, or into a first message that had no note. A note
-    is a paragraph or a line, before or after the user's words.
+    The first id is the id for a new session. The other ids are for clients that add a note to one message of the user
+    and move this note. A note is a paragraph or a line before or after the user's words. When the session began, the
+    note may have been in the first message, and now it is in the newest one. Or the first message had no note then, and
+    has one now.
     """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)

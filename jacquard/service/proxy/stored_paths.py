@@ -95,12 +95,15 @@ async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
 async def find_paths(
     runtime: Runtime, session_id: str, shown: Sequence[MessageForm], opening: frozenset[str]
 ) -> list[StoredPath]:
-    """Return the compared paths of a session; the first one explains the client's messages best.
+    """Compare the client's messages with the paths (branches) of a session. Return the paths, the best match first.
 
-    `shown` are the forms of the client's messages, and `opening` is the result of `opening_turns`. The path of the
-    active branch is preferred. Another path is better only in three cases: only this other path has all messages; its
-    cost is lower by CLEARLY_BETTER; or it has more of the messages, none of them edited, at no higher cost. If the
-    active path has all messages, only this path is returned.
+    `shown` are the forms of the client's messages, and `opening` is the result of `opening_turns`. If the path of the
+    active branch contains all messages, only this path is returned. Otherwise the active path is first, unless another
+    path is better for one of these reasons:
+
+    - Only the other path contains all messages.
+    - The cost of the other path is lower by at least CLEARLY_BETTER.
+    - The other path contains more of the messages, none of them edited, and its cost is not higher.
     """
     active = await look(runtime, session_id, shown, opening)
     if active.alignment.is_exact:

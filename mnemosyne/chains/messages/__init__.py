@@ -1,1 +1,3 @@
-"""Messages of a conversation: their ids, the digests that identify them, and their contents in addition to text."""
+"""Functions for the messages of a conversation: ids of messages, digests that identify messages, and contents that are not
+text (images, tool calls).
+"""

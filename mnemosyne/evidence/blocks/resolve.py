@@ -3,9 +3,9 @@
 A ref is a reference to an evidence item or a part of one. Prompts read evidence only through this module, so hash, expiry
 and selector (the name of a part) are always checked. The module writes nothing.
 
-Some items store no text, only a pointer (a uri). Pointers with the scheme `mnemosyne://` are followed here; others need a
-fetcher of the host. A fetched text comes from outside, so its length is limited, it is redacted, and it is compared with the
-stored hash before a caller gets it.
+Some items store no text, only a pointer (a uri). Pointers with the scheme `mnemosyne://` are followed here. Other pointers need
+a fetcher of the host. A fetched text comes from outside. So its length is limited, secrets are removed from it, and it is compared
+with the stored hash before it is returned to a caller.
 """
 
 from __future__ import annotations

@@ -193,9 +193,9 @@ def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[Import
 def text_of_item(value: Any) -> str:
     """Return the text of an item of a store.
 
-    If the item is a mapping, its text is the first of the fields `text`, `content`, `memory`, `data`, `value`, `fact` and
-    `summary`; the field may be such a mapping itself. If a mapping has none of these, all its fields become lines `NAME:
-    VALUE`.
+    If the item is a mapping, its text is its first field of this list: `text`, `content`, `memory`, `data`, `value`, `fact`,
+    `summary`. If this field is a mapping again, its text is found in the same way. If a mapping has none of these fields, its
+    text has one line `NAME: VALUE` for each of its fields.
     """
     for _ in range(4):
         if not isinstance(value, Mapping):

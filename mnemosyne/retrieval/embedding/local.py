@@ -98,8 +98,8 @@ class LocalEmbedder:
     async def fitness(self, text: str) -> float:
         """Return the share of `text`, by tokens, that the model knows, 0..1 (1 for a text without tokens).
 
-        Chinese, Japanese and Korean characters count as known only if the vocabulary covers the script: an English
-        model's vocabulary has a few such characters, but the model has not learnt them.
+        Chinese, Japanese and Korean characters count as known only if the vocabulary of the model covers their script. The
+        vocabulary of an English model contains a few of these characters, but the model has not learnt them.
         """
         if self._multilingual:
             return 1.0

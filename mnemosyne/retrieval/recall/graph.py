@@ -26,8 +26,9 @@ def find_nearness(
 ) -> list[float]:
     """Return the nearness (0..1) of each entry: the greater of its nearness by quest and its nearness by entities.
 
-    By quest, the nearness is 1 / (1 + steps), so it is 1 for an entry of the focused quest; `quest_distances` has the number of
-    steps by quest id. By entities, the nearness is half the share of `entities` that occur in the entry.
+    - The nearness by quest is 1 / (1 + steps). `quest_distances` maps the id of a quest to its number of steps from the focused
+      quest, which has 0 steps and so the nearness 1.
+    - The nearness by entities is half the share of `entities` that occur in the entry.
     """
     near = [0.0] * len(entries)
     if not quest_distances and not entities:

@@ -118,7 +118,10 @@ def recent_text(recent: Sequence[str]) -> str:
 
 
 def is_self_contained(query: RetrievalQuery) -> bool:
-    """Return whether a query is a question that names its subject before it refers to the conversation (`he`, `there`, `那个`)."""
+    """Return whether `query` is a question that can be understood by itself.
+
+    Such a question contains a name or a keyword, and before it no word that refers to the conversation (`he`, `there`, `那个`).
+    """
     text = query.text.strip()
     if not is_question(text):
         return False

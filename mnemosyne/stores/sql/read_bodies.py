@@ -134,8 +134,10 @@ class ReadOfScope:
 
 
 class ScopeReads:
-    """Cache of what was read last of sessions and worlds: memory entries; of a session also the newest messages of a
-    branch, the newest evidence (by filter) and states after former turns.
+    """Cache of the values that were read last from scopes (sessions and worlds).
+
+    For a world, memory entries are cached. For a session, the newest messages of a branch, the newest evidence for each
+    filter, and states after former turns are cached too.
 
     A session is cached at one version. When this store writes a turn, `follow` moves the cache to the new version. After
     any other write the session is read again. Several threads may use the cache.

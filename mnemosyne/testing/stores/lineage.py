@@ -1,4 +1,6 @@
-"""Tests that a Store shows the evidence that a turn found only on the branches with that turn, and only to its viewers."""
+"""Tests that a Store returns evidence that a turn has found only for branches with this turn, and only for viewers who may know
+the evidence.
+"""
 
 from __future__ import annotations
 

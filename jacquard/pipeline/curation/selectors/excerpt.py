@@ -17,8 +17,8 @@ _WIDE = 3
 
 
 def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
-    """Return `text` on one line. If the line is longer than `limit_chars`, return only neighbouring clauses: the clause
-    that contains most of `words`, and those around it that fit.
+    """Return `text` on one line. If the line is longer than `limit_chars`, return only the clause that contains the most of
+    `words`, and as many clauses next to this clause as fit.
 
     `limit_chars` counts Latin characters; a character of a script without spaces (Chinese) counts as three. `…` marks a cut.
     """

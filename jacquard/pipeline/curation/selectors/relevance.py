@@ -46,8 +46,8 @@ class RelevanceWeights:
     words: float = 0.81
     """Weight of log(1 + BM25 score); the score is scaled if the memory is small."""
     shared: float = 0.84
-    """Weight of log(1 + n). n counts the words that input and candidate share, and the rare Chinese characters that
-    they share outside of these words.
+    """Weight of log(1 + n). n is the number of words that occur in the input and in the candidate, plus the number of rare
+    Chinese characters that occur in both outside of these words.
     """
     entity: float = 3.22
     """Weight of each entity of the input that the candidate is about."""

@@ -1,5 +1,6 @@
-"""Answers calls of operations. If an operation has no handler, the method that the table of operations names answers the
-call: a method of the engine, of the runtime, or of the functions that edit memory.
+"""Answers calls of operations. Some operations have a handler: a function of this package. For every other operation, the
+table of operations names a method of the engine, of the runtime, or of the memory verbs (functions that edit memory), and
+this method answers the call.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ Pairs = Sequence[tuple[bytes, bytes]]
 
 
 class ForwardedRequests:
-    """Wraps the application for requests that other processes have forwarded, and marks them, so that they are not
-    forwarded again.
+    """Passes requests that another process has forwarded to the application `app`. Each request is marked, so that `app`
+    does not forward it again.
     """
 
     def __init__(self, app: ASGIApp) -> None:

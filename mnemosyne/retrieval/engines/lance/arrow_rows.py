@@ -102,10 +102,11 @@ def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:
 
 
 def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
-    """Return the part of `batch` that is newer than a table to which another process has written.
+    """Return the part of `batch` that must still be written to a table, because another process has written to the table since
+    the batch was made.
 
-    In the chains `behind`, the table is ahead: a row of the batch counts as newer only if it has a vector that the table lacks,
-    and a row that the table lacks was removed.
+    In the chains `behind`, the table is newer than the batch. There, a row of the batch is returned only if it has a vector that
+    the row in the table lacks. A row that the table does not have is not returned, because the other process has removed it.
 
     Args:
         known: The table's rows with ids of the batch.

@@ -2,8 +2,8 @@
 dropped.
 
 File names are computed from the scope (session or world), so that a table can be found and removed without LanceDB, even if its
-files are damaged. Several processes may use one folder. A process writes only while it holds the lock. If a process drops a
-scope, it writes a new mark; by the mark, other processes notice that they must not write their old rows.
+files are damaged. Several processes may use one folder. A process writes only while it holds the lock. A process that drops a
+scope writes a new mark. The new mark tells other processes that they must not write old rows of the scope.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class SharedFolder:
                     await self._run(self._release)
 
     async def leave_mark(self, scope: str) -> None:
-        """Record that a scope is being dropped, so that a process that read it before will not write to it. The
-        caller must hold the lock.
+        """Write a new mark of `scope`, because `scope` is being dropped. A process that has read `scope` before does not write to
+        it any more. The caller must hold the lock.
         """
         if self._is_local:
             await to_thread.run_sync(self._leave, scope)
@@ -85,8 +85,8 @@ class SharedFolder:
             await to_thread.run_sync(work, limiter=self._thread)
 
     async def make_folder(self) -> None:
-        """Create the folder so that only its owner may read it, if it is local and can be created. LanceDB would open
-        it to others.
+        """Create the folder with permissions only for its owner, because LanceDB would create it readable for others. Do nothing
+        if the folder is not on this machine or cannot be created.
         """
         with suppress(OSError):
             await self._run(lambda: make_private_folder(Path(self._folder)))
