@@ -4,9 +4,9 @@
     agent = Agent(client=client, middleware=context.middleware)
     await agent.run("Hello.", session=agent.create_session(session_id="s1"))
 
-The session has the id of the framework's session. Only the messages of a model call are changed, never those that the
-framework stores. Do not use the middlewares with conversations that the provider's service stores, because every sent
-message becomes a part of such a conversation.
+The engine's session has the same id as the session of the framework. Only the messages of a model call are changed, never
+the messages that the framework stores. Do not use the middlewares if the service of the model provider stores the
+conversation, because it would store every sent message, also those that the engine adds.
 """
 
 from __future__ import annotations

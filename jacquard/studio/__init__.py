@@ -1,8 +1,8 @@
 """Serves the studio: pages for people, at the same address as the API of the service.
 
 A page reads and writes only by the operations of `jacquard/remote/operations.py`, as every client does: the same
-scopes, tenants, viewers and audits apply. Pages are rendered on the server; htmx replaces parts of them;
-`static/studio.js` does the work that neither of them can do.
+scopes, tenants, viewers and audits apply. The server renders the pages, and htmx replaces parts of a page in the browser.
+`static/studio.js` does the work that neither the server nor htmx can do.
 
 To add a room:
 

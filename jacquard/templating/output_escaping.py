@@ -170,8 +170,8 @@ def show_attribute(value: Any) -> Markup:
 def join_texts(values: Iterable[Any], separator: str = "") -> str:
     """Filter `join` and operator `~`: join texts with `separator` between them.
 
-    If any text has the mark of safety, the others are escaped before joining, and the result has the mark. Otherwise the result
-    is plain text.
+    If one of the texts has the mark of safety, the texts without the mark are escaped before joining, and the result has the
+    mark. Otherwise the result is plain text.
     """
     items = list(pay_for_items(values))
     if any(isinstance(each, Markup) for each in items):

@@ -1,4 +1,6 @@
-"""Settles which fact about a user replaces which other fact, and finds the facts that hold at a time."""
+"""Decides when each fact about a user is valid, because a later fact on the same topic ends an earlier one, and finds the facts
+that are valid at a given time.
+"""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ class Proof:
     elsewhere: int = 0
     """Number of texts that are in files because other sessions have them in their own right, whole or in part."""
     places: tuple[str, ...] = ()
-    """Rows and originals of the erased sessions that still contain something; empty if all is gone."""
+    """Rows and originals of the erased sessions that still contain a piece of an erased text (empty: there are none)."""
     found_files: tuple[str, ...] = ()
-    """Files that still contain something; empty if all is gone."""
+    """Files that still contain a piece of an erased text (empty: there are none)."""
     mentions: tuple[str, ...] = ()
-    """Rows of these sessions that still contain the user's id as a word, because others wrote it. This is not a fault."""
+    """Rows of the erased sessions that still contain the user's id as a word, because others wrote it. This is not a fault."""
     too_short: int = 0
     """Number of texts that are not distinctive enough to be searched for."""
     unsearched: int = 0

@@ -213,8 +213,8 @@ def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_word_rules(redactor: Redactor) -> RedactionRules:
-    """Return the rules for the user's own words. They remove secrets, and everything that the host's own patterns, words and
-    fields find.
+    """Return the rules for redacting the user's own words. These rules remove secrets, and everything that the host's own
+    patterns, words and fields find.
 
     Personal data that only the shipped dictionaries find stays, because the user asked to keep these words.
     """

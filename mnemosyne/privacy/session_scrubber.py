@@ -126,7 +126,7 @@ class SessionScrubber:
         return messages if all(new is old for new, old in zip(clean, messages, strict=True)) else clean
 
     def evidence(self, evidence: Evidence) -> Evidence:
-        """Return an evidence item that stays, as it is after the erasure."""
+        """Return the evidence item `evidence`, which is not deleted, without erased texts."""
         of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
         # Evidence that comes from a user may repeat even the short texts of the erased user.
         of_users = of_users or evidence.trust is Trust.USER or PROPOSED in evidence.metadata

@@ -351,9 +351,8 @@ class _Chunks(BaseCallbackHandler):
 
 
 class DocumentRecorder(AsyncCallbackHandler):
-    """Callback handler that stores documents found by a retriever as evidence (`rag_doc`) of a session.
-
-    The session is `session_id`, or the thread of the run.
+    """Callback handler that stores every document that a retriever returns. The document is stored as evidence of the type
+    `rag_doc` in the session `session_id`, or in the session of the run's thread.
     """
 
     def __init__(self, middleware: ContextMiddleware, session_id: str | None = None) -> None:

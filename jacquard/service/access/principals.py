@@ -42,10 +42,11 @@ def principal_of(request: HTTPConnection) -> Principal:
 
 
 def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
-    """Return `principal` limited to what `viewer` may know (None: no further limit), and with edits recorded under `author`.
+    """Return `principal` limited to texts that `viewer` may know (None: no further limit).
 
-    Edits by a caller with a token are always recorded under the token, whatever `author` is. Raises Refusal if the
-    caller is bound to another viewer, and ConfigError if a name cannot be an id.
+    Edits of the caller are recorded under the name `author`. If the caller has a token, edits are recorded under the token
+    instead. Raises Refusal if the token is bound to another viewer. Raises ConfigError if `viewer` or `author` cannot be
+    an id.
     """
     check_ids({"viewer": viewer, "author": author})
     if viewer and principal.viewer not in (None, viewer):

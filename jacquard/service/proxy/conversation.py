@@ -50,8 +50,8 @@ class CallMessages:
     viewer: str | None = None
     """Viewer to whom the caller's token is bound (None: no viewer)."""
     user_id: str = ""
-    """Person that the client names, whose facts are recalled. The id is '' if no person is named, or if the caller has
-    a viewer.
+    """Id of the person for whom the client makes the call. The prompt may contain facts about this person. The id is '' if
+    the client names no person, or if the caller has a viewer.
     """
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Texts of the tool results that the client shows, by the ids of their tool calls."""
@@ -78,11 +78,11 @@ class CallMessages:
 
 
 async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: str | None = None) -> CallMessages:
-    """Return the messages of a call up to the user's newest message, which must exist. `viewer` is the viewer of the
-    caller's token (None: no viewer).
+    """Return the messages of a call up to and including the newest message of the user. The call must have a message of the
+    user. `viewer` is the viewer of the caller's token (None: no viewer).
 
-    Raises ValueError if the content of a message is invalid, and ConfigError if the client's name for the session cannot be
-    an id.
+    Raises ValueError if the content of a message is invalid. Raises ConfigError if the client names a session by a name that
+    cannot be an id.
     """
     assert request.last_user is not None
     heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)

@@ -1,9 +1,10 @@
 """Reads local folders of Qdrant (the default store of mem0) for import, without the package of Qdrant. A folder stores
 points, and each point has a payload: the fields of one memory. The payloads are returned.
 
-A point is stored as a pickle. Loading a pickle can run any code of its author, so it is never loaded. Its instructions
-are interpreted here, and only those that build texts, numbers, lists, mappings and plain objects are allowed. An object
-becomes the mapping of its fields. A pickle that calls anything is refused. Nothing is imported and no class is created.
+A point is stored as a pickle. Loading a pickle can run any code of its author, so no pickle is loaded. Instead this module
+interprets the instructions of the pickle. Only instructions that build texts, numbers, lists, mappings and plain objects
+are allowed, and an object becomes the mapping of its fields. A pickle that calls a function is refused. Nothing is
+imported and no class is created.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class _Class:
 
 
 def read_plain_pickle(data: bytes) -> Any:
-    """Return the value of a pickle as plain data that can be stored. Tuples and sets become lists, an object becomes its
-    fields.
+    """Return the value of the pickle `data` as plain data that can be stored. Tuples and sets become lists. An object
+    becomes the mapping of its fields, without the field `vector`.
 
     Raises ValueError if the pickle is damaged, has more than MOST_PICKLE_BYTES bytes, or calls a function. Raises
     ValueError also if the result contains values that are not plain data, or if the pickle uses values that it has

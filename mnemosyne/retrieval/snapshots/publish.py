@@ -154,7 +154,8 @@ def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
 def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tuple[str, ...]:
     """Delete published snapshots of `scope`, and return the deleted ids. The call blocks.
 
-    The newest `keep` complete snapshots stay. Incomplete ones that are newer than the oldest of these stay, too.
+    The newest `keep` complete snapshots stay. Incomplete snapshots stay, too, if they are newer than the oldest complete snapshot
+    that stays.
 
     Raises SnapshotStorageError if the storage cannot be read or written.
     """

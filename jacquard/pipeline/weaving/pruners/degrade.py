@@ -5,7 +5,7 @@ each priority, every block is first kept in its short form. Then blocks get thei
 blocks are never shown completely.
 
 As the conversation grows, different messages are shortened in each turn. Therefore the prefix cache of a provider can
-use less of a prompt again than with other pruners.
+reuse less of a prompt than with other pruners.
 """
 
 from __future__ import annotations

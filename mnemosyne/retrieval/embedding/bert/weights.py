@@ -1,4 +1,4 @@
-"""Defines the weights of a BERT sentence encoder as arrays. They are the same for every file format from which they are read.
+"""Defines the weights of a BERT sentence encoder as arrays. Readers of different file formats all return these classes.
 
 This module must not import code that reads files or runs models.
 """

@@ -88,7 +88,7 @@ class LanceIndex(DurableIndex):
     ) -> StoredScope | None:
         """Return the rows of `scope` in the order of writing. Return None if nothing is stored.
 
-        If `chains` is not None, only their rows are returned. If not `vectors`, the rows have no vectors.
+        If `chains` is not None, only rows of these chains are returned. If not `vectors`, the rows have no vectors.
 
         Raises IndexUnavailableError if the table cannot be read.
         """

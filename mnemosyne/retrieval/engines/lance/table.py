@@ -103,17 +103,20 @@ async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
-    """Write a batch of another table's rows into a table. `width` is the number of dimensions of the batch's vectors."""
+    """Write `batch`, which contains rows of another table, into `table`. `width` is the number of dimensions of the vectors in
+    `batch`.
+    """
     await fit_width(table, width)
     await upsert(table, widen_batch(batch, await width_of(table)))
 
 
 async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, int], *, vectors: bool) -> bool:
-    """Delete the rows whose checksums do not fit, among the rows that the filter `condition` passes ('': all), and return True.
+    """Delete the damaged rows (rows with a wrong checksum) and return True. Only rows that match the filter `condition` ('': all
+    rows) are checked.
 
-    Return False, and delete nothing, if the table has rows above the watermarks `read`, because the damaged rows may then not
-    have been added again. If `vectors`, the checksums of the vectors are checked, too. The caller must hold the lock of the
-    folder.
+    Return False, and delete nothing, if such a row has a higher sequence number than `read` states for its chain: another process
+    has written it, and perhaps it has not added the damaged rows again. If `vectors`, the checksums of the vectors are checked,
+    too. The caller must hold the lock of the folder.
     """
     names = [name for name in (await table.schema()).names if vectors or name != VECTOR]
     query = table.query().where(condition) if condition else table.query()
@@ -132,10 +135,11 @@ async def _delete_rows(table: Any, row_ids: Sequence[int]) -> None:
 
 
 async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict[Chain, int]]:
-    """Return (newer batch, ahead) for a table to which another process has written.
+    """Return (newer batch, ahead) for a table to which another process has written since `batch` was made.
 
-    The newer batch is the part of `batch` that is newer than the table. `ahead` has the table's highest sequence of
-    each chain in which it is above the batch's watermark.
+    - newer batch: the part of `batch` that must still be written to the table.
+    - ahead: chain -> highest sequence number in the table. Only chains are listed in which this number is higher than the
+      watermark of `batch` (the highest number that the writer of `batch` has read).
     """
     newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]

@@ -26,7 +26,7 @@ class ServedSnapshot:
     watermarks: Mapping[Chain, int] = field(default_factory=dict)
     """By chain, the sequence of the store up to which the snapshot was compared with the store."""
     incomplete: bool = False
-    """True if the store has entries up to the sequences in `watermarks` that the snapshot lacks."""
+    """True if the snapshot lacks some entries of the store with sequences up to those in `watermarks`."""
     delta: RowBatch = NO_ROWS
     """Writes since the snapshot was opened."""
 

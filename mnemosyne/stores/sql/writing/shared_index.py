@@ -16,7 +16,7 @@ _MOST_IDS = 1_000
 
 
 def drop_vectors(connection: Connection, scope: str, entry_ids: Sequence[str] | None = None) -> None:
-    """Delete the vectors of these entries of a scope (one session or one world). If `entry_ids` is None, delete all."""
+    """Delete the vectors of the entries `entry_ids` (None: all entries) of a scope (one session or one world)."""
     where = "DELETE FROM vectors WHERE tenant = ? AND scope = ?"
     if entry_ids is None:
         connection.execute(where, (connection.tenant, scope))
@@ -29,8 +29,8 @@ def drop_vectors(connection: Connection, scope: str, entry_ids: Sequence[str] | 
 def drop_segments(connection: Connection, scope: str, *, leave_mark: bool) -> None:
     """Delete the index rows (segments) of a scope.
 
-    If `leave_mark`, an empty segment replaces them. By this mark, other hosts notice that they must not add rows again that they
-    read before.
+    If `leave_mark`, an empty segment is written in their place. It tells other hosts that they must not add rows again that they
+    have read before.
     """
     last = connection.execute(
         "SELECT max(ordinal) FROM index_segments WHERE tenant = ? AND scope = ?", (connection.tenant, scope)

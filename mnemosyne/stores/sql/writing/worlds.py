@@ -2,9 +2,9 @@
 
 A pack contains everything that an author wrote for a world.
 
-Lore and pack are written in one transaction. So the entries in the tables, which decide what is hidden, and the pack,
-from which texts are rendered, always belong to one version. Each function runs inside a transaction that its caller has
-opened.
+Lore and pack are written in one transaction, so both always belong to the same version. This matters because the lore in
+the tables decides which texts are hidden, while the texts are rendered from the pack. Each function runs inside a
+transaction that its caller has opened.
 """
 
 from __future__ import annotations
