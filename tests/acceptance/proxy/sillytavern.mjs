@@ -48,7 +48,10 @@ async function deleteFrom(place) {
 async function connect({ again = false }) {
   await page.goto(process.env.SILLYTAVERN);
   await page.waitForFunction(() => !document.getElementById('preloader') && window.SillyTavern, null, { timeout: 180_000 });
-  if (!again) await page.locator('dialog[open] .popup-button-ok').first().click();
+  const welcome = page.locator('dialog[open] .popup-button-ok').first();
+  // It comes again if the page was left before it had saved its settings.
+  if (again) await welcome.click({ timeout: 3_000 }).catch(() => {});
+  else await welcome.click();
   await page.locator('#sys-settings-button .drawer-toggle').click();
   await page.selectOption('#main_api', 'openai');
   await page.selectOption('#chat_completion_source', 'custom');
