@@ -11,6 +11,7 @@ Code inside `in_worker` must not use the event loop in any other way: no task gr
 from __future__ import annotations
 
 import asyncio
+import os
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,8 +38,19 @@ T = TypeVar("T")
 _loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("mnemosyne_loop_of_step", default=None)
 """The event loop of the step that runs in this thread. None: the caller is not inside `in_worker`."""
 
-_threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="mnemosyne-step")
+_threads: ThreadPoolExecutor
 _Call = Callable[[], Awaitable[Any]]
+
+
+def _open_threads() -> None:
+    global _threads
+    _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="mnemosyne-step")
+
+
+_open_threads()
+if hasattr(os, "register_at_fork"):
+    # A process that is forked has none of the threads, and would wait for them.
+    os.register_at_fork(after_in_child=_open_threads)
 
 
 def is_in_worker() -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 
@@ -176,3 +179,23 @@ async def test_steps_that_wait_hold_no_thread():
         async with anyio.create_task_group() as group:
             for _ in range(100):
                 group.start_soon(in_worker, step)
+
+
+FORKING = """
+import asyncio, os
+from mnemosyne.core.off_loop import in_worker
+
+async def step():
+    return "done"
+
+asyncio.run(in_worker(step))
+child = os.fork()
+if not child:
+    os._exit(asyncio.run(in_worker(step)) != "done")
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_process_that_is_forked_after_a_step_has_threads_of_its_own():
+    assert subprocess.run([sys.executable, "-c", FORKING], timeout=60, check=False).returncode == 0

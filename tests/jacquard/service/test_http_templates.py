@@ -1,4 +1,4 @@
-"""What a template author does over HTTP: read, break, mend, preview at a recorded turn, golden cases, and what wakes lore."""
+"""Work of a template author over HTTP: read, break, mend, preview at a recorded turn, golden cases, and lore that a text wakes."""
 
 from __future__ import annotations
 
