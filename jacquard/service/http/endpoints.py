@@ -215,10 +215,10 @@ def read_parameter(known: Query, sent: str | None) -> Any:
     if known.kind is str:
         return sent
     if known.kind is tuple:
-        names = tuple(filter(None, (each.strip() for each in sent.split(","))))
-        if wrong := next((each for each in names if each not in known.names), None):
+        names = tuple(each.strip() for each in sent.split(","))
+        if wrong := [each for each in names if each not in known.names]:
             choices = ", ".join(known.names)
-            sentence = f"{known.name} names {wrong[:40]!r}; choose from {choices}, with commas between several."
+            sentence = f"{known.name} names {wrong[0][:40]!r}; choose from {choices}, with commas between several."
             raise Refusal(400, "bad_query", sentence, name=known.name)
         return names
     kinds = {bool: "true or false", int: f"a whole number from {known.least} to {known.most}"}

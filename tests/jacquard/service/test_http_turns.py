@@ -101,15 +101,16 @@ async def test_parts_of_a_turn_are_sent_when_they_are_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["turns", "swipe", "retry", "turns/t"])
-async def test_a_part_that_there_is_not_is_named_with_those_that_there_are(tmp_path, path):
+@pytest.mark.parametrize(("include", "wrong"), [("text,packge", "packge"), ("", ""), ("text,,plan", "")])
+async def test_a_part_that_there_is_not_is_named_with_those_that_there_are(tmp_path, path, include, wrong):
     async with serve(tmp_path / "store") as client:
         method = "GET" if path == "turns/t" else "POST"
-        sent = {"params": {"include": "text,packge"}} | ({"json": {"message": "Hello."}} if path == "turns" else {})
+        sent = {"params": {"include": include}} | ({"json": {"message": "Hello."}} if path == "turns" else {})
         answer = await client.request(method, f"/api/v1/sessions/s/{path}", **({"json": {}} | sent))
         assert answer.status_code == 400
         error = answer.json()["error"]
         assert (error["code"], error["facts"]) == ("bad_query", {"name": "include"})
-        assert error["message"].startswith("include names 'packge'; choose from plan, text, package, ")
+        assert error["message"].startswith(f"include names {wrong!r}; choose from plan, text, package, ")
 
 
 @pytest.mark.parametrize(
