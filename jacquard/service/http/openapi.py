@@ -118,7 +118,7 @@ def _id(name: str) -> dict[str, Any]:
 
 def _query(query: Query) -> dict[str, Any]:
     if query.kind is tuple:
-        listed = {"type": "array", "items": {"type": "string", "enum": list(query.names)}}
+        listed = {"type": "array", "minItems": 1, "items": {"type": "string", "enum": list(query.names)}}
         return {"name": query.name, "in": "query", "description": query.doc, "explode": False, "schema": listed}
     schema: dict[str, Any] = {"type": _KINDS[query.kind]}
     for name, value in (("minimum", query.least), ("maximum", query.most), ("default", query.default)):
