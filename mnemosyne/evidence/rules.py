@@ -121,13 +121,18 @@ def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
 
     Return None if `seconds` is None, because the evidence then never expires.
 
-    Raises ValueError unless `seconds` is a positive number.
+    Raises ValueError unless `seconds` is a positive number and the time is before the year 10000.
     """
     if seconds is None:
         return None
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"A time to live is a positive number of seconds; got {seconds!r}.")
-    return at + timedelta(seconds=seconds)
+    try:
+        if math.isfinite(seconds) and seconds > 0:
+            return at + timedelta(seconds=seconds)
+    except OverflowError:
+        pass
+    raise ValueError(
+        f"A time to live is a positive number of seconds that ends before the year 10000; got {seconds!r}."
+    )
 
 
 def is_expired(evidence: Evidence, now: datetime) -> bool:

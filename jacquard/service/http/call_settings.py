@@ -19,6 +19,7 @@ from jacquard.service.values import Scope
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core import codec
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.evidence.rules import check_confidence, expiry_time
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import Trust
 
@@ -89,8 +90,8 @@ def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
     """Return the options for ingesting the text of a call: `sent` (None: none were sent), completed by the service's
     settings.
 
-    Raises ConfigError if the call labels a text as authored without a token of scope author, or changes an option outside
-    of OPEN_OPTIONS without a token of scope admin.
+    Raises ConfigError if the call labels a text as authored without a token of scope author, changes an option outside
+    of OPEN_OPTIONS without a token of scope admin, or sends a number that is out of range.
     """
     if sent is not None and sent.trust is Trust.AUTHORED and not call.principal.allows(Scope.AUTHOR):
         raise ConfigError("options.trust: only tokens of scope author label a text as authored.")
@@ -100,6 +101,12 @@ def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
     refused = sorted(name for name in changed if getattr(sent, name) != getattr(own, name))
     if refused and not call.principal.allows(Scope.ADMIN):
         raise ConfigError(f"options.{refused[0]}: {CLOSED}")
+    try:
+        if sent is not None and sent.confidence is not None:
+            check_confidence(sent.confidence)
+        expiry_time(call.runtime.engine.parts.clock.now(), sent.ttl_seconds if sent is not None else None)
+    except ValueError as error:
+        raise ConfigError(f"options: {error}") from None
     return replace(sent or own, **{name: getattr(own, name) for name in closed - changed})
 
 

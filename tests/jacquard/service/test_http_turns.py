@@ -130,3 +130,15 @@ async def test_what_cannot_be_done_is_said(tmp_path, path, body, status, code):
         await client.post("/api/v1/sessions", json={"session_id": "s"})
         answer = await client.post(path, json=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    "options", [{"confidence": 4.1e16}, {"confidence": -0.1}, {"ttl_seconds": 0}, {"ttl_seconds": 1e300}]
+)
+async def test_numbers_of_evidence_that_are_out_of_range_are_refused(tmp_path, options):
+    async with serve(tmp_path / "store") as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"})
+        sent = {"content": "Rain.", "source": {"kind": "tool", "name": "weather"}, "evidence_type": "tool_result"}
+        answer = await client.post("/api/v1/sessions/s/evidence", json=sent | {"options": options})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "config")
+        assert (await client.get("/api/v1/sessions/s/evidence")).json() == []
