@@ -22,7 +22,7 @@ from jacquard.config.input_limits import check_user_message
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.user_facts import ensure_profile_session
 from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
-from jacquard.memory.verbs.find import find_erasable, find_memory, has_words
+from jacquard.memory.verbs.find import find_erasable, find_memory, has_words, kind_of_document, load_documents
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edit, load_edits, read_log
 from jacquard.memory.verbs.proposals import load_waiting, propose_lore, show_proposals
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit, sources_of
@@ -125,10 +125,12 @@ class MemoryVerbs:
             if each.place not in best or score > best[each.place].score:
                 best[each.place] = replace(each, score=score)
         found = sorted(best.values(), key=lambda each: -each.score)[: query.limit]
+        own_entries = [entry for each in found if (entry := entries.get(each.place)) is not None]
+        documents = await load_documents(self._store, session_id, own_entries)
         return tuple(
             FoundMemory(
                 memory_id=document_of(entry) or entry.entry_id,
-                kind=entry.kind,
+                kind=kind_of_document(item) if (item := documents.get(document_of(entry) or "")) else entry.kind,
                 text=entry.text,
                 title=entry.title,
                 turn_id=entry.turn_id,

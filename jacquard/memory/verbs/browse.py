@@ -7,13 +7,14 @@ module must not import a concrete store.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 
 from jacquard.core.errors import ConfigError
+from jacquard.memory.threads import THREAD_KEPT
 from jacquard.memory.verbs.editor import PIN_PREFIX
-from jacquard.memory.verbs.find import REMEMBERED, SENSITIVITY, WITH_TEXT, has_words
+from jacquard.memory.verbs.find import REMEMBERED, SENSITIVITY, has_words, kind_of_document, load_documents
 from jacquard.memory.verbs.log import ACTION, AUTHOR
 from jacquard.memory.verbs.values import Memory, MemoryAction
 from jacquard.pipeline.record.stored_turn import report_of, viewer_of
@@ -34,7 +35,6 @@ from mnemosyne.schema.memory import (
     session_scope,
     world_scope,
 )
-from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import SessionHead, TurnStatus
 from mnemosyne.values import dataclass
 
@@ -83,7 +83,9 @@ class ListedMemory:
     """Number of turns since its turn (None: it belongs to no turn)."""
     pinned: bool = False
     superseded_by: str = ""
-    """Id of the edit that replaced it or marked it as no longer true; '' if recall may find it."""
+    """Id of the edit that replaced it or marked it as no longer true, or of the event that ended it (a thread); '' if
+    recall may find it.
+    """
     viewers: tuple[str, ...] = ()
     trust: Trust = Trust.USER
     sensitivity: str = ""
@@ -133,7 +135,7 @@ class _Reader:
     pins: Mapping[str, str]
     """Edit that pins an entry, by the id of the entry."""
     superseded: Mapping[str, str]
-    """Edit that superseded an entry, by the id of the entry."""
+    """Edit that superseded an entry, or event that ended it, by the id of the entry."""
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Return whether an entry passes the conditions that need no evidence."""
@@ -160,10 +162,9 @@ class _Reader:
         if document_id is not None:
             if (document := documents.get(document_id)) is None:
                 return None
-            is_remembered = document.metadata.get(ACTION) in WITH_TEXT
-            kind = REMEMBERED if is_remembered else kind
+            kind = kind_of_document(document)
             author = str(document.metadata.get(AUTHOR, "")) or document.source.name
-            text = document.content if is_remembered else text
+            text = document.content if kind == REMEMBERED else text
         if self.where.kind not in (None, kind) or self.where.author not in (None, author):
             return None
         return ListedMemory(
@@ -203,7 +204,7 @@ async def browse_memory(
     chain, before = _read_cursor(cursor, where.chain)
     window = await store.window(session_id, message_limit=1, branch_id=branch_id)
     scope = session_scope(session_id)
-    pins, superseded = await _load_marks(store, session_id)
+    pins, superseded = await _load_marks(store, window.head)
     reader = _Reader(
         head=window.head, viewer=viewer, view=view_state(window.state), where=where, pins=pins, superseded=superseded
     )
@@ -255,17 +256,21 @@ def _chain_after(chain: Chain, wanted: str | None) -> Chain | None:
     return rest[0] if rest else None
 
 
-async def _load_marks(store: Store, session_id: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the edits that pin an entry and those that superseded one, each by the id of the entry."""
-    marks = [
-        each for each in await store.gated_entries((session_scope(session_id),)) if TAKES_FROM_RECALL in each.metadata
-    ]
-    edits = await _load_documents(store, session_id, marks)
+async def _load_marks(store: Store, head: SessionHead) -> tuple[dict[str, str], dict[str, str]]:
+    """Return two mappings by the id of an entry: the edits that pin one, and the edits that superseded one or the events that
+    ended one (a thread) on the branch of `head`.
+    """
+    gated = await store.gated_entries((session_scope(head.session_id),))
+    marks = [each for each in gated if TAKES_FROM_RECALL in each.metadata]
+    edits = await load_documents(store, head.session_id, marks)
     pins: dict[str, str] = {}
     superseded: dict[str, str] = {}
     for each in marks:
         edit = edits.get(document_of(each) or "")
-        if edit is not None:
+        if each.kind == THREAD_KEPT:
+            if is_on_path(head, each.branch_id or "", each.depth or 0, TurnStatus.COMMITTED):
+                superseded[str(each.metadata[TAKES_FROM_RECALL])] = each.entry_id
+        elif edit is not None:
             is_pin = edit.metadata.get(ACTION) == MemoryAction.PIN.value
             (pins if is_pin else superseded)[str(each.metadata[TAKES_FROM_RECALL])] = edit.evidence_id
     return pins, superseded
@@ -276,15 +281,9 @@ async def _show(
 ) -> list[tuple[MemoryEntry, ListedMemory]]:
     size = sum(len(each.text) for each in entries)
     admitted = await calculate(lambda: [each for each in entries if reader.admits(each)], size=size)
-    documents = await _load_documents(store, session_id, admitted)
+    documents = await load_documents(store, session_id, admitted)
     shown = ((each, reader.show(each, documents)) for each in admitted)
     return [(entry, memory) for entry, memory in shown if memory is not None]
-
-
-async def _load_documents(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, Evidence]:
-    names = frozenset(name for each in entries if (name := document_of(each)) is not None)
-    found = await store.list_evidences(session_id, EvidenceFilter(evidence_ids=names)) if names else ()
-    return {each.evidence_id: each for each in found}
 
 
 async def find_memory_uses(

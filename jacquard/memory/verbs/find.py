@@ -4,6 +4,8 @@ store.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edits
 from jacquard.memory.verbs.values import Memory, MemoryAction, sources_of
@@ -13,6 +15,7 @@ from mnemosyne.evidence.documents import document_entries, is_document
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import Evidence, readers_of
 from mnemosyne.schema.memory import TAKES_FROM_RECALL, MemoryEntry, document_of, session_scope, world_scope
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import SessionHead, TurnStatus
 
 REMEMBERED = "remembered"
@@ -118,7 +121,7 @@ def memory_of_evidence(session_id: str, evidence: Evidence) -> Memory:
     entries = document_entries(session_id, evidence)
     return Memory(
         memory_id=evidence.evidence_id,
-        kind=REMEMBERED if evidence.metadata.get(ACTION) in WITH_TEXT else "document",
+        kind=kind_of_document(evidence),
         text=evidence.content,
         title=evidence.source.name,
         entry_ids=tuple(each.entry_id for each in entries if TAKES_FROM_RECALL not in each.metadata),
@@ -127,3 +130,15 @@ def memory_of_evidence(session_id: str, evidence: Evidence) -> Memory:
         sensitivity=str(evidence.metadata.get(SENSITIVITY, "")),
         sources=sources_of(evidence.metadata),
     )
+
+
+def kind_of_document(evidence: Evidence) -> str:
+    """Return the kind of a memory that is an evidence item: `remembered` or `document`."""
+    return REMEMBERED if evidence.metadata.get(ACTION) in WITH_TEXT else "document"
+
+
+async def load_documents(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, Evidence]:
+    """Return the evidence items, by id, of which `entries` are passages. Entries of another kind are passed over."""
+    names = frozenset(name for each in entries if (name := document_of(each)) is not None)
+    found = await store.list_evidences(session_id, EvidenceFilter(evidence_ids=names)) if names else ()
+    return {each.evidence_id: each for each in found}

@@ -118,6 +118,35 @@ async def test_memories_are_found_by_kind_chain_and_author(tmp_path):
         assert (await client.get("/sessions/none/memory")).status_code == 404
 
 
+async def test_a_thread_that_was_ended_is_listed_as_such_on_its_branch_only(tmp_path):
+    async with serving(tmp_path) as client:
+        await client.post("/sessions", json={"session_id": "s"})
+        await say(
+            client, "t1", "What about the lantern, Mira?", 'Mira nods. "I promise to bring you the lantern by dawn."'
+        )
+        await say(client, "t2", "Good.", 'Mira hands you the lantern. "I have kept my promise: here is the lantern."')
+        thread = (await browse(client, kind="thread"))["items"][0]
+        assert thread["superseded_by"] and "lantern" in thread["text"]
+        assert not (await browse(client, kind="thread", superseded="false"))["items"]
+        await client.post("/sessions/s/rollback", json={"turn_id": "t1"})
+        assert (await browse(client, kind="thread", superseded="false"))["items"][0]["superseded_by"] == ""
+
+
+async def test_a_search_names_the_kind_that_the_list_names(tmp_path):
+    async with serving(tmp_path) as client:
+        await remember(client, *FACTS)
+        sent = {
+            "content": "Tides turn at six.",
+            "source": {"kind": "tool", "name": "tides.md"},
+            "evidence_type": "rag_doc",
+        }
+        await client.post("/sessions/s/evidence", json={**sent, "options": {"as_document": True}})
+        found = (await client.post("/sessions/s/memory/search", json={"text": "tides, ferry, key"})).json()
+        kinds = {each["memory_id"]: each["kind"] for each in (await browse(client))["items"]}
+        assert {each["kind"] for each in found} == {"remembered", "document"}
+        assert all(each["kind"] == kinds[each["memory_id"]] for each in found)
+
+
 async def test_messages_of_another_branch_are_not_listed(tmp_path):
     async with serving(tmp_path) as client:
         await client.post("/sessions", json={"session_id": "s"})
