@@ -100,16 +100,22 @@ async def show_memory(visit: Visit) -> Response:
 
 
 async def show_inbox(visit: Visit) -> Response:
-    """Return the proposals of models that wait for a decision."""
-    return await _show(visit, "memory_inbox.html", proposals=await visit.ask("memory_proposals"))
+    """Return a page of the proposals of models that wait for a decision, oldest first."""
+    proposals, after = _cut_page(visit, await visit.ask("memory_proposals"))
+    return await _show(visit, "memory_inbox.html", proposals=proposals, after=after)
 
 
 async def show_log(visit: Visit) -> Response:
     """Return a page of the edits, newest first."""
-    edits = (await visit.ask("memory_log"))[::-1]
+    edits, after = _cut_page(visit, (await visit.ask("memory_log"))[::-1])
+    return await _show(visit, "memory_log.html", edits=edits, after=after)
+
+
+def _cut_page(visit: Visit, edits: Sequence[MemoryEdit]) -> tuple[Sequence[MemoryEdit], int | None]:
+    """Return the edits of the page that the address names, and the number at which the next page begins (None: there is none)."""
     begin = int(text) if (text := visit.query.get("from", "")).isdecimal() and len(text) < 10 else 0
     after = begin + _PAGE
-    return await _show(visit, "memory_log.html", edits=edits[begin:after], after=after if after < len(edits) else None)
+    return edits[begin:after], after if after < len(edits) else None
 
 
 async def remember(visit: Visit) -> Response:
