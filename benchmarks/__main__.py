@@ -23,6 +23,7 @@ from benchmarks.costs import costs as costs_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
 from benchmarks.service import hosts as hosts_bench
+from benchmarks.service import pages as pages_bench
 from benchmarks.service import proxy as proxy_bench
 from benchmarks.service import service as service_bench
 from benchmarks.service import turns as turns_bench
@@ -75,6 +76,7 @@ def bench(
             ("service", service_bench),
             ("turns", turns_bench),
             ("proxy", proxy_bench),
+            ("pages", pages_bench),
             ("starts", first_turns_bench),
             ("cold", first_turns_bench),
             ("hosts", hosts_bench),
@@ -394,6 +396,19 @@ def turns(
     figures = _measure(run, turns_bench.show, json_file)
     if any(row["refused"] for row in figures["rows"]):
         raise typer.Exit(1)
+
+
+@app.command("pages")
+def pages(
+    messages: Annotated[
+        int, typer.Option("--messages", min=400, help="Messages of the long session, two a turn.")
+    ] = 100_000,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="Other sessions of the store.")] = 1_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each page is fetched.")] = 20,
+    json_file: JsonOption = None,
+) -> None:
+    """Fetch the pages of the studio over a long session, and paint a turn in Chromium, if there is one."""
+    _measure(partial(pages_bench.run, messages, sessions, rounds), pages_bench.show, json_file)
 
 
 @app.command("starts")

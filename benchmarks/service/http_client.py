@@ -63,9 +63,9 @@ class HttpClient:
         head = self._head("POST", path, f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n")
         return await self._send(head + sent)
 
-    async def get(self, path: str) -> Answer:
-        """Get an answer."""
-        return await self._send(self._head("GET", path))
+    async def get(self, path: str, accept: str = "*/*") -> Answer:
+        """Get an answer in a form that `accept` names."""
+        return await self._send(self._head("GET", path, f"Accept: {accept}\r\n"))
 
     def _head(self, method: str, path: str, more: str = "") -> bytes:
         return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n{more}\r\n".encode()

@@ -127,10 +127,10 @@ async def run(
 
 
 @asynccontextmanager
-async def serve(
-    store: Path, settings: Settings, limits: Mapping[str, int] | None = None
-) -> AsyncIterator[tuple[int, Process]]:
-    """Run the service on a free port for the length of a block; it is ended as a host ends it. `limits`: of `service.limits`."""
+async def serve(store: Path, settings: Settings, **service: object) -> AsyncIterator[tuple[int, Process]]:
+    """Run the service on a free port for the length of a block; it is ended as a host ends it. `service`: settings of the table
+    `service`, a name in a table below it as `limits__waiting`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -144,8 +144,8 @@ async def serve(
     options = [str(part) for pair in given.items() for part in pair]
     log = await to_thread.run_sync(store.with_suffix(".log").open, "wb")
     command = [sys.executable, "-m", "jacquard", "serve", *options]
-    given_limits = {f"JACQUARD_SERVICE__LIMITS__{name.upper()}": str(value) for name, value in (limits or {}).items()}
-    process = await anyio.open_process(command, stdout=None, stderr=log, env=os.environ | given_limits)
+    variables = {f"JACQUARD_SERVICE__{name.upper()}": str(value) for name, value in service.items()}
+    process = await anyio.open_process(command, stdout=None, stderr=log, env=os.environ | variables)
     try:
         await _wait_until_ready(port, process, Path(log.name))
         yield port, process

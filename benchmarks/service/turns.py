@@ -66,7 +66,9 @@ async def run(
 async def _open(stack: AsyncExitStack, store: Path, workers: int, embedder: str) -> tuple[Play, int]:
     if workers:
         settings = Settings(workers=workers, embedder=embedder)
-        port, process = await stack.enter_async_context(serve(store, settings, {"at_once": 64, "waiting": 1_000}))
+        port, process = await stack.enter_async_context(
+            serve(store, settings, limits__at_once=64, limits__waiting=1_000)
+        )
         return http_player(await stack.enter_async_context(HttpClient(port))), process.pid
     runtime = await stack.enter_async_context(open_runtime(store, world=WORLD, embedder=embedder))
     await runtime.warm()
