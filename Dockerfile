@@ -1,4 +1,4 @@
-# The service (docs/service.md): everything that one machine needs, and PostgreSQL.
+# The service (docs/en/service.md): everything that one machine needs, and PostgreSQL.
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY . .

@@ -13,7 +13,7 @@ Words of this package:
 - An update is one block of ops in a reply.
 
 The package does no I/O, reads no clock, has no async code and imports nothing from `mnemosyne` or `jacquard`.
-`docs/filament.md` explains all of it.
+`docs/en/filament.md` explains all of it.
 """
 
 from filament.boundaries import ContentPiece, choose_boundary, show_text, split_content, unescape_content

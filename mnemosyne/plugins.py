@@ -1,7 +1,7 @@
 """Finds parts such as stores and embedders by name, and opens those that plugins provide.
 
 A plugin is an entry point (`importlib.metadata`) of an installed distribution. Each kind of part has an `ExtensionPoint`. The
-extension points of planners, selectors and pruners are in `jacquard.config.extension_points`; docs/plugins.md lists all of them.
+extension points of planners, selectors and pruners are in `jacquard.config.extension_points`; docs/en/plugins.md lists all of them.
 Installed distributions are searched only for a name that no built-in part has, and only the plugin of that name is imported.
 """
 
@@ -19,7 +19,7 @@ from mnemosyne.values import dataclass
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GUIDE = "docs/plugins.md"
+GUIDE = "docs/en/plugins.md"
 
 
 class StoreFactory(Protocol):

@@ -47,9 +47,9 @@ class Finding:
 _E, _W = FindingSeverity.ERROR, FindingSeverity.WARNING
 _CODES: dict[str, tuple[FindingSeverity, str]] = {
     "syntax": (_E, "mend the line; the template cannot be read as it is"),
-    "manifest": (_E, "mend template.yaml; docs/templates.md lists its keys"),
+    "manifest": (_E, "mend template.yaml; docs/en/templates.md lists its keys"),
     "layout": (_E, "mend the layout; the shipped templates/layouts/*.yaml show its form"),
-    "profile": (_E, "mend the profile; docs/profiles.md lists its keys"),
+    "profile": (_E, "mend the profile; docs/en/profiles.md lists its keys"),
     "unknown-variable": (_E, "use a variable that Stream A gives, or `{% set %}` it before"),
     "unknown-attribute": (_E, "use a field that is there"),
     "unknown-state": (_W, "put the field into the pack's state, or ask with `is defined` or `| default('')` first"),

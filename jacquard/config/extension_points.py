@@ -85,7 +85,7 @@ EXTENSION_POINTS = (
     REDACTORS,
     IMPORTERS,
 )
-"""All kinds of parts that can be chosen by name, in the order of docs/plugins.md."""
+"""All kinds of parts that can be chosen by name, in the order of docs/en/plugins.md."""
 
 
 def open_named_plugin(point: ExtensionPoint, written: str, **options: Any) -> Any:

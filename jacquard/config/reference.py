@@ -1,7 +1,7 @@
 """Makes the reference of all settings from the classes of the sections: a Markdown page for people, and a JSON Schema for
 programs.
 
-`python -m jacquard.config.reference docs` writes `settings.md` and `schema/settings.json` into the folder `docs`. The
+`python -m jacquard.config.reference docs` writes `en/settings.md` and `schema/settings.json` into the folder `docs`. The
 schema is JSON Schema 2020-12.
 """
 
@@ -20,7 +20,7 @@ from mnemosyne.files import write_file
 from mnemosyne.shapes import Field, Record, format_table, schema_document
 from mnemosyne.values import dataclass
 
-PAGE_FILE = "settings.md"
+PAGE_FILE = "en/settings.md"
 SCHEMA_FILE = "schema/settings.json"
 _ARM_PATH = ("experiments", "EXPERIMENT", "ARM")
 _INTRODUCTION = """# Settings
@@ -36,7 +36,7 @@ token of scope `play` or `author` may set: to any value; up to a number (or to t
 lower than the service's own value (a smaller number, `false`, an earlier word). Without an entry it may not be set. A token of
 scope `admin` may set all of them. A new setting is closed until its definition opens it.
 
-The same in a form for programs: [JSON Schema](schema/settings.json), printed by
+The same in a form for programs: [JSON Schema](../schema/settings.json), printed by
 `jacquard author schema settings`.
 
 This page is generated: `python -m jacquard.config.reference docs` writes it.
@@ -109,7 +109,8 @@ def page_text() -> str:
 
 def publish(docs: Path) -> None:
     """Write the page and the schema into the folder `docs`."""
-    (docs / SCHEMA_FILE).parent.mkdir(parents=True, exist_ok=True)
+    for file in (SCHEMA_FILE, PAGE_FILE):
+        (docs / file).parent.mkdir(parents=True, exist_ok=True)
     write_file(docs / SCHEMA_FILE, schema_text())
     write_file(docs / PAGE_FILE, page_text())
 

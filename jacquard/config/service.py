@@ -140,7 +140,7 @@ class ServiceSettings:
         (),
         doc="Origins of pages that may call the service from a browser, as `http://localhost:8000`; `null` is a page from a file.",
     )
-    studio: bool = plain_field(False, doc="Whether the studio, pages for people, is served at `/` (docs/studio.md).")
+    studio: bool = plain_field(False, doc="Whether the studio, pages for people, is served at `/` (docs/en/studio.md).")
     workers: int = bounded_field(1, 1, 128, doc="Number of processes.")
     tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard operate tokens`).")
     limits: ServiceLimits = field(default=ServiceLimits())

@@ -53,7 +53,7 @@ FORMER_SECTION = "former"
 
 SYSTEM_PROMPT = "system_prompt"
 """Name of the layer that contains the agent's own prompt. This layer is the first of the seven layers
-(`docs/layers.md`).
+(`docs/en/layers.md`).
 """
 
 

@@ -1,7 +1,7 @@
 """Lists the degradation codes, with a sentence for people for each code. Pure.
 
 A degradation is a report on something that failed or was missing, so that a turn continued without it. Every code of
-this product is listed here once; `degradation_table` makes the table in docs/observability.md. `mnemosyne` reports its
+this product is listed here once; `degradation_table` makes the table in docs/en/observability.md. `mnemosyne` reports its
 codes as plain strings; a test compares these strings with the list. This module must not import a store.
 """
 
@@ -165,6 +165,6 @@ def describe_degradation(code: str) -> Degradation:
 
 
 def degradation_table() -> str:
-    """Return the Markdown table of all codes and their sentences for docs/observability.md."""
+    """Return the Markdown table of all codes and their sentences for docs/en/observability.md."""
     rows = [f"| `{code.value}` | {SENTENCES[code]} |" for code in DegradationCode]
     return "\n".join(("| code | what happened |", "| --- | --- |", *rows))

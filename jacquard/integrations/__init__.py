@@ -6,7 +6,7 @@ into each model call, and the agent's actions are recorded.
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)])
 
 Each framework has a module here and an extra of the same name. This package itself imports no framework. If a framework
-is missing, its module names the extra to install. `docs/frameworks.md` describes each adapter.
+is missing, its module names the extra to install. `docs/en/frameworks.md` describes each adapter.
 """
 
 from jacquard.integrations.core.adapter import ContextAdapter

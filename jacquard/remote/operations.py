@@ -1,6 +1,6 @@
 """Lists all operations (calls) of the service in one table.
 
-The HTTP routes, the access rules, `/openapi.json`, the client, the MCP tools and `docs/operations.md` are made from the table.
+The HTTP routes, the access rules, `/openapi.json`, the client, the MCP tools and `docs/en/operations.md` are made from the table.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get_document", "GET", f"{_SESSION}/document", "", answer=dict[str, Any], is_audited=True, query=(_BRANCH,),
         errors=(SessionNotFoundError, BranchNotFoundError),
-        doc="Return a session as a session document 1.0 (docs/documents.md).",
+        doc="Return a session as a session document 1.0 (docs/en/documents.md).",
     ),
     Operation(
         "put_document", "PUT", f"{_SESSION}/document", "", body=DocumentRequest, answer=PutResult, scope=Scope.AUTHOR,

@@ -1,4 +1,4 @@
-"""Writes the page `docs/operations.md` from the table of operations.
+"""Writes the page `docs/en/operations.md` from the table of operations.
 
 Run `python -m jacquard.remote.reference docs` to write it.
 """
@@ -14,7 +14,7 @@ from jacquard.remote.operation import API, Operation
 from jacquard.remote.operations import OPERATIONS
 from mnemosyne.files import write_file
 
-PAGE = "operations.md"
+PAGE = "en/operations.md"
 _HEAD = f"""# Operations of the service
 
 Each row is one call of the service. [The service](service.md) explains how to call them, and `/openapi.json` of a running service

@@ -1,7 +1,7 @@
 """Lists all places that can contain words of users, with the treatment of each place by an erasure, and writes the list
 as a page.
 
-    python -m jacquard.wiring.erasure_places docs        # writes docs/erasure_places.md
+    python -m jacquard.wiring.erasure_places docs        # writes docs/en/erasure_places.md
 
 The list is made from the tables of the stores, the types of the stored values, and the other places that a runtime
 opens. A test compares the list with the created tables and with the published page. Therefore a new table, column or
@@ -21,7 +21,7 @@ from mnemosyne.privacy.places import CONTENTS, OF_NO_SESSION, WORD_KEYS, Treatme
 from mnemosyne.stores.sql.schema import OF_A_WORLD, PART, TEXT_TABLES
 from mnemosyne.values import dataclass
 
-PAGE = "erasure_places.md"
+PAGE = "en/erasure_places.md"
 _BESIDE = (
     ("index: the file of a session's scope, every table with its old versions, and what is staged", Treatment.REBUILT),
     ("PostgreSQL: vectors of the erased entries (`vectors`)", Treatment.WHOLE),
@@ -103,7 +103,7 @@ def _value_places() -> Iterator[Place]:
 
 
 def render_page() -> str:
-    """Return the text of the page `docs/erasure_places.md`."""
+    """Return the text of the page `docs/en/erasure_places.md`."""
     lines = [
         "# Where words can lie, and what an erasure does with them",
         "",

@@ -2,7 +2,7 @@
 
 Both are generated from the tables in `mnemosyne.world.format.fields`, by which packs are checked.
 
-`python -m mnemosyne.world.publish DOCS` writes `world-pack.schema.json` and the tables of `world-packs.md`.
+`python -m mnemosyne.world.publish DOCS` writes `schema/world-pack.schema.json` and the tables of `en/world-packs.md`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mnemosyne.files import write_file
 from mnemosyne.shapes import format_table, iterate_records, schema_document
 from mnemosyne.world.format.fields import FILES
 
-SCHEMA_FILE = "world-pack.schema.json"
-PAGE_FILE = "world-packs.md"
+SCHEMA_FILE = "schema/world-pack.schema.json"
+PAGE_FILE = "en/world-packs.md"
 
 
 def schema_text() -> str:
@@ -56,10 +56,11 @@ def page_with_tables(page: str) -> str:
 
 
 def publish(docs: Path) -> None:
-    """Write the schema into the folder `docs`, and regenerate the tables of `world-packs.md` in this folder.
+    """Write the schema into the folder `docs`, and regenerate the tables of `en/world-packs.md` in this folder.
 
     Raises OSError if a file cannot be written.
     """
+    (docs / SCHEMA_FILE).parent.mkdir(parents=True, exist_ok=True)
     write_file(docs / SCHEMA_FILE, schema_text())
     page = docs / PAGE_FILE
     write_file(page, page_with_tables(page.read_text(encoding="utf-8")))

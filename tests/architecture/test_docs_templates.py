@@ -1,4 +1,4 @@
-"""The worked example of docs/templates.md is done as it stands: files are written, commands run, in order."""
+"""The worked example of docs/en/templates.md is done as it stands: files are written, commands run, in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from jacquard.cli.app import app
 
-PAGE = Path(__file__).parents[2] / "docs" / "templates.md"
+PAGE = Path(__file__).parents[2] / "docs" / "en" / "templates.md"
 _BLOCK = re.compile(r"^```(jinja|yaml|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PATH = re.compile(r"\A(?:\{# (\S+) #\}|# (\S+))\n")
 

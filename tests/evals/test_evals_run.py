@@ -221,7 +221,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_work(folder):
 
 
 def test_the_docs_know_the_options():
-    page = (Path(__file__).parents[2] / "docs" / "evaluating.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "en" / "evaluating.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`(--[a-z-]+)", page.partition("## A set")[0]))
     command = get_command(app).commands["run"]
     known = {name for option in command.params for name in option.opts}

@@ -300,7 +300,7 @@ def test_an_adapter_names_the_extra_that_brings_its_framework(name):
 
 
 def test_no_page_and_no_module_names_a_package_that_is_on_no_index():
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     modules = [file for folder in (*PACKAGES, "benchmarks") for file in (ROOT / folder).rglob("*.py")]
     told = [file for file in (*pages, *modules) if f"{OURS}[" in file.read_text(encoding="utf-8")]
     assert [file.name for file in told if file.name != "CHANGELOG.md"] == []

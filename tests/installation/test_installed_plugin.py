@@ -136,7 +136,7 @@ def test_what_is_installed_is_listed_and_an_unknown_name_is_told(folder):
     assert {each["distribution"] for point in points for each in point["plugins"]} == {"jacquard-sample"}
     done = jacquard(folder, "play", "weave", "--session", "s", "--input", "Hi", "--store", "samples:x")
     assert done.returncode == 1
-    assert "Plugins add other forms (see docs/plugins.md): sample:…" in done.stderr
+    assert "Plugins add other forms (see docs/en/plugins.md): sample:…" in done.stderr
     assert "Traceback" not in done.stderr
 
 

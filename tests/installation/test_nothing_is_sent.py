@@ -141,7 +141,7 @@ RAY_ASKS = {
     "GET http://169.254.169.254/latest/meta-data/ HTTP/1.1",
     "GET http://metadata.google.internal/computeMetadata/v1 HTTP/1.1",
 }
-"""Ray asks whether it runs in a cloud, and cannot be told not to (docs/security.md)."""
+"""Ray asks whether it runs in a cloud, and cannot be told not to (docs/en/security.md)."""
 
 ALLOWED = {"ray": (RAY_ASKS, [".ray/auth_token"])}
 

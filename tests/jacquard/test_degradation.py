@@ -97,7 +97,7 @@ TABLE = {
 }
 """Each line of the table (the first eight are the seed's), and the test that holds it."""
 PATIENT = RuntimeConfig(curation=CurationConfig(deadline_ms=60_000))
-DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+DOCS = Path(__file__).parents[2] / "docs" / "en" / "observability.md"
 
 
 @pytest.mark.parametrize("line", TABLE)

@@ -1,4 +1,4 @@
-"""The list of degradation codes: each has a sentence, docs/observability.md holds them all, and no code is written elsewhere."""
+"""The list of degradation codes: each has a sentence, docs/en/observability.md holds them all, and no code is written elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPORTED = re.compile(
 
 
 def test_the_docs_hold_the_table() -> None:
-    assert degradation_table() in (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    assert degradation_table() in (ROOT / "docs" / "en" / "observability.md").read_text(encoding="utf-8")
 
 
 def test_every_code_has_a_sentence() -> None:

@@ -191,7 +191,7 @@ def test_the_heuristic_can_be_named():
 
 def test_an_unknown_embedder_names_those_of_plugins():
     with pytest.raises(
-        EmbedderUnavailableError, match=r"Plugins add other names \(installed: none; see docs/plugins\.md\)"
+        EmbedderUnavailableError, match=r"Plugins add other names \(installed: none; see docs/en/plugins\.md\)"
     ):
         open_embedder("no_such_model")
 
@@ -256,7 +256,7 @@ def test_a_name_changes_a_fingerprint_and_its_default_does_not():
 
 
 def test_the_page_on_plugins_has_every_extension_point():
-    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "en" / "plugins.md").read_text(encoding="utf-8")
     for point in EXTENSION_POINTS:
         row = next((line for line in page.splitlines() if line.startswith(f"| `{point.group}` |")), "")
         assert f"`{point.factory.__name__}`" in row, point.group

@@ -34,7 +34,7 @@ from jacquard.adapters.observe.models import TracedModel
 from mnemosyne import Event, EventType
 
 pytestmark = pytest.mark.anyio
-DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+DOCS = Path(__file__).parents[2] / "docs" / "en" / "observability.md"
 REQUEST = LlmRequest(messages=(("user", "a secret"),), max_tokens=5, timeout_seconds=1.0)
 
 

@@ -59,7 +59,7 @@ def test_an_unknown_name_lists_what_there_is_and_how_a_plugin_is_installed(insta
     told = str(failure.value)
     assert "token_estimator: there is no token estimator 'word'; known: estimate, tiktoken, tokenizer, words." in told
     assert "'jacquard.token_estimators'" in told
-    assert "docs/plugins.md" in told
+    assert "docs/en/plugins.md" in told
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_a_store_that_cannot_be_opened_is_told_without_its_password(install):
 
 def test_an_address_of_no_known_form_names_the_forms_of_plugins(install):
     with pytest.raises(
-        StoreUnavailableError, match=r"Plugins add other forms \(see docs/plugins\.md\): none is installed"
+        StoreUnavailableError, match=r"Plugins add other forms \(see docs/en/plugins\.md\): none is installed"
     ):
         open_store("shelf:x")
     install("plug_l", STORES.group, {"rack": "plug_l_module:open"})
-    with pytest.raises(StoreUnavailableError, match=r"Plugins add other forms \(see docs/plugins\.md\): rack:…"):
+    with pytest.raises(StoreUnavailableError, match=r"Plugins add other forms \(see docs/en/plugins\.md\): rack:…"):
         open_store("shelf:x")
 
 

@@ -12,7 +12,7 @@ from postgres_server import own_tenant, running_server
 from mnemosyne import MemoryStore, PostgresStore, SqliteStore, Store
 from mnemosyne.testing.store import StoreContract
 
-PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+PAGE = Path(__file__).parents[2] / "docs" / "en" / "stores.md"
 (EXAMPLE,) = (
     block
     for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

@@ -14,7 +14,7 @@ from mnemosyne.chains.state import apply_reply_ops
 from mnemosyne.world import describe
 from mnemosyne.world.scaffold import starter_files
 
-PAGE = Path(__file__).parents[2] / "docs" / "world-packs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "en" / "world-packs.md"
 MINIMAL = {"world.yaml": "id: w\ntitle: W\nlocale: en\n"}
 
 

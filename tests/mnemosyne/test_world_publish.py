@@ -40,6 +40,7 @@ def test_the_schema_is_one() -> None:
 
 
 def test_publish_mends_what_is_stale(tmp_path: Path) -> None:
+    (tmp_path / PAGE_FILE).parent.mkdir()
     (tmp_path / PAGE_FILE).write_text("x\n<!-- table: entity -->\nold\n<!-- end -->\ny\n", encoding="utf-8")
     publish(tmp_path)
     page = (tmp_path / PAGE_FILE).read_text(encoding="utf-8")

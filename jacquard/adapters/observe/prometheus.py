@@ -1,7 +1,7 @@
 """Counts the events of an engine as Prometheus metrics. Only this module imports prometheus_client.
 
 Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so a session adds no time series.
-`docs/observability.md` lists every metric with a question that it answers.
+`docs/en/observability.md` lists every metric with a question that it answers.
 """
 
 from __future__ import annotations

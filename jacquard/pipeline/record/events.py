@@ -1,6 +1,6 @@
 """Emits the events of a turn (names, counts, codes and times), for observers of the engine.
 
-Only this module builds the payloads of events (`docs/observability.md` lists them). They contain texts of users and models only
+Only this module builds the payloads of events (`docs/en/observability.md` lists them). They contain texts of users and models only
 if the configuration captures content. This module must not import a store.
 """
 

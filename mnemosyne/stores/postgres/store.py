@@ -24,7 +24,7 @@ class PostgresStore(SqlStore):
     """A Store in one schema of a PostgreSQL database (14 or later, UTF-8), opened for one tenant.
 
     Nothing is opened before the first call, which creates the schema and its tables. See `mnemosyne.protocols.Store`
-    for the methods. A write raises CommitUnknownError if the connection is lost during the commit. `docs/stores.md`
+    for the methods. A write raises CommitUnknownError if the connection is lost during the commit. `docs/en/stores.md`
     states which texts an erasure leaves in the server's files.
 
     Args:

@@ -15,7 +15,7 @@ from jacquard.remote.reference import PAGE, render_page
 
 DOCS = Path(__file__).parents[3] / "docs"
 SECTIONS = {"limits": ServiceLimits(), "each_tenant": TenantSettings(), "housekeeping": HousekeepingSettings()}
-PAGES = ["service.md", "service.zh-CN.md"]
+PAGES = ["en/service.md", "zh/service.md"]
 
 
 def test_the_page_of_operations_is_made_of_the_table():

@@ -1,6 +1,6 @@
 """The running application keeps to its published description: all checks of schemathesis, with few examples.
 
-The full form is in docs/service.md.
+The full form is in docs/en/service.md.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def mcp(
 ) -> None:
     """Serve the memory over MCP to the program that starts this command.
 
-    The program writes to standard input and reads standard output (docs/mcp.md). Over HTTP, `jacquard operate serve`
+    The program writes to standard input and reads standard output (docs/en/mcp.md). Over HTTP, `jacquard operate serve`
     answers at /mcp.
     """
     try:

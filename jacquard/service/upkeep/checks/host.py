@@ -49,7 +49,7 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
         found = settings_in_force(config)
         return tuple(InForce(name=name, value=value, source=source) for name, value, source in found), []
     except ConfigError as error:
-        do = "Mend it; docs/settings.md has every setting."
+        do = "Mend it; docs/en/settings.md has every setting."
         return (), [
             wrong("settings", line if line.endswith("?") else f"{line}.", do) for line in str(error).splitlines()
         ]
