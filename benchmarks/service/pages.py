@@ -2,7 +2,7 @@
 
 The service runs in a process of its own over SQLite. Pages are fetched in turn over one kept connection, so that other work on
 the machine falls on all of them alike. In Chromium (found as `chromium` or by the variable CHROMIUM; without one, that part is
-left out) the turn is opened anew each time, and the time of its first paint is set beside the time of the service's answer in
+left out) the turn is opened anew each time, and the time from the last byte of the answer to the first paint is taken in
 the same load of the page.
 """
 
