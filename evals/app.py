@@ -26,6 +26,7 @@ from evals.options import (
     CorpusOption,
     DataOption,
     EmbedderOption,
+    FloorOption,
     JsonFileOption,
     LabelsOption,
     LimitOption,
@@ -105,6 +106,7 @@ def run(
     embedder: EmbedderOption = "auto",
     limit: LimitOption = None,
     recall_limit: RecallLimitOption = 50,
+    floor: FloorOption = 0.0,
     by: CategoryOption = "category",
     corpus: CorpusOption = None,
     labels: LabelsOption = None,
@@ -124,6 +126,7 @@ def run(
         api_base=api_base,
         reranker=reranker,
         recall_limit=recall_limit,
+        floor=floor,
         limit=limit,
         cache=cache,
     )

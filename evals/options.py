@@ -35,6 +35,16 @@ LimitOption = Annotated[
 RecallLimitOption = Annotated[
     int, typer.Option("--k", min=1, metavar="N", help="How many candidates recall may bring.")
 ]
+FloorOption = Annotated[
+    float,
+    typer.Option(
+        "--floor",
+        min=0.0,
+        max=1.0,
+        metavar="P",
+        help="The least probability of relevance of a memory that `heuristic` selects.",
+    ),
+]
 CategoryOption = Annotated[
     str, typer.Option("--by", metavar="FIELD", help="The field of a query that names its category.")
 ]

@@ -12,18 +12,9 @@ from dataclasses import dataclass
 
 from evals.answers.date_spans import gives_date, read_answer_date
 from filament import unescape
+from jacquard.authoring.reports import ANSWER_METRICS
 
 BUDGET_TOKENS = 500
-ANSWER_METRICS = (
-    f"answer@{BUDGET_TOKENS}tok",
-    f"answer_fits@{BUDGET_TOKENS}tok",
-    "answer_recalled",
-    f"date@{BUDGET_TOKENS}tok",
-    f"date_fits@{BUDGET_TOKENS}tok",
-    "date_recalled",
-)
-"""Names in the order in which they are shown; all are 0 or 1 for a query, more is better."""
-
 _SHOWN, _FITS, _RECALLED, _DATE_SHOWN, _DATE_FITS, _DATE_RECALLED = ANSWER_METRICS
 _FIRST_UNSPACED = "\u3005"
 

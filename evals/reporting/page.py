@@ -14,11 +14,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from evals.answers.answer_scores import ANSWER_METRICS
-from evals.compare import interval
 from evals.errors import DatasetError, SetupError
 from evals.metrics import BUDGETS, CUTS
 from evals.reporting.losses import LossStage
+from jacquard.authoring.reports import ANSWER_METRICS, interval
 from mnemosyne.core.optional_packages import explain_missing_package
 
 try:

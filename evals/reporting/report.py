@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.answers.answer_scores import ANSWER_METRICS, collect_scores
-from evals.compare import LEVEL, interval
+from evals.answers.answer_scores import collect_scores
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, Scores, by_category, judge, mean
 from evals.reporting.figures import percentiles
 from evals.reporting.losses import LossStage, count_stages, find_stages
+from jacquard.authoring.reports import ANSWER_METRICS, LEVEL, interval
 
 LISTED = 5
 _RESAMPLES = 2_000

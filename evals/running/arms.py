@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.compare import LEVEL, Difference, clusters_of, compare, interval
+from evals.compare import compare
 from evals.dataset import LabelledSet
 from evals.metrics import BUDGETS, CUTS
 from evals.reporting.report import result_json
 from evals.running.journal import SUFFIX
 from evals.running.parts import Arm
 from evals.running.run import Options, run_set
+from jacquard.authoring.reports import LEVEL, Difference, clusters_of, interval
 
 RANKED = (*(f"recall@{k}" for k in CUTS), "all@10", "ndcg@5")
 WITHIN = tuple(f"recall@{budget}tok" for budget in BUDGETS)

@@ -17,12 +17,13 @@ from typing import Any
 
 from anyio import to_thread
 
-from evals.compare import SHOWN, Comparison, compare
+from evals.compare import compare
 from evals.dataset import read_set
 from evals.errors import DatasetError
 from evals.reporting.report import Result, result_json
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
+from jacquard.authoring.reports import METRICS, Comparison
 
 Progress = Callable[[str, int, int], None]
 EXAMPLE_PREFIX = "example:"
@@ -113,7 +114,7 @@ def _select_baseline(report: Mapping[str, Any]) -> dict[str, Any]:
             "id": row["id"],
             "category": row["category"],
             "relevant": row["relevant"],
-            "metrics": {name: round(row["metrics"][name], 6) for name in SHOWN},
+            "metrics": {name: round(row["metrics"][name], 6) for name in METRICS},
         }
         for row in report["queries"]
         if row["metrics"] is not None

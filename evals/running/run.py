@@ -93,6 +93,8 @@ class Options:
     reranker: str | None = None
     recall_limit: int = 50
     """Number of candidates."""
+    floor: float = 0.0
+    """Minimum probability of relevance (0..1) of a memory that the heuristic selects."""
     limit: int | None = None
     """Maximum number of queries."""
     cache: Path = DEFAULT_CACHE
@@ -247,6 +249,7 @@ class _Runner:
             plan=turn.plan,
             candidates=recall.candidates,
             limit=SELECT_LIMIT,
+            relevance_floor=self.options.floor,
         )
         selection, error = await _select(selector, request)
         chosen = perf_counter()
@@ -395,6 +398,7 @@ def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | 
         "embedder": embedder.name if embedder is not None else "none",
         "model": options.model or (options.reranker and Path(options.reranker).name),
         "k": options.recall_limit,
+        "floor": options.floor,
         "select_limit": SELECT_LIMIT,
         "limit": options.limit,
         **({"as_evidence": True} if options.as_evidence else {}),

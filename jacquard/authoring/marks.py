@@ -28,6 +28,8 @@ from mnemosyne.values import dataclass
 IS_MARK = "turn_mark"
 _TAG: Mapping[str, str] = {IS_MARK: "yes"}
 _ENTRIES, _MEMORY, _WANTED, _AUTHOR = "mark_entries", "mark_memory", "mark_wanted", "mark_author"
+GATE_TOLERANCE = 1.0
+"""Percentage points by which a mean may fall before the gate of an exported set fails."""
 MOST_DOCUMENTS = 50_000
 """Maximum number of documents in an exported set."""
 _SHOWN_TURNS = 4
@@ -61,7 +63,7 @@ async def put_mark(
 
     Raises ConfigError if the turn has no message of the user, which an evaluation would ask.
     """
-    if not _input_of(record):
+    if not input_of(record):
         raise ConfigError(f"Turn {record.turn_id!r} has no message of the user; mark another one.")
     name = hashlib.sha256(f"{record.turn_id}\0{memory.memory_id}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
     evidence = Evidence(
@@ -107,7 +109,8 @@ def _mark_of(evidence: Evidence) -> TurnMark | None:
 
 
 async def export_marks(store: Store, session_id: str) -> bytes:
-    """Return the marks of a session as a labelled set: a ZIP file with `corpus.jsonl`, `queries.jsonl` and `set.json`.
+    """Return the marks of a session as a labelled set: a ZIP file with `corpus.jsonl`, `queries.jsonl` and `set.json`, and
+    the gate `gate.json`, which has no baseline yet.
 
     Each marked turn is one query with a collection of its own: the memories from before the turn, on its branch. The lore of the
     world belongs to all queries. Raises ConfigError if there are no marks, or if the set would be too large.
@@ -138,7 +141,7 @@ async def export_marks(store: Store, session_id: str) -> bytes:
                 {
                     "id": f"{session_id}:{turn_id}",
                     "session": turn_id,
-                    "query": _input_of(record),
+                    "query": input_of(record),
                     "history": _history_of(before[-_SHOWN_TURNS:]),
                     "relevant": relevant,
                     "category": "marked",
@@ -183,7 +186,8 @@ def _document_line(entry: MemoryEntry, session: str | None, name: str) -> dict[s
     return line
 
 
-def _input_of(record: TurnRecord) -> str:
+def input_of(record: TurnRecord) -> str:
+    """Return what the user said in a turn."""
     return "\n".join(each.content for each in record.messages if each.role is Role.USER).strip()
 
 
@@ -194,7 +198,8 @@ def _history_of(turns: Sequence[TurnRecord]) -> list[dict[str, str]]:
 
 def _pack(lines: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]], source: str) -> bytes:
     about = {"licence": "own data", "source": f"marks in session {source}"}
-    files = {"corpus.jsonl": lines, "queries.jsonl": queries, "set.json": (about,)}
+    gate = {"tolerance": GATE_TOLERANCE, "sets": [{"name": "marks", "data": "."}], "baseline": {}}
+    files = {"corpus.jsonl": lines, "queries.jsonl": queries, "set.json": (about,), "gate.json": (gate,)}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as pack:
         for name, values in files.items():

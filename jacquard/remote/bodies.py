@@ -16,6 +16,7 @@ from jacquard.authoring.findings import Finding
 from jacquard.authoring.lore_comparison import Verdict
 from jacquard.authoring.render import BlockChange, BlockRow
 from jacquard.authoring.replay.replay import DecisionChange
+from jacquard.authoring.reports import Difference, PlayReport
 from jacquard.authoring.state_changes import StateChange
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Report
@@ -538,6 +539,148 @@ class LoreMatches:
 
     activation: str
     items: tuple[LoreMatch, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationRequest:
+    """Options of an evaluation of a session's marks: how memories are recalled (`hybrid`, `bm25`, `vector`, `rrf`), who selects
+    (`heuristic`, `oracle`), and the minimum probability of relevance (0 to 1) of a memory that the heuristic selects (null: 0).
+
+    `name` is the name of the run ('': made of the options). A run with the name of an earlier one replaces it.
+    """
+
+    name: str = ""
+    retriever: str = "hybrid"
+    selector: str = "heuristic"
+    floor: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """One report of an evaluation. `kind` is `run` or `plays`; '' if the file cannot be read, for the reason in `fault`.
+
+    `metrics` are means (0 to 1) over the scored questions.
+    """
+
+    run_id: str
+    kind: str
+    at: datetime
+    fault: str = ""
+    data: str = ""
+    retriever: str = ""
+    selector: str = ""
+    embedder: str = ""
+    floor: float = 0.0
+    questions: int = 0
+    scored: int = 0
+    metrics: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationPage:
+    """Reports of evaluations, the newest first. `next` is the number of reports to skip for the next page (null at the end)."""
+
+    items: tuple[Evaluation, ...]
+    next: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredMetric:
+    """Mean of a metric (0 to 1) over `questions`, with the ends of its 95 % bootstrap interval."""
+
+    metric: str
+    mean: float
+    low: float
+    high: float
+    questions: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationFigures:
+    """Figures of one report. `metrics` are those of a run by category; '' stands for all questions.
+
+    `evidence` counts the relevant documents by the stage at which they were lost. `answered` is the share of the questions of
+    plays whose answer the prompt had.
+    """
+
+    evaluation: Evaluation
+    metrics: Mapping[str, tuple[ScoredMetric, ...]] = field(default_factory=lambda: EMPTY)
+    evidence: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    latency_ms: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+    plays: tuple[PlayReport, ...] = ()
+    answered: ScoredMetric | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluatedMemory:
+    """A memory in the ranking of a question, or one that was expected there.
+
+    `grade` is the label: 1 and more is wanted, 0 is not wanted, null is unlabelled. `rank` is null if it was not recalled.
+    `text` is '' if the memory is not stored in the caller's store.
+    """
+
+    document_id: str
+    text: str
+    grade: int | None
+    rank: int | None
+    selected: bool
+    stage: str = ""
+    """Stage at which an expected memory was lost, or `delivered`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluatedQuestion:
+    """One question of a run. `session_id` and `turn_id` are '' if the question is not a turn of the caller's store."""
+
+    question_id: str
+    category: str
+    session_id: str
+    turn_id: str
+    text: str
+    metrics: Mapping[str, float] | None
+    error: str
+    expected: tuple[EvaluatedMemory, ...]
+    recalled: tuple[EvaluatedMemory, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionPage:
+    """Questions of a run. `next` is the number of questions to skip for the next page (null at the end)."""
+
+    items: tuple[EvaluatedQuestion, ...]
+    total: int
+    next: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedQuestion:
+    """Scores (0 to 1) of one question in both runs, with the memories that only one of them selected."""
+
+    question_id: str
+    session_id: str
+    turn_id: str
+    text: str
+    a: float
+    b: float
+    only_a: tuple[EvaluatedMemory, ...]
+    only_b: tuple[EvaluatedMemory, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationComparison:
+    """Two runs of the same questions. `differences` are B minus A by category; '' stands for all questions.
+
+    `items` are the questions on which `metric` differs, the largest difference first. `next` is the number of questions to
+    skip for the next page (null at the end).
+    """
+
+    a: Evaluation
+    b: Evaluation
+    differences: Mapping[str, tuple[Difference, ...]]
+    metric: str
+    items: tuple[ComparedQuestion, ...]
+    total: int
+    next: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

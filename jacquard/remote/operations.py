@@ -11,6 +11,7 @@ from typing import Any
 from jacquard.authoring.golden import GoldenResult
 from jacquard.authoring.marks import TurnMark
 from jacquard.authoring.replay.provenance import Origin
+from jacquard.authoring.reports import METRICS
 from jacquard.authoring.why_not import Absence
 from jacquard.core.errors import (
     BudgetExceededError,
@@ -48,6 +49,11 @@ from jacquard.remote.bodies import (
     ErasureRequest,
     EstimateAnswer,
     EstimateRequest,
+    Evaluation,
+    EvaluationComparison,
+    EvaluationFigures,
+    EvaluationPage,
+    EvaluationRequest,
     EvidenceRequest,
     FactsRequest,
     FinalizeRequest,
@@ -69,6 +75,7 @@ from jacquard.remote.bodies import (
     PreviewAnswer,
     PreviewRequest,
     PromptAnswer,
+    QuestionPage,
     ReceiptAnswer,
     RememberRequest,
     RepairRequest,
@@ -148,6 +155,7 @@ def _limit(default: int, most: int) -> Query:
     return Query("limit", "Maximum number of items to return.", kind=int, default=default, least=1, most=most)
 
 
+_OFFSET = Query("offset", "Number of items to skip.", kind=int, default=0, least=0, most=10**9)
 _SESSION = "/sessions/{session_id}"
 _TURN = f"{_SESSION}/turns/{{turn_id}}"
 _ONE = f"{_SESSION}/memory/{{memory_id}}"
@@ -487,6 +495,41 @@ OPERATIONS: tuple[Operation, ...] = (
         "export_marks", "GET", f"{_SESSION}/marks/export", "", answer=bytes, scope=Scope.AUTHOR, is_audited=True,
         errors=(SessionNotFoundError, ConfigError),
         doc="Return the marks of a session as a labelled set: a ZIP file, unpacked a folder for `python -m evals run --data`.",
+    ),
+    Operation(
+        "run_evaluation", "POST", f"{_SESSION}/evaluations", "", body=EvaluationRequest, answer=Evaluation, scope=Scope.AUTHOR,
+        is_repeatable=False, errors=(SessionNotFoundError, ConfigError),
+        doc="Score recall and selection on the marks of a session, by `python -m evals run` in a process of its own, and keep the "
+        "report. If the time does not suffice, the same call continues the run.",
+    ),
+    Operation(
+        "list_evaluations", "GET", "/evaluations", "", answer=EvaluationPage, scope=Scope.AUTHOR, query=(_OFFSET, _limit(20, 50)),
+        errors=(ConfigError,),
+        doc="List the reports of runs and plays in the folder `reports` next to the index of the store, newest first.",
+    ),
+    Operation(
+        "get_evaluation", "GET", "/evaluations/{run_id}", "", answer=EvaluationFigures, scope=Scope.AUTHOR, errors=(ConfigError,),
+        doc="Return the figures of a report, with intervals.",
+    ),
+    Operation(
+        "list_questions", "GET", "/evaluations/{run_id}/questions", "", answer=QuestionPage, scope=Scope.AUTHOR, is_audited=True,
+        query=(
+            Query("lost", "Only questions for which a wanted memory was not selected, or an unwanted one was.", kind=bool,
+                  default=False),
+            Query("category", "Only questions of this category."), _OFFSET, _limit(10, 50),
+        ),
+        errors=(ConfigError,),
+        doc="List the questions of a run: the memories that were expected, and those that were recalled.",
+    ),
+    Operation(
+        "compare_evaluations", "GET", "/evaluations/{run_id}/compare/{other_id}", "", answer=EvaluationComparison,
+        scope=Scope.AUTHOR, is_audited=True,
+        query=(
+            Query("metric", f"The metric by which questions are listed: {', '.join(METRICS)}.", default="precision@5"), _OFFSET,
+            _limit(10, 50),
+        ),
+        errors=(ConfigError,),
+        doc="Compare two runs of the same questions: paired differences with intervals and p-values, and question by question.",
     ),
     Operation(
         "import_files", "POST", "/imports", "", body=ImportFiles, answer=ImportAnswer, scope=Scope.AUTHOR, is_repeatable=False,

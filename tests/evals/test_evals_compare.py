@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from evals.app import app
-from evals.compare import compare, comparison_json, interval
+from evals.compare import compare, comparison_json
 from evals.errors import DatasetError
+from jacquard.authoring.reports import interval
 
 
 def report(values, *, category=lambda number: "c", relevant=None, session=lambda number: "s"):

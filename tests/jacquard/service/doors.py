@@ -127,6 +127,11 @@ ROWS: dict[str, Row] = {
     "mark_memory": Row(body={"wanted": True}),
     "list_marks": Row(),
     "export_marks": Row(code="config"),
+    "run_evaluation": Row(body={"retriever": "bm25", "floor": 0.5}, code="config"),
+    "list_evaluations": Row(query={"offset": 0}),
+    "get_evaluation": Row(code="evaluation_not_found"),
+    "list_questions": Row(query={"lost": True, "category": "marked"}, code="evaluation_not_found"),
+    "compare_evaluations": Row(query={"metric": "recall@5"}, code="evaluation_not_found"),
     "import_files": Row(
         body={"files": [{"name": "notes.md", "content": "IyBCb2F0CgpUaGUgYm9hdCBpcyByZWQu"}], "dry_run": True}
     ),
@@ -299,6 +304,8 @@ class Doors:
                 "file_name": "chat/guidance.j2",
                 "entry_id": self.pack["pack"]["lore"][0]["entry_id"],
                 "token_id": token["record"]["token_id"],
+                "run_id": "run",
+                "other_id": "other",
             },
         }
 

@@ -20,8 +20,9 @@ FACTS = ("The boat key hangs behind the blue clock.", "船夫的女儿叫阿苇�
 
 
 @asynccontextmanager
-async def serving(folder):
-    app = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), RuntimeConfig(profile="assistant"))
+async def serving(folder, **settings):
+    service = ServiceSettings(store=str(folder / "store"), embedder="none", **settings)
+    app = build_app(service, RuntimeConfig(profile="assistant"))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1/api/v1") as client,

@@ -13,9 +13,19 @@ from jacquard.remote.operation import Operation
 from jacquard.remote.operations import AUTHOR, VIEWER
 from jacquard.service.http.call import HANDLERS, Call
 from jacquard.service.http.call_settings import verbs_for
-from jacquard.service.http.handlers import access, files, house, memory, records, sessions, templates, turns
+from jacquard.service.http.handlers import (
+    access,
+    evaluations,
+    files,
+    house,
+    memory,
+    records,
+    sessions,
+    templates,
+    turns,
+)
 
-_MODULES = (access, files, house, memory, records, sessions, templates, turns)
+_MODULES = (access, evaluations, files, house, memory, records, sessions, templates, turns)
 """Modules that register handlers when they are imported."""
 
 _OWNERS: Mapping[str, Callable[[Call], Any]] = {
