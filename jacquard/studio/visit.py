@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from jacquard.authoring.replay.pages import FOLDER as TURN_FOLDER
-from jacquard.authoring.replay.pages import LANGUAGES, PageTexts, open_templates, read_texts
+from jacquard.authoring.replay.pages import PageTexts, open_templates, read_texts
 from jacquard.authoring.replay.turn_page import TEXTS as TURN_TEXTS
+from jacquard.core.sentences import LANGUAGES
 from jacquard.remote.operations import BY_NAME
 from jacquard.service.access.principals import act_as, note_of
 from jacquard.service.access.records import ServiceRecords

@@ -34,6 +34,7 @@ from jacquard import (
     RulePlanner,
 )
 from jacquard.core.names import NameDictionary, find_mentions, normalise
+from jacquard.core.sentences import parse_sentence, render_sentence, translate
 from jacquard.pipeline.curation.recall_query import find_searched_text
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS, read_input
 from jacquard.pipeline.planning.model import plan_prompt, read_plan
@@ -96,6 +97,18 @@ def escape(text: str) -> None:
     assert not set("<>\"'\n\t").intersection(inside)
     assert unescape(said) == clean_text(text) == unescape(inside)
     unescape(text)
+
+
+@entry("sentence of a receipt", LIMITS.tool_result_chars)
+def read_recorded_sentence(text: str) -> None:
+    for recorded in (
+        text,
+        f"{text[:9_000]} says the same already.",
+        f"It needs {text[:9_000]} tokens and 4 were left.",
+    ):
+        found = parse_sentence(recorded)
+        assert found is None or render_sentence(found, "en") == recorded
+        translate(recorded, "zh")
 
 
 @entry("text between boundaries", LIMITS.tool_result_chars)

@@ -8,10 +8,6 @@ import time
 import httpx
 from walks import Walker
 
-from jacquard import DegradationCode
-from jacquard.authoring.replay.pages import read_texts
-from jacquard.authoring.replay.turn_page import TEXTS
-
 WORDS = {
     "en": {
         "room": "Turn",
@@ -99,15 +95,6 @@ def test_the_plan_the_times_and_the_messages_are_shown_and_copied(walker):
     assert copied["messages"][-1]["role"] == "user"
     assert page.inner_text("#form-curl").startswith("curl ")
     assert json.loads(page.inner_text("#form-anthropic"))["system"]
-
-
-def test_every_degradation_is_worded_in_chinese():
-    texts = read_texts(TEXTS)["zh"]
-    assert {f"degradation.{code.value}" for code in DegradationCode} <= texts.texts.keys()
-    recorded = "Recall rank 3: relevant at 24% by the rules, below the floor of 50%."
-    assert texts.word("reason.below_floor", recorded) == "检索第 3 名：相关度 24%，低于下限 50%。"
-    assert texts.word("reason.below_floor", "It is not relevant enough.") == "It is not relevant enough."
-    assert read_texts(TEXTS)["en"].word("reason.below_floor", recorded) == recorded
 
 
 def test_a_page_of_a_long_prompt_is_made_fast(studio):

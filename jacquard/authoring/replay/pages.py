@@ -6,7 +6,6 @@ are in TOML files: `key = { en = "…", zh = "…" }` in a table; `{name}` stand
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +13,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from jacquard.core.sentences import LANGUAGES, translate
 from mnemosyne.core.masking.controls import show_controls
 from mnemosyne.values import dataclass
 
 FOLDER = Path(__file__).parent
 """Folder of the templates and texts that all pages of turns share."""
-
-_FIGURES = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?%?(?!\w)")
-
-LANGUAGES = ("en", "zh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +36,9 @@ class PageTexts:
         """Return the text `key` with its `values`. Return `default` if there is no such text."""
         return self.texts[key].format(**values) if key in self.texts else default
 
-    def word(self, key: str, recorded: str) -> str:
-        """Return a text for a sentence that was recorded in English: the sentence itself, or its wording in another language.
-
-        `{0}`, `{1}`, … in the wording stand for the figures of the sentence. If it has fewer figures, the sentence itself is
-        returned.
-        """
-        if self.language == "en" or key not in self.texts:
-            return recorded
-        try:
-            return self.texts[key].format(*_FIGURES.findall(recorded))
-        except IndexError:
-            return recorded
+    def say(self, sentence: str) -> str:
+        """Return a sentence that was recorded in English in the language of the page."""
+        return translate(sentence, self.language)
 
 
 def read_texts(*files: Path) -> dict[str, PageTexts]:
