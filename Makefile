@@ -11,7 +11,7 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit test-core test-satellites test-installation full attack fuzz bench costs test-frameworks acceptance clean
+.PHONY: help demo test check lint types contracts unit test-core test-satellites test-installation full attack fuzz docs bench costs test-frameworks acceptance clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
@@ -19,6 +19,7 @@ help:
 	@echo "make full     every test, long forms too: kills, fuzz, 10,000 texts"
 	@echo "make attack   the long forms of what an attacker may try (ATTACK='texts --minutes 60'; without a name, they are listed)"
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
+	@echo "make docs     the site of the guide in English and Chinese, in site/; a dead link is an error"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
 	@echo "make acceptance  ours with SillyTavern, Open WebUI, a real model, the openai package and the MCP Inspector (needs node, chromium, a compiler)"
@@ -99,6 +100,9 @@ fuzz: $(VENV)/.dev
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(PIP) -c constraints.txt -e ".[fuzz]"
 	$(BIN)/python -m tests.attack.fuzz $(FUZZ)
 
+docs: $(VENV)/.dev
+	@$(BIN)/python docs/build.py
+
 # The frameworks stand in an environment of their own, so that the tests' stays what it is.
 bench:
 	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.rivals
@@ -141,4 +145,4 @@ test-frameworks-%: .venv-frameworks-%/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-frameworks-a .venv-frameworks-b .venv-bench .venv-acceptance .venv-openwebui .jacquard build dist
+	rm -rf $(VENV) .venv-frameworks-a .venv-frameworks-b .venv-bench .venv-acceptance .venv-openwebui .jacquard build dist site

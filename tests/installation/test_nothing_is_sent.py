@@ -131,7 +131,7 @@ EXTRAS = {
 
 ELSEWHERE = {
     *("langchain", "llamaindex", "haystack", "autogen", "crewai", "semantic-kernel", "pydantic-ai", "openai-agents"),
-    *("agent-framework", "postgres", "testing", "fuzz", "rivals", "dev"),
+    *("agent-framework", "postgres", "testing", "fuzz", "rivals", "docs", "dev"),
 }
 """Frameworks have environments of their own (tests/frameworks); a driver reaches its database; the others are no part of a host."""
 

@@ -1,0 +1,205 @@
+"""Builds the site of the guide in English and Chinese, with its search, `llms.txt` and `llms-full.txt`.
+
+    python docs/build.py                # writes site/; a dead link is an error
+
+The pages of docs/LANGUAGE, and the English pages that both languages have (decisions, measurements, design, changes), are copied
+into build/site/LANGUAGE with links that hold there, and Zensical builds each folder. A file of the repository that a page links
+is part of the site, so that no link leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+STAGE = ROOT / "build" / "site"
+SITE = ROOT / "site"
+LANGUAGES = ("en", "zh")
+SHARED = {"docs/design.md": "design.md", "CHANGELOG.md": "changes.md", "SECURITY.md": "report-a-fault.md"}
+"""English pages that both languages have, by their path in the repository."""
+
+SHARED_FOLDERS = ("decisions", "measurements", "schema")
+_FENCE = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?")
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+
+
+def stage(language: str, settings: dict[str, Any]) -> list[str]:
+    """Write the pages of a language into its folder of STAGE, and return their paths in it, sorted."""
+    folder = STAGE / language
+    sources = {page.relative_to(ROOT / "docs" / "en"): page for page in (ROOT / "docs" / "en").rglob("*.md")}
+    own = {page.relative_to(ROOT / "docs" / language): page for page in (ROOT / "docs" / language).rglob("*.md")}
+    for path, page in (sources | own).items():
+        text = read_page(page)
+        if path not in own:
+            text = re.sub(r"\A(# [^\n]*\n)", rf"\1\n*{settings['untranslated']}*\n", text)
+        write(folder / path, relink(text, page, path, language))
+    for name in SHARED_FOLDERS:
+        for file in (ROOT / "docs" / name).iterdir():
+            path = Path(name, file.name)
+            write(folder / path, relink(file.read_text(encoding="utf-8"), file, path, language))
+    for name, path in SHARED.items():
+        write(folder / path, relink(read_page(ROOT / name), ROOT / name, Path(path), language))
+    return sorted(page.relative_to(folder).as_posix() for page in folder.rglob("*.md"))
+
+
+def read_page(page: Path) -> str:
+    """Return the text of a page without its front matter."""
+    return _FRONT_MATTER.sub("", page.read_text(encoding="utf-8"))
+
+
+def relink(text: str, source: Path, path: Path, language: str) -> str:
+    """Return the text of the page `source` with links that hold at `path` in the folder of a language.
+
+    Copies what it links outside of docs into the folder. Raises SystemExit if there is no such file.
+    """
+
+    def replace(link: re.Match[str]) -> str:
+        target = Path(os.path.normpath(source.parent / link[2]))
+        if not target.is_file():
+            raise SystemExit(f"{source.relative_to(ROOT)}: {link[2]} is not a file.")
+        placed = place(target, language)
+        # An English page that stands in for a translation knows no headings of translated pages.
+        is_foreign = f"docs/{language}/" not in source.as_posix() and (ROOT / "docs" / language / placed).is_file()
+        anchor = "" if is_foreign and language != "en" else link[3] or ""
+        return link[1] + Path(os.path.relpath(placed, path.parent)).as_posix() + anchor
+
+    parts = _FENCE.split(text)
+    return "".join(part if number % 2 else _LINK.sub(replace, part) for number, part in enumerate(parts))
+
+
+def place(target: Path, language: str) -> Path:
+    """Return the path of a file of the repository in the folder of a language; a file outside of docs is copied there."""
+    name = target.relative_to(ROOT).as_posix()
+    if name in SHARED:
+        return Path(SHARED[name])
+    parts = target.relative_to(ROOT).parts
+    if parts[0] == "docs":
+        return Path(*parts[2:]) if parts[1] in ("en", language) else Path(*parts[1:])
+    copy = Path("source", *parts)
+    if not (STAGE / language / copy).exists():
+        text = target.read_text(encoding="utf-8")
+        write(STAGE / language / copy, relink(text, target, copy, language) if copy.suffix == ".md" else text)
+    return copy
+
+
+def write(file: Path, text: str) -> None:
+    """Write a text file, and its folder."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def fill_navigation(entries: Iterable[Any], pages: list[str], sections: dict[str, str]) -> list[Any]:
+    """Return the navigation with the pages of its folders (`decisions/*`) and the names of its sections in a language."""
+    filled: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            filled.append(entry)
+        else:
+            (name, inner), *_ = entry.items()
+            inner = [page for page in pages if Path(page).match(inner)] if isinstance(inner, str) else inner
+            filled.append({sections.get(name, name): fill_navigation(inner, pages, sections)})
+    return filled
+
+
+def iterate_pages(navigation: Iterable[Any]) -> Iterable[str]:
+    """Yield the pages of a navigation in its order."""
+    for entry in navigation:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for inner in entry.values():
+                yield from iterate_pages(inner)
+
+
+def configure(project: dict[str, Any], languages: dict[str, Any], language: str, pages: list[str]) -> dict[str, Any]:
+    """Return Zensical's settings of a language."""
+    own = languages[language]
+    sections = own.get("sections", {})
+    theme = project["theme"] | {"language": own["language"], "custom_dir": "../../docs/theme"}
+    theme["palette"] = [
+        each | {"toggle": each["toggle"] | {"name": sections.get(each["toggle"]["name"], each["toggle"]["name"])}}
+        for each in project["theme"]["palette"]
+    ]
+    alternate = [{"name": languages[each]["name"], "lang": each, "link": f"../{each}/"} for each in LANGUAGES]
+    return project | {
+        "docs_dir": language,
+        "site_dir": f"html/{language}",
+        "site_description": own.get("site_description", project["site_description"]),
+        "nav": fill_navigation(project["nav"], pages, sections),
+        "theme": theme,
+        "extra": {"alternate": alternate, "generator": False},
+    }
+
+
+def build(project: dict[str, Any], languages: dict[str, Any], language: str) -> None:
+    """Build one language into STAGE/html; raises SystemExit if a link is dead or a page is in no navigation."""
+    pages = stage(language, languages[language])
+    settings = configure(project, languages, language, pages)
+    shown = list(iterate_pages(settings["nav"]))
+    lost = set(pages).symmetric_difference(shown) - {each for each in pages if each.startswith("source/")}
+    if lost:
+        raise SystemExit(f"zensical.toml and the pages differ: {', '.join(sorted(lost))}")
+    file = STAGE / f"{language}.yml"
+    write(
+        file, json.dumps(settings, ensure_ascii=False)
+    )  # JSON is YAML, and Zensical reads no other form that we can write
+    done = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(file)], check=False
+    )
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    write_texts(language, settings, shown)
+
+
+def write_texts(language: str, settings: dict[str, Any], pages: list[str]) -> None:
+    """Write the pages as Markdown beside their HTML, the list `llms.txt`, and all guide pages in `llms-full.txt`."""
+    folder = STAGE / "html" / language
+    lines = [f"# {settings['site_name']}", "", f"> {settings['site_description']}", ""]
+    whole = []
+    for page in pages:
+        text = (STAGE / language / page).read_text(encoding="utf-8")
+        write(folder / page, text)
+        lines.append(f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({page})")
+        if Path(page).parts[0] not in SHARED_FOLDERS:
+            whole.append(text)
+    write(folder / "llms.txt", "\n".join([*lines, ""]))
+    write(folder / "llms-full.txt", "\n\n".join(whole))
+
+
+_HOME = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Jacquard</title>
+<script>location.replace(/^zh/.test(navigator.language) ? "zh/index.html" : "en/index.html")</script>
+<p><a href="en/index.html" lang="en">English</a> · <a href="zh/index.html" lang="zh">中文</a></p>
+"""
+
+
+def main() -> None:
+    """Build both languages and replace the folder `site` by them."""
+    configuration = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    shutil.rmtree(STAGE, ignore_errors=True)
+    for language in LANGUAGES:
+        build(configuration["project"], configuration["languages"], language)
+    html = STAGE / "html"
+    write(html / "index.html", _HOME)
+    for name in ("llms.txt", "llms-full.txt"):
+        text = (html / "en" / name).read_text(encoding="utf-8")
+        write(html / name, re.sub(r"(\]\()(?!https?:)(?=[\w-]+)", r"\1en/", text) if name == "llms.txt" else text)
+    shutil.rmtree(SITE, ignore_errors=True)
+    shutil.move(html, SITE)
+    print(f"site/index.html: {sum(1 for _ in SITE.rglob('*.html'))} pages")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The site of the guide is built in both languages, no link of it is dead, and no page makes a browser ask another host."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from docs.translation import list_pages
+
+ROOT = Path(__file__).parents[2]
+pytest.importorskip("zensical")
+
+
+class Page(HTMLParser):
+    """Collects the links of a page, its ids, and the addresses that a browser loads by itself."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        self.ids.add(told.get("id", ""))
+        if tag == "a":
+            self.links.append(told.get("href", ""))
+        else:
+            self.loaded += [
+                told[name] for name in ("href", "src", "srcset", "data", "action", "poster") if name in told
+            ]
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    done = subprocess.run([sys.executable, "docs/build.py"], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / "site"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {file: Page(file.read_text(encoding="utf-8")) for file in site.rglob("*.html")}
+
+
+def test_both_languages_have_every_page(site: Path) -> None:
+    built = {
+        language: {file.relative_to(site / language) for file in (site / language).rglob("*.html")}
+        for language in ("en", "zh")
+    }
+    assert built["en"] == built["zh"]
+    assert {Path(name).with_suffix(".html") for name in list_pages("en")} <= built["en"]
+
+
+def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
+    dead = []
+    for file, page in pages.items():
+        if file.name == "404.html":
+            continue  # its links are made for the root of a host
+        for link in page.links:
+            address = urlsplit(link)
+            if address.scheme or address.netloc:
+                continue
+            target = (file.parent / unquote(address.path)).resolve() if address.path else file
+            target = target / "index.html" if target.is_dir() else target
+            anchor = unquote(address.fragment)
+            if not target.is_file() or (anchor and target in pages and anchor not in pages[target].ids):
+                dead.append(f"{file.name}: {link}")
+    assert dead == []
+
+
+def test_no_page_loads_anything_from_another_host(site: Path, pages: dict[Path, Page]) -> None:
+    foreign = {address for page in pages.values() for address in page.loaded if re.match(r"(?:\w+:)?//", address)}
+    styles = {
+        found
+        for file in site.rglob("*.css")
+        for found in re.findall(r"url\(['\"]?(?:https?:)?//[^)]*", file.read_text("utf-8"))
+    }
+    assert foreign | styles == set()
+
+
+def test_the_texts_for_models_list_every_page(site: Path) -> None:
+    for language in ("en", "zh"):
+        listed = re.findall(r"\]\(([^)]+)\)", (site / language / "llms.txt").read_text(encoding="utf-8"))
+        assert list_pages("en") <= set(listed)
+        assert all((site / language / page).is_file() for page in listed)
+        assert (site / language / "llms-full.txt").read_text(encoding="utf-8").count("\n# ") > 20
+    assert all(
+        (site / page).is_file()
+        for page in re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
+    )
