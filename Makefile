@@ -20,7 +20,7 @@ help:
 	@echo "make attack   the long forms of what an attacker may try (ATTACK='texts --minutes 60'; without a name, they are listed)"
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make docs     the site of the guide in English and Chinese, in site/; a dead link is an error"
-	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
+	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack, mem0 and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
 	@echo "make acceptance  ours with SillyTavern, Open WebUI, a real model, the openai package and the MCP Inspector (needs node, chromium, a compiler)"
 	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
@@ -103,14 +103,15 @@ fuzz: $(VENV)/.dev
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/build.py
 
-# The frameworks stand in an environment of their own, so that the tests' stays what it is.
+# The frameworks stand in an environment of their own, so that the tests' stays what it is. mem0 asks for an older protobuf than the
+# tests use. PYTHON=/usr/bin/python3.11 takes Debian's interpreter, which is built with PGO and LTO.
 bench:
 	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.rivals
 	.venv-bench/bin/python -m benchmarks rivals $(BENCH)
 
 $(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "installing jacquard with what it is set beside"
-	@$(PIP) -c constraints.txt -e ".[local,embed,evals,rivals]"
+	@$(PIP) -c <(grep -v '^protobuf==' constraints.txt) -e ".[local,embed,evals,rivals]"
 	@touch $@
 
 costs: $(VENV)/.dev

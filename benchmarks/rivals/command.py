@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from benchmarks.rivals.names import NAMES, SETUP_NAMES
-from benchmarks.rivals.run import Options, run
+from benchmarks.rivals.page import write_page
+from benchmarks.rivals.run import LARGE, Options, run
 from benchmarks.rivals.show import show
 from benchmarks.rivals.worker import Limits
 from evals.errors import EvalError
@@ -41,6 +42,9 @@ def rivals(
     turns: Annotated[
         int, typer.Option("--turns", min=0, help="Real turns to play, on the set and at each size; 0 leaves them out.")
     ] = 20,
+    large_turns: Annotated[
+        int, typer.Option("--large-turns", min=0, help=f"Real turns at each size above {LARGE:,}.")
+    ] = 3,
     setups: Annotated[
         str, typer.Option("--setups", metavar="NAME,NAME", help=f"Of {', '.join(SETUP_NAMES)} (default: all).")
     ] = "",
@@ -64,6 +68,18 @@ def rivals(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write figures and every single measurement as JSON.")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--write", metavar="FILE", help="Write a page again with the tables of this run (docs/en/bench.md)."
+        ),
+    ] = None,
+    figures_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Show, or write, the figures of a former run (--json); measure nothing."
+        ),
+    ] = None,
 ) -> None:
     """Compare ours with LangChain, LlamaIndex, Haystack and code by hand: times, size, rate, memory, quality, in one
     run.
@@ -76,6 +92,7 @@ def rivals(
         sizes=_sizes(sizes),
         queries=queries,
         turns=turns,
+        large_turns=large_turns,
         setups=tuple(name for name in setups.split(",") if name) or SETUP_NAMES,
         only=tuple(name for name in only.split(",") if name),
         embedder=embedder,
@@ -87,10 +104,15 @@ def rivals(
     try:
         if json_file is not None:
             json_file.parent.mkdir(parents=True, exist_ok=True)
-        with show_progress(err) as progress:
-            figures = anyio.run(run, options, lambda text: err.print(Text(text, style="dim")), progress)
+        if figures_file is not None:
+            figures = json.loads(figures_file.read_text(encoding="utf-8"))
+        else:
+            with show_progress(err) as progress:
+                figures = anyio.run(run, options, lambda text: err.print(Text(text, style="dim")), progress)
         if json_file is not None:
             json_file.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        for name in () if page is None else write_page(page, figures):
+            err.print(Text(f"{page}: this run has no table {name!r}; the former one stays", style="bold"))
     except (EvalError, JacquardError, MnemosyneError) as error:
         err.print(Text(f"error: {error}", style="bold red"))
         raise typer.Exit(1) from error

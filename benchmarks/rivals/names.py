@@ -18,6 +18,8 @@ QUIET = {
     # LangSmith sends traces only if it is configured to; a user's environment may contain that.
     "LANGSMITH_TRACING": "false",
     "LANGCHAIN_TRACING_V2": "false",
+    # mem0 sends events from its import on.
+    "MEM0_TELEMETRY": "False",
     "ANONYMIZED_TELEMETRY": "false",
     "DO_NOT_TRACK": "1",
     # Nothing here is fetched: the model lies in a package.
@@ -98,6 +100,13 @@ ENTRANTS = (
         framework=True,
     ),
     Entrant(
+        name="mem0",
+        place="benchmarks.rivals.stacks.mem0_stack:Mem0",
+        needs=("mem0ai", "qdrant-client"),
+        how="Memory.search over Qdrant in a local folder, added with infer=False",
+        framework=True,
+    ),
+    Entrant(
         name="by-hand",
         place="benchmarks.rivals.stacks.by_hand:ByHand",
         needs=("rank-bm25",),
@@ -131,7 +140,7 @@ class Setup:
 SHIPPED = Setup(
     name="shipped",
     library=TORCH,
-    stacks=("langchain", "llamaindex", "haystack", "by-hand", "plain-vector"),
+    stacks=("langchain", "llamaindex", "haystack", "mem0", "by-hand", "plain-vector"),
     how="each as it is shipped: the others keep the session in memory and embed by sentence-transformers",
 )
 SETUPS = (

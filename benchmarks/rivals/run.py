@@ -39,6 +39,9 @@ WIDE = {"limit": 50, "tokens": 2000}
 WARM = ("Where did we meet for the first time?", "Who has the key of the temple, and since when?")
 TOGETHER = 100_000
 """Size up to which all stacks are in memory at once and are asked in turn; above it one after the other."""
+LARGE = 20_000
+"""Size above which only `large_turns` are played and only the last setup is measured: frameworks count all words again with
+each commit."""
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
@@ -59,6 +62,8 @@ class Options:
     """Number of recalls at each of `sizes`."""
     turns: int = 20
     """Number of real turns that are played, on the set and at each size."""
+    large_turns: int = 3
+    """Number of real turns at sizes above `LARGE`."""
     setups: tuple[str, ...] = SETUP_NAMES
     """Names of setups, measured one after the other."""
     only: tuple[str, ...] = ()
@@ -148,7 +153,8 @@ class Bench:
         for number, query in enumerate(pool.queries):
             await self._query(workers, part, number, query, shown)
             self.progress("queries", done + number + 1, len(labelled.queries))
-        await self.play(workers, {"part": "set", "session": pool.session}, [query.text for query in pool.queries])
+        facts = {"part": "set", "session": pool.session}
+        await self.play(workers, facts, [query.text for query in pool.queries], self.options.turns)
 
     async def _query(
         self, workers: list[Worker], part: str, number: int, query: LabelledQuery, shown: set[str]
@@ -169,15 +175,15 @@ class Bench:
                     }
                 )
 
-    async def play(self, workers: list[Worker], facts: Mapping[str, Any], inputs: Sequence[str]) -> None:
-        """Play real turns: commit the turn before, then ask what the user says next.
+    async def play(self, workers: list[Worker], facts: Mapping[str, Any], inputs: Sequence[str], most: int) -> None:
+        """Play at most `most` real turns: commit the turn before, then ask what the user says next.
 
         The kinds of a row: `commit`; `real`, the turn after it; `fixed`, a turn asked at the same place again, of which
         nothing is committed in between; `at_once`, a turn that begins right after a commit. Each takes another input.
         """
         part = f"{self.setup.name}, turns"
-        replies = (text for text in utterances(self.options.turns * 8 + 8, SEED + 1) if not has_cjk(text))
-        turns = min(self.options.turns, len(inputs) // 3)
+        replies = (text for text in utterances(most * 8 + 8, SEED + 1) if not has_cjk(text))
+        turns = min(most, len(inputs) // 3)
         for number in range(turns):
             real, fixed, at_once = inputs[3 * number : 3 * number + 3]
             orders: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -243,7 +249,8 @@ class Bench:
             await self.each(workers, part, 0, do="recall", query=text, limit=NARROW["limit"] * 2)
             await self.each(workers, part, 0, do="turn", query=text, **NARROW)
         facts = {"part": "size", "size": size}
-        wanted = count + 3 * self.options.turns
+        turns = self.options.large_turns if size > LARGE else self.options.turns
+        wanted = count + 3 * turns
         asked = [text for text in questions(wanted * 8, SEED) if not has_cjk(text)][:wanted]
         for number, text in enumerate(asked[:count]):
             for name, answer in await self.each(
@@ -251,7 +258,7 @@ class Bench:
             ):
                 self.rows.append({**facts, "number": number, "kind": "recall", "stack": name, **answer})
             self.progress(f"asking {size:,}", number + 1, count)
-        await self.play(workers, facts, asked[count:])
+        await self.play(workers, facts, asked[count:], turns)
 
 
 async def run(options: Options, say: Say, progress: Progress) -> dict[str, Any]:
@@ -275,7 +282,8 @@ async def run(options: Options, say: Say, progress: Progress) -> dict[str, Any]:
         elif options.rate_documents:
             await bench.rate()
         for size in options.sizes:
-            await bench.size(size)
+            if size <= LARGE or setup is setups[-1]:
+                await bench.size(size)
     return {
         "setups": {
             bench.setup.name: {
@@ -331,6 +339,7 @@ def _config(options: Options, labelled: LabelledSet | None) -> dict[str, Any]:
         "sizes": list(options.sizes),
         "queries_a_size": options.queries,
         "turns": options.turns,
+        "large_turns": options.large_turns,
         "setups": list(options.setups),
         "embedder": options.embedder,
         "history": options.history,

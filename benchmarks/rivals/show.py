@@ -19,8 +19,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
     where, busy = figures["machine"], figures["load"]
     console.print(
         Text(
-            f"{where['cpu']}, {where['cores']} cores, {where['memory_gb']} GB, load {busy['before']} to {busy['after']}; "
-            f"embedder {figures['config']['embedder']} for all; ratio: how many times as long as ours"
+            f"{where['cpu']}, {where['cores']} cores, {where['memory_gb']} GB, Python {where['python']}, load {busy['before']} to "
+            f"{busy['after']}; embedder {figures['config']['embedder']} for all; ratio: how many times as long as ours"
         )
     )
     for name, setup in figures["setups"].items():

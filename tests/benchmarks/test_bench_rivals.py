@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from importlib import import_module
+from pathlib import Path
 
 import anyio
 import numpy as np
@@ -27,9 +29,11 @@ from benchmarks.rivals.names import (
     find_missing_packages,
     find_setup,
 )
+from benchmarks.rivals.page import make_tables
 from benchmarks.rivals.show import show
 from benchmarks.rivals.stacks.stack import Lines, TurnRequest, find_missing, normalise_spaces, split_words
 from evals.errors import SetupError
+from evals.metrics import TOKEN_METRICS
 from evals.running.plain_rrf import score_reciprocal_ranks
 from mnemosyne import Chain, CorpusDocument
 
@@ -276,6 +280,63 @@ def test_the_whole_comparison_runs_by_hand_and_keeps_every_measurement(tmp_path)
     assert all(each["not_in_prompt"] == 0 for part in ("played", "quality") for each in found[part].values())
     assert figures["machine"]["cores"] >= 1
     show(figures, Console(width=170, quiet=True))
+    check_page(file, tmp_path / "page.md")
+
+
+def check_page(figures, page):
+    names = ("machine", "place shipped", "quality shipped", "rate shipped", "recall shipped 1000")
+    page.write_text("".join(f"<!-- table: {name} -->\nformer\n<!-- end -->\n" for name in names), encoding="utf-8")
+    done = CliRunner().invoke(app, ["rivals", "--from", str(figures), "--write", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "'recall shipped 1000'" in done.stderr
+    tables = page.read_text(encoding="utf-8").split("<!-- end -->\n")
+    assert "| interpreter | 3." in tables[0]
+    assert all("| by-hand |" in table and "former" not in table for table in tables[1:4])
+    assert tables[4] == "<!-- table: recall shipped 1000 -->\nformer\n"
+
+
+def test_every_table_of_the_page_is_one_that_a_whole_run_makes():
+    figures = {
+        "count": 1,
+        "ms_p50": 2.0,
+        "ms_p95": 3.0,
+        "processor_ms_p50": 2.0,
+        "beyond_ms_p50": 1.0,
+        "beyond_ms_p95": 1.0,
+    }
+    played = {"real": figures, "at_once": figures, "commit_ms_p50": 1.0, "commit_behind_ms_p50": 1.0}
+    played |= {"whole_ms_p50": 3.0, "whole_processor_ms_p50": 3.0, "real_to_fixed_processor": 1.0}
+    stack = {"recall": figures, "index_seconds": 1.0, "memory_mb": 100.0}
+    names = (OURS, "langchain", "llamaindex", "langchain-sqlite")
+    size = {"stacks": dict.fromkeys(names, stack), "played": dict.fromkeys(names, played)}
+    quality = dict.fromkeys(
+        ("recall@5", "ndcg@5", "recall@50", *TOKEN_METRICS, "prompt_recall@5", "prompt_tokens"), 0.5
+    )
+    rate = {"documents_a_second": 9.0, "bare_documents_a_second": 10.0, "share_of_bare": 0.9}
+    setup = {
+        "turns": {OURS: figures | {"embed_ms_p50": 1.0}},
+        "memory_mb": {},
+        "quality": {OURS: quality},
+        "rate": {OURS: rate},
+    }
+    setup |= {"sizes": {"1000": size, "100000": size}, "left_out": {}}
+    made = make_tables(
+        {
+            "setups": {each.name: setup for each in SETUPS},
+            "machine": {"cpu": "c", "cores": 2, "memory_gb": 4, "python": "3.11"},
+            "load": {"before": 0.1, "after": 0.2},
+            "config": {"embedder": "m", "data": None, "session": None},
+            "stacks": {},
+            "versions": {},
+            "left_out": {},
+            "network": {},
+        }
+    )
+    page = (Path(__file__).parents[2] / "docs" / "en" / "bench.md").read_text(encoding="utf-8")
+    wanted = re.findall(r"<!-- table: (.+?) -->\n", page)
+    assert {"machine", "aims"} < {*wanted} <= {*made}
+    assert made["aims"].count("\n") == 2 + 8
+    assert "| 1.00 (langchain) | no |" in made["aims"]
 
 
 @pytest.mark.full
