@@ -30,6 +30,10 @@ SHARED = {"docs/design.md": "design.md", "CHANGELOG.md": "changes.md", "SECURITY
 SHARED_FOLDERS = ("decisions", "measurements", "schema")
 _FENCE = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?")
+_ALTERNATE = re.compile(r'<link rel="alternate" href="[^"]*" hreflang="[^"]*">\s*')
+_LIST = re.compile(r"^((?!\s|[-*] |\d+\. ).+)\n((?:-|\d+\.) )", re.MULTILINE)
+"""A list directly below a paragraph, which GitHub shows as one and Zensical does not."""
+
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 
 
@@ -74,7 +78,9 @@ def relink(text: str, source: Path, path: Path, language: str) -> str:
         return link[1] + Path(os.path.relpath(placed, path.parent)).as_posix() + anchor
 
     parts = _FENCE.split(text)
-    return "".join(part if number % 2 else _LINK.sub(replace, part) for number, part in enumerate(parts))
+    return "".join(
+        part if number % 2 else _LIST.sub(r"\1\n\n\2", _LINK.sub(replace, part)) for number, part in enumerate(parts)
+    )
 
 
 def place(target: Path, language: str) -> Path:
@@ -158,7 +164,31 @@ def build(project: dict[str, Any], languages: dict[str, Any], language: str) -> 
     )
     if done.returncode:
         raise SystemExit(done.returncode)
+    finish(STAGE / "html" / language)
     write_texts(language, settings, shown)
+
+
+def finish(folder: Path) -> None:
+    """Make the pages work from a folder, where a browser fetches nothing and starts no worker from a file.
+
+    The index and the code of the search become scripts, and the switch of languages stays on its page.
+    """
+    write(folder / "search.js", f"var __index = {(folder / 'search.json').read_text(encoding='utf-8')};")
+    (worker,) = (folder / "assets" / "javascripts" / "workers").glob("search.*.js")
+    write(folder / "folder.js", _FOLDER_SEARCH % json.dumps(worker.read_text(encoding="utf-8")))
+    for page in folder.rglob("*.html"):
+        script = f'<script src="{os.path.relpath(folder / "folder.js", page.parent)}"></script>'
+        write(page, _ALTERNATE.sub("", page.read_text(encoding="utf-8")).replace("</head>", f"{script}</head>", 1))
+
+
+_FOLDER_SEARCH = """if (location.protocol === "file:") {
+  const code = %s;
+  const FileWorker = Worker;
+  window.Worker = function () {
+    return new FileWorker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  };
+}
+"""
 
 
 def write_texts(language: str, settings: dict[str, Any], pages: list[str]) -> None:

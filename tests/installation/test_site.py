@@ -76,6 +76,10 @@ def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
     assert dead == []
 
 
+def test_every_list_is_shown_as_one(pages: dict[Path, Page]) -> None:
+    assert [file.name for file in pages if re.search(r"</(?:strong|p|em)>\n- ", file.read_text(encoding="utf-8"))] == []
+
+
 def test_no_page_loads_anything_from_another_host(site: Path, pages: dict[Path, Page]) -> None:
     foreign = {address for page in pages.values() for address in page.loaded if re.match(r"(?:\w+:)?//", address)}
     styles = {
