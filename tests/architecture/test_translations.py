@@ -23,8 +23,9 @@ def test_the_list_of_untranslated_pages_only_becomes_shorter() -> None:
 
 
 NAMES = (
-    "agents bench documents erasure_places evaluating evidence filament files frameworks glossary layers memory observability "
-    "operations plugins profiles replay scaling security settings stores templates world-info world-packs"
+    "agents bench benchmarks budget documents erasure_places evaluating evidence filament files frameworks glossary layers memory "
+    "models observability operations own-parts plays plugins profiles replay scaling security settings store-care stores templates "
+    "tool-loops user-facts world-info world-packs"
 )
 ONCE_UNTRANSLATED = [f"{name}.md" for name in NAMES.split()]
 
