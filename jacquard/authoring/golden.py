@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from filament import PayloadError, load_yaml
+from filament import PayloadError, dump_yaml, load_yaml
 from jacquard.authoring.findings import show_path, suggest_names
 from jacquard.authoring.render import render_turn
 from jacquard.authoring.replay.line_diff import diff_lines
@@ -20,6 +20,7 @@ from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
 from jacquard.authoring.turns import AuthorTurn, build_pack_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner, Selection
+from jacquard.templating.profiles import AUTO
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.files import write_file
 from mnemosyne.protocols import TokenEstimator
@@ -124,6 +125,50 @@ def run_case(
         tokens=rendering.tokens,
         lines=diff_lines(stored.split("\n"), text.split("\n")),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenCase:
+    """A case that was made from a recorded turn.
+
+    `text` is the file of the case. `left_out` are the ids of memories that the prompt of the turn had and a case cannot have,
+    because they are not in the pack.
+    """
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+def build_case(turn: AuthorTurn, world: WorldPack) -> GoldenCase:
+    """Return the case that has the input, the conversation, the state and the template of a recorded turn."""
+    request = turn.request
+    known = {entry.entry_id for entry in (*world.lore, *session_start("golden", world).entries)}
+    wanted = turn.selection.entry_ids
+    said = [each.message for each in request.window.messages if each.message.role in (Role.USER, Role.ASSISTANT)]
+    fields: dict[str, Any] = {
+        "input": request.message.content,
+        "template": turn.template_id,
+        "layout": None if turn.layout == AUTO else turn.layout,
+        "state": _find_differences(world.state, request.window.state),
+        "messages": [{each.role.value: each.content} for each in said],
+        "memories": [each for each in wanted if each in known],
+        "limit_tokens": turn.limit_tokens,
+    }
+    text = dump_yaml({name: value for name, value in fields.items() if value or name == "messages"}) + "\n"
+    return GoldenCase(text=text, left_out=tuple(each for each in wanted if each not in known))
+
+
+def _find_differences(base: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of `now` that differ from those of `base`, mapping by mapping."""
+    found: dict[str, Any] = {}
+    for key, value in now.items():
+        old = base.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            if below := _find_differences(old, value):
+                found[key] = below
+        elif key not in base or old != value:
+            found[key] = value
+    return found
 
 
 def read_case(case: Path) -> Mapping[str, Any]:

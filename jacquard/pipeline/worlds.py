@@ -115,9 +115,13 @@ class WorldSource:
     """
 
     def __init__(self, store: Store, given: Mapping[str, WorldPack]) -> None:
-        self._store, self._given = store, given
+        self._store, self._given = store, dict(given)
         self._named: dict[str, WorldPack] = {}
         self._held: dict[str, WorldPack] = {}
+
+    def replace_given(self, world: WorldPack) -> None:
+        """Use `world` as the host's pack of its world, in place of an earlier one."""
+        self._given[world.world_id] = world
 
     async def store_pack(self, world: WorldPack) -> int:
         """Write a pack with its lore as the present version of its world. Return the number of lore entries that

@@ -426,35 +426,55 @@ class LorePage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorldTemplates:
-    """Texts of the templates by name (`combat/guidance.j2`): those of a world (`files`), and the `shipped` ones, which files of
+class WorldFiles:
+    """Names of the files of a world (`world.yaml`, `templates/combat/guidance.j2`), and of the `shipped` templates, which files of
     the same name replace.
 
-    `is_editable` is false if the world is read from a folder.
+    `is_folder` is true if the world is read from a folder; otherwise its only files are templates. `is_editable` is false if the
+    folder cannot be changed here.
     """
 
-    files: Mapping[str, str]
-    shipped: Mapping[str, str]
+    files: tuple[str, ...]
+    shipped: tuple[str, ...]
+    is_folder: bool
     is_editable: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TemplateRequest:
-    """The new text of a template. Null removes the template from the world."""
+class WorldFile:
+    """Text of a file. `is_shipped` is true if the world has no such file, so that the text is that of the shipped template.
 
-    text: str | None
+    `digest` identifies the text.
+    """
+
+    name: str
+    text: str
+    digest: str
+    is_shipped: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldFilesRequest:
+    """New texts of files by name. Null removes a file.
+
+    `read` has the digests of the texts that the caller read, by name. If one of these files has another text now, nothing is
+    stored.
+    """
+
+    files: dict[str, str | None]
+    read: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LintRequest:
-    """Unsaved texts of templates by name, which replace the stored ones for this check. Null leaves a template out."""
+    """Unsaved texts of files by name, which replace the stored ones for this check. Null leaves a file out."""
 
     files: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LintAnswer:
-    """Faults of templates, sorted by file, line and column, and the names of the checked files."""
+    """Faults of a world's files, sorted by file, line and column, and the names of the checked files."""
 
     files: tuple[str, ...]
     errors: int
@@ -463,7 +483,7 @@ class LintAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreviewRequest:
-    """Templates for the preview of a recorded turn.
+    """Files for the preview of a recorded turn.
 
     `files` are unsaved texts by name. `template_id` and `layout` replace those of the turn.
     """
@@ -475,7 +495,7 @@ class PreviewRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreviewAnswer:
-    """A recorded prompt (`before`), and the same turn with the given templates (`after`), with the differing blocks.
+    """A recorded prompt (`before`), and the same turn with the given files (`after`), with the differing blocks.
 
     `is_same` is true if `after` is the recorded prompt, byte for byte.
     """
@@ -492,6 +512,26 @@ class GoldenRequest:
 
     case: str | None = None
     accept: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenCaseRequest:
+    """The name of a new golden case (a file name without its ending)."""
+
+    case: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenCaseAnswer:
+    """A new golden case, with its approved prompt.
+
+    `left_out` are the ids of memories of the turn that a case cannot have, because they are not in the pack.
+    """
+
+    case: str
+    file: str
+    tokens: int
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -59,6 +59,8 @@ from jacquard.remote.bodies import (
     FinalizeRequest,
     ForgottenMemory,
     ForkRequest,
+    GoldenCaseAnswer,
+    GoldenCaseRequest,
     GoldenRequest,
     HealthAnswer,
     ImportAnswer,
@@ -90,7 +92,6 @@ from jacquard.remote.bodies import (
     SwitchRequest,
     TailRequest,
     TasksRequest,
-    TemplateRequest,
     TokenAnswer,
     TokenRecord,
     TokenRequest,
@@ -103,9 +104,11 @@ from jacquard.remote.bodies import (
     WhatIfAnswer,
     WhatIfRequest,
     WorldDocument,
+    WorldFile,
+    WorldFiles,
+    WorldFilesRequest,
     WorldName,
     WorldRequest,
-    WorldTemplates,
 )
 from jacquard.remote.operation import Operation, Query, Scope, Tool
 from jacquard.remote.wire import ALL, PARTS, SentTurn
@@ -452,19 +455,25 @@ OPERATIONS: tuple[Operation, ...] = (
         tool=Tool("List lore.", omit=_ENTRY),
     ),
     Operation(
-        "get_templates", "GET", f"{_WORLD}/templates", "", answer=WorldTemplates, scope=Scope.AUTHOR, is_audited=True,
+        "list_world_files", "GET", f"{_WORLD}/files", "", answer=WorldFiles, scope=Scope.AUTHOR,
         errors=(WorldUnavailableError, TemplateError),
-        doc="Return the texts of a world's templates and of the shipped templates.",
+        doc="List the names of the files of a world: all files of its pack if it is read from a folder, else its templates.",
     ),
     Operation(
-        "lint_templates", "POST", f"{_WORLD}/templates/lint", "", body=LintRequest, answer=LintAnswer, scope=Scope.AUTHOR,
-        errors=(WorldUnavailableError, ConfigError, TemplateError),
-        doc="Find all faults of a world's templates, with unsaved texts, without rendering a turn.",
+        "get_world_file", "GET", f"{_WORLD}/files/{{file_name}}", "", answer=WorldFile, scope=Scope.AUTHOR, is_audited=True,
+        errors=(WorldUnavailableError, TemplateError),
+        doc="Return the text of a file of a world, or of the shipped template that a file of this name would replace.",
     ),
     Operation(
-        "put_template", "PUT", f"{_WORLD}/templates/{{file_name}}", "", body=TemplateRequest, answer=WorldName, scope=Scope.AUTHOR,
+        "put_world_files", "PUT", f"{_WORLD}/files", "", body=WorldFilesRequest, answer=WorldName, scope=Scope.AUTHOR,
         errors=(WorldUnavailableError, ConfigError, TemplateError, WorldPackError),
-        doc="Store, replace or remove a template of a world. Nothing is stored if the world would have a fault.",
+        doc="Store, replace or remove files of a world, all or none. Nothing is stored if the world would have a fault. Sessions "
+        "of the world continue with it. Files of a folder can be changed in a service without tenants that is one process.",
+    ),
+    Operation(
+        "lint_world_files", "POST", f"{_WORLD}/lint", "", body=LintRequest, answer=LintAnswer, scope=Scope.AUTHOR,
+        errors=(WorldUnavailableError, ConfigError, TemplateError),
+        doc="Find all faults of the files of a world, with unsaved texts, without rendering a turn.",
     ),
     Operation(
         "run_golden_cases", "POST", f"{_WORLD}/golden", "", body=GoldenRequest, answer=tuple[GoldenResult, ...],
@@ -472,9 +481,15 @@ OPERATIONS: tuple[Operation, ...] = (
         doc="Render the golden cases in the folder of a world, and compare each with its approved prompt, or approve it.",
     ),
     Operation(
+        "add_golden_case", "POST", f"{_TURN}/golden", "", body=GoldenCaseRequest, answer=GoldenCaseAnswer, status=201,
+        scope=Scope.AUTHOR, is_repeatable=False,
+        errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, TemplateError, WorldPackError, DamagedRecordError),
+        doc="Save a recorded turn as a golden case in the folder of its world, and approve the prompt that the case has now.",
+    ),
+    Operation(
         "preview_templates", "POST", f"{_TURN}/preview", "", body=PreviewRequest, answer=PreviewAnswer, scope=Scope.AUTHOR,
         errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, BudgetExceededError, TemplateError, DamagedRecordError),
-        doc="Render a recorded turn with today's templates and unsaved texts, and compare it with what was sent.",
+        doc="Render a recorded turn with today's files of its world and unsaved texts, and compare it with what was sent.",
     ),
     Operation(
         "match_lore", "POST", f"{_SESSION}/lore-match", "", body=MatchRequest, answer=LoreMatches, scope=Scope.AUTHOR,

@@ -43,7 +43,7 @@ _STORING = frozenset(
         "edit_lore",
         "import_files",
         "mark_memory",
-        "put_template",
+        "put_world_files",
         "set_state",
         "repair_state",
         "upsert_tasks",

@@ -228,6 +228,21 @@ class Runtime:
         await to_thread.run_sync(self.notes.remember, self.world.world_id)
         return changed
 
+    async def reload_world(self) -> WorldPack:
+        """Read the folder of the named pack again, and make the pack the current version of its world. Return the pack.
+
+        Raises ConfigError if no folder was named, and WorldPackError if the pack has faults; then nothing changes.
+        """
+        world = await to_thread.run_sync(self.notes.load_named)
+        if world is None or self.world is None:
+            raise ConfigError("No folder of a world pack was named.")
+        if self.opening is self.world:
+            self.opening = world
+        self.world, self.worlds = world, {world.world_id: world}
+        self.engine.worlds.replace_given(world)
+        await self.import_world()
+        return world
+
     async def import_session(self, start: SessionStart) -> SessionHead:
         """Create the session in `start` with its turns, and return its head. If the session exists already, append the
         turns that it lacks.

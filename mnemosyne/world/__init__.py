@@ -8,11 +8,14 @@ anything above mnemosyne. Of filament it imports `payload`, for YAML.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CodecError, WorldPackError
+from mnemosyne.core.faults import Fault, Severity
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.values import dataclass
 from mnemosyne.world.build import build_world
 from mnemosyne.world.checking.doubts import find_doubts
 from mnemosyne.world.checking.links import check_links
@@ -20,12 +23,15 @@ from mnemosyne.world.describe import describe
 from mnemosyne.world.format.check import PackFaults
 from mnemosyne.world.pack_json import check_format, pack_from_json, pack_to_json
 from mnemosyne.world.reading.draft import read_draft
-from mnemosyne.world.reading.files import PackFolder, pack_of_files, read_folder
+from mnemosyne.world.reading.files import PackFolder, is_editable_name, pack_of_files, read_folder, replace_files
 from mnemosyne.world.reading.json_draft import read_json_draft
 
 __all__ = [
+    "PackReport",
     "describe",
+    "examine_changes",
     "examine_world",
+    "is_editable_name",
     "load_world",
     "load_world_files",
     "load_world_json",
@@ -53,6 +59,36 @@ def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[Wo
     """
     faults = PackFaults()
     return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackReport:
+    """Files of a pack as they would be after a change, and everything that is wrong with them."""
+
+    files: Mapping[str, bytes]
+    """Bytes of each file by its name below the pack."""
+    world: WorldPack | None
+    """World of these files. None if the pack has an error."""
+    faults: tuple[Fault, ...]
+    """Errors and warnings, sorted by file and line."""
+
+
+def examine_changes(folder: str | Path, changes: Mapping[str, bytes | None]) -> PackReport:
+    """Check the pack in `folder` as if some of its files had other bytes. Bytes that are None leave a file out.
+
+    Nothing is written.
+    """
+    faults = PackFaults()
+    pack = replace_files(read_folder(Path(folder), faults), changes, faults)
+    draft = read_draft(pack, faults)
+    tree = check_links(draft, faults)
+    world: WorldPack | None = None
+    doubts: tuple[Fault, ...] = ()
+    if tree is not None and not len(faults):
+        world, doubts = build_world(draft, tree, pack), find_doubts(tree, draft.world).found
+    found = (*faults.found, *(replace(each, severity=Severity.WARNING) for each in doubts))
+    ordered = sorted(found, key=lambda each: (each.file, each.line))
+    return PackReport(files=pack.files, world=world, faults=tuple(ordered))
 
 
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
@@ -86,4 +122,4 @@ def _load(pack: PackFolder, faults: PackFaults, *, try_patterns: bool) -> tuple[
     tree = check_links(draft, faults, try_patterns=try_patterns)
     faults.close()
     assert tree is not None, "a pack without faults has a state"
-    return build_world(draft, tree, pack), find_doubts(tree, draft.world)
+    return build_world(draft, tree, pack), find_doubts(tree, draft.world).sentences()

@@ -23,8 +23,8 @@ _LONGER, _LONGER_CJK = 1.5, 3
 _WORDS, _CHARS_CJK = 3, 5
 
 
-def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
-    """Return a sentence for each doubtful place in the state and the persona of a pack. The pack must have no faults.
+def find_doubts(tree: StateTree, world: Part) -> PackFaults:
+    """Return the doubtful places in the state and the persona of a pack. The pack must have no faults.
 
     `tree` is the state, and `world` is the file `world.yaml`, which contains the persona.
     """
@@ -35,7 +35,7 @@ def find_doubts(tree: StateTree, world: Part) -> tuple[str, ...]:
             _check_template(node, rules, tree.where((*path, META, TEMPLATE)), doubts)
     _find_pairs(persona, lambda path: place.at(*path), doubts)
     _check_persona(persona, place, doubts)
-    return doubts.sentences()
+    return doubts
 
 
 def _find_pairs(root: dict[str, Any], where: Where, doubts: FaultList) -> None:

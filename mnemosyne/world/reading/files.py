@@ -89,6 +89,30 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     )
 
 
+def is_editable_name(name: str) -> bool:
+    """Return whether a file of this name below a pack is a text that its author writes."""
+    parts = name.split("/")
+    if not name.isprintable() or "\\" in name or any(not part or part.startswith(".") for part in parts):
+        return False
+    if len(parts) == 1:
+        return name in TOP_FILES and name != IMPORTED_FILE
+    if parts[0] == LORE_FOLDER:
+        return name.endswith((".yaml", ".md"))
+    is_prompt = parts[:2] == [TEMPLATE_FOLDER, TESTS_FOLDER] and len(parts) == 3 and name.endswith(".txt")
+    return parts[0] == TEMPLATE_FOLDER and len(parts) > 2 and (name.endswith(TEMPLATE_SUFFIXES) or is_prompt)
+
+
+def replace_files(pack: PackFolder, changes: Mapping[str, bytes | None], faults: FaultList) -> PackFolder:
+    """Return a pack with other bytes of some files. A file whose bytes are None is left out."""
+    given = {**pack.files, **changes}
+    files = {name: data for name, data in sorted(given.items()) if data is not None}
+    if WORLD_FILE in pack.files and WORLD_FILE not in files:
+        faults.add(_whole(WORLD_FILE), "is missing; a pack cannot be without it")
+    return PackFolder(
+        files=files, digest=_digest(files), template_root=pack.template_root, templates=_templates(files, faults)
+    )
+
+
 def pack_of_files(files: Mapping[str, bytes]) -> PackFolder:
     """Return the pack that consists of `files` (bytes by relative name). Such a pack has no templates."""
     return PackFolder(files=dict(sorted(files.items())), digest=_digest(dict(files)), template_root=None)

@@ -28,6 +28,7 @@ RUNTIME = {
     "plan_erasure": "erase",
     "forget": "erase",
     "import_world": "put_world",
+    "reload_world": "put_world_files",
     "archive_session": "archive_session",
     "open_archived": "open_archived",
     "archived_sessions": "list_archived",

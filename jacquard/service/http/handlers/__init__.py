@@ -21,11 +21,11 @@ from jacquard.service.http.handlers import (
     memory,
     records,
     sessions,
-    templates,
     turns,
+    world_files,
 )
 
-_MODULES = (access, evaluations, files, house, memory, records, sessions, templates, turns)
+_MODULES = (access, evaluations, files, house, memory, records, sessions, turns, world_files)
 """Modules that register handlers when they are imported."""
 
 _OWNERS: Mapping[str, Callable[[Call], Any]] = {
