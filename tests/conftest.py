@@ -34,6 +34,9 @@ MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30 and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
+# Commands speak the language of the environment. Tests read English where they name no other language.
+os.environ["LC_ALL"] = "C.UTF-8"
+
 # Typer builds every command of an application whenever one is run; a process that runs hundreds needs that once. This stands
 # before the first import of `typer.testing`, which takes the function by its name.
 typer.main.get_command = functools.cache(typer.main.get_command)

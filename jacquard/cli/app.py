@@ -170,7 +170,9 @@ def _full_name(name: str) -> str:
 
 @functools.cache
 def _load(name: str) -> Any:
-    from jacquard.cli.store_options import add_store_options  # loads what commands share
+    # These load what commands share.
+    from jacquard.cli.language import add_language_option
+    from jacquard.cli.store_options import add_store_options
 
     module, _, attribute = GROUPS[_GROUP_OF[name]].commands[name].partition(":")
     found = getattr(import_module(module), attribute)
@@ -180,6 +182,7 @@ def _load(name: str) -> Any:
     else:
         app.command(name)(found)
     add_store_options(app)
+    add_language_option(app)
     return get_group(app).commands[name]
 
 
@@ -209,9 +212,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
+    lang: Annotated[
+        str | None,
+        typer.Option("--lang", metavar="en|zh", help="Language of receipts, reasons and errors."),
+    ] = None,
 ) -> None:
     """Options of the command itself; the text of its help is the one that `typer.Typer` is given."""
+    if lang is not None:
+        context.with_resource(import_module("jacquard.cli.language").speaking(lang))

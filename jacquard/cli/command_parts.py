@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from filament import FilamentError
+from jacquard.cli.language import speak
 from jacquard.cli.terminal import TerminalConsole
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, load_config
@@ -153,13 +154,18 @@ def clean(text: str) -> str:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line for a person on standard error."""
-    err.print(Text(clean(text), style=style))
+    """Print a line for a person on standard error, in the chosen language if it is one of ours."""
+    err.print(Text(clean(speak(text)), style=style))
 
 
 def show(text: str | Text, style: str = "") -> None:
     """Print `text` for a person on standard output. Square brackets in it are printed, never read as markup."""
     out.print(Text(clean(text), style=style) if isinstance(text, str) else text)
+
+
+def tell(line: str, style: str = "") -> None:
+    """Print a line of ours for a person on standard output, in the chosen language."""
+    show(speak(line), style)
 
 
 def print_json(value: Any) -> None:

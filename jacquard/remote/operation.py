@@ -98,6 +98,8 @@ class Operation:
     """True if the operation uses data in the memory of one process, so that only the process that works on the session
     can run it.
     """
+    has_sentences: bool = False
+    """True if reasons in the answer are in the language that the header Accept-Language names (English or Chinese)."""
     query: tuple[Query, ...] = ()
     errors: tuple[type[ContextEngineError], ...] = ()
     """Errors that the operation can return in addition to the errors of every operation."""

@@ -361,12 +361,12 @@ OPERATIONS: tuple[Operation, ...] = (
         doc="Return a prepared turn from its record.",
     ),
     Operation(
-        "get_changes", "GET", f"{_TURN}/changes", "", answer=TurnChanges,
+        "get_changes", "GET", f"{_TURN}/changes", "", answer=TurnChanges, has_sentences=True,
         errors=(SessionNotFoundError, TurnNotFoundError, DamagedRecordError),
         doc="Return the values of the state that a turn changed, and the verdict on each op of its reply.",
     ),
     Operation(
-        "get_receipt", "GET", f"{_TURN}/receipt", "", answer=ReceiptAnswer,
+        "get_receipt", "GET", f"{_TURN}/receipt", "", answer=ReceiptAnswer, has_sentences=True,
         errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, DamagedRecordError),
         doc="Return the receipt of a turn. It states why each candidate and block is, or is not, in the prompt.",
     ),
@@ -386,7 +386,7 @@ OPERATIONS: tuple[Operation, ...] = (
         doc="Render a recorded turn under other settings, and compare both prompts block by block. Nothing is written.",
     ),
     Operation(
-        "explain", "GET", f"{_TURN}/explain", "", answer=tuple[Origin, ...],
+        "explain", "GET", f"{_TURN}/explain", "", answer=tuple[Origin, ...], has_sentences=True,
         query=(
             Query("text", "Words from the prompt.", default=""),
             Query("at", "Instead of words: the position of a character, counted over all messages.", kind=int, least=0, most=10**9),
@@ -396,7 +396,7 @@ OPERATIONS: tuple[Operation, ...] = (
         tool=Tool("Find the source of a text in a turn's prompt.", only=("text",), omit=_ORIGIN),
     ),
     Operation(
-        "why_not", "GET", f"{_TURN}/why-not", "", answer=tuple[Absence, ...], scope=Scope.AUTHOR,
+        "why_not", "GET", f"{_TURN}/why-not", "", answer=tuple[Absence, ...], scope=Scope.AUTHOR, has_sentences=True,
         query=(Query("text", "The id of an entry, or words from its text.", default=""),),
         errors=(SessionNotFoundError, TurnNotFoundError, ConfigError, DamagedRecordError, MemoryNotFoundError),
         doc="Return why an entry is not in a prompt: hidden, not recalled, not chosen, or over the budget. "
@@ -580,7 +580,7 @@ OPERATIONS: tuple[Operation, ...] = (
         doc="List the settings of a service without tenants: each value without secrets, and its source.",
     ),
     Operation(
-        "check_health", "GET", "/health", "", answer=HealthAnswer, scope=Scope.ADMIN, errors=(ConfigError,),
+        "check_health", "GET", "/health", "", answer=HealthAnswer, scope=Scope.ADMIN, errors=(ConfigError,), has_sentences=True,
         doc="Check the store of a service without tenants as `jacquard operate doctor` does: what is wrong, and what to do.",
     ),
     Operation(

@@ -26,7 +26,7 @@ has the types of all bodies and answers. This page is written by `python -m jacq
   address.
 - **Token**: the scope that a token needs if the service has tenants. `viewer`: a token that is bound to a viewer may call it too.
   *audited*: `list_audited_calls` lists the calls. *no key*: the operation takes no idempotency key, because a second call makes a
-  further change.
+  further change. *en, zh*: reasons in the answer are in English, or in Chinese if the header `Accept-Language` asks for it.
 - **Python**: the method that does the same, of `ContextEngine` (or `RemoteEngine`), `MemoryVerbs` (or `RemoteVerbs`) or `Runtime`.
 
 | Operation | Address | Body, parameters | Token | Python | Purpose |
@@ -46,6 +46,7 @@ def _cells(operation: Operation) -> list[str]:
     notes = [operation.scope.value, *(["viewer"] if operation.open_to_viewers else [])]
     notes += ["*audited*"] if operation.is_audited else []
     notes += [] if operation.is_repeatable else ["*no key*"]
+    notes += ["*en, zh*"] if operation.has_sentences else []
     return [
         f"`{operation.name}`{' **T**' if operation.tool else ''}",
         f"`{operation.method} {operation.below}`",

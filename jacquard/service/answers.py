@@ -8,6 +8,7 @@ sentence, because the error's own message might contain text of a session.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from starlette.responses import Response
 from filament import FilamentError
 from jacquard.client.errors import code_of
 from jacquard.core import errors as own
+from jacquard.core.sentences import LANGUAGES, translate
 from jacquard.remote.wire import ErrorAnswer, ErrorBody
 from mnemosyne.core import codec
 from mnemosyne.core import errors as stored
@@ -26,6 +28,11 @@ DOWNLOAD = "application/octet-stream"
 RETRY_SECONDS = 1
 MOST_CHARS = 10_000
 """Maximum characters of the sentence of an error, and of each fact, in an answer. A document can have any number of faults."""
+
+_SENTENCES = frozenset(
+    ("reason", "reasons", "detail", "alignment", "errors", "what", "do", "prefetch_refused", "lease_refused")
+)
+"""Fields of answers that contain sentences for people."""
 
 INTERNAL = ErrorBody(code="internal", message="The service failed; its log says more, by the request's id.")
 
@@ -102,23 +109,48 @@ def _shorten(text: str) -> str:
     return text if rest <= 0 else f"{text[:MOST_CHARS]}… ({rest:,} more characters)"
 
 
-def answer_error(error: Exception, body: ErrorBody) -> Response:
-    """Return the HTTP answer to `error`; `body` is its description. If the error has `seconds`, a Retry-After header
-    states them.
+def answer_error(error: Exception, body: ErrorBody, language: str = LANGUAGES[0]) -> Response:
+    """Return the HTTP answer to `error` in a language; `body` is its description. If the error has `seconds`, a
+    Retry-After header states them.
     """
     status = 500 if body is INTERNAL else status_of(type(error))
     seconds = getattr(error, "seconds", None)
-    return answer_fault(status, body, {} if seconds is None else {"retry-after": str(seconds)})
+    return answer_fault(status, body, {} if seconds is None else {"retry-after": str(seconds)}, language=language)
 
 
-def answer_fault(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an HTTP answer that reports a fault. An answer with status 429 or 503 always has a Retry-After header.
-    `headers` are further headers of the answer.
+def answer_fault(
+    status: int, body: ErrorBody, headers: Mapping[str, str] | None = None, *, language: str = LANGUAGES[0]
+) -> Response:
+    """Return an HTTP answer that reports a fault in a language. An answer with status 429 or 503 always has a Retry-After
+    header. `headers` are further headers of the answer.
     """
-    more = dict(headers or {})
+    more, body = dict(headers or {}), replace(body, message=translate(body.message, language))
     if status in (429, 503):
         more.setdefault("retry-after", str(RETRY_SECONDS))
     return Response(codec.encode(ErrorAnswer(error=body)), status, more, JSON)
+
+
+def accepted_language(headers: Mapping[str, str]) -> str:
+    """Return the first language of `LANGUAGES` that the header Accept-Language of a request names, else English."""
+    asked = (part.strip()[:2].lower() for part in headers.get("accept-language", "").split(","))
+    return next((name for name in asked if name in LANGUAGES), LANGUAGES[0])
+
+
+def translate_answer(value: Any, language: str) -> bytes:
+    """Return an answer as JSON with its sentences in a language. `value` is JSON or a value."""
+    return codec.encode(
+        _translate_within(codec.decode(value, Any) if isinstance(value, bytes) else codec.to_plain(value), language)
+    )
+
+
+def _translate_within(value: Any, language: str, *, is_sentence: bool = False) -> Any:
+    if isinstance(value, dict):
+        # A remark on an op is a text with a code.
+        fields = _SENTENCES | {"text"} if "code" in value else _SENTENCES
+        return {key: _translate_within(each, language, is_sentence=key in fields) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_translate_within(each, language, is_sentence=is_sentence) for each in value]
+    return translate(value, language) if is_sentence and isinstance(value, str) else value
 
 
 def _facts_of(error: Exception) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from jacquard.core.sentences import LANGUAGES
 from jacquard.remote.operations import BY_NAME
 from jacquard.service.access.principals import act_as, note_of
 from jacquard.service.access.records import ServiceRecords
-from jacquard.service.answers import Refusal
+from jacquard.service.answers import Refusal, accepted_language
 from jacquard.service.http.call import Run
 from jacquard.service.http.endpoints import check_access, decode_id, read_parameter, run_operation
 from jacquard.service.tenants import TenantRuntimes
@@ -171,10 +171,7 @@ def language_of(request: Request) -> str:
     for asked in (request.query_params.get("lang"), request.cookies.get(LANGUAGE_COOKIE)):
         if asked in LANGUAGES:
             return asked
-    for part in request.headers.get("accept-language", "").split(","):
-        if (name := part.strip()[:2].lower()) in LANGUAGES:
-            return name
-    return LANGUAGES[0]
+    return accepted_language(request.headers)
 
 
 def keep_language(request: Request, response: Response) -> None:

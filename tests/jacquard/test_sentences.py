@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -33,8 +34,8 @@ def _placeholders(text: str) -> list[tuple[str, str]]:
 
 @cache
 def _phrase_tables() -> frozenset[str]:
-    text = (_ROOT / "jacquard/core/sentences/phrases.toml").read_text(encoding="utf-8")
-    return frozenset(re.findall(r"^\[(\w+)\]", text, re.MULTILINE))
+    files = [_ROOT / "jacquard/core/sentences" / f"{name}.toml" for name in ("phrases", "terminal")]
+    return frozenset(table for file in files for table in tomllib.loads(file.read_text(encoding="utf-8")))
 
 
 def _fill(code: str, language: str = "en") -> str:
@@ -53,6 +54,7 @@ def _fill(code: str, language: str = "en") -> str:
 
 
 _SENTENCES = [code for code in list_codes() if code.partition(".")[0] not in _phrase_tables()]
+_LINES = [code for code in list_codes() if code.startswith("line.")]
 
 
 @pytest.mark.parametrize("code", list_codes())
@@ -93,6 +95,12 @@ def test_a_text_that_is_no_sentence_of_ours_stays() -> None:
     assert translate("It must be in every prompt.", "fr") == "It must be in every prompt."
 
 
+@pytest.mark.parametrize("code", _LINES)
+def test_a_line_of_the_terminal_is_translated_only_there(code: str) -> None:
+    assert translate(_fill(code), "zh", "line") == _fill(code, "zh")
+    assert parse_sentence(_fill(code)) is None
+
+
 def test_facts_are_data_and_never_a_template() -> None:
     sentence = "{why} says the same already."
     assert parse_sentence(sentence) == Sentence(code="block.duplicate", facts={"block": "{why}"})
@@ -130,7 +138,7 @@ def _texts_of(file: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("code", _SENTENCES)
+@pytest.mark.parametrize("code", [*_SENTENCES, *_LINES])
 def test_code_writes_the_english_sentence(code: str) -> None:
     """A template whose words no code writes any more is dead: the sentence was changed, and the table was not."""
     english = re.sub(r"'?\{\w+(?::\w+)?\}'?", "\n", find_templates(code)["en"]).replace("{{", "{").replace("}}", "}")

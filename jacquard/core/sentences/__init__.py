@@ -23,7 +23,8 @@ from mnemosyne.values import dataclass
 LANGUAGES = ("en", "zh")
 
 _FOLDER = Path(__file__).parent
-_PHRASES = "phrases"
+_PHRASES = ("phrases", "terminal")
+"""Files whose tables are used only where a placeholder or a caller names them."""
 _ANY, _NUMBER, _WORD = "any", "number", "word"
 _TEXTS = ("", _ANY, _NUMBER, _WORD)
 """Kinds of placeholders that stand for at least one character and for no phrase of a table."""
@@ -52,11 +53,11 @@ class _Template:
     forms: Mapping[str, str]
 
     def read(self, text: str, depth: int) -> dict[str, str] | None:
-        """Return the facts of `text`; None if it does not fit the template."""
+        """Return the facts of `text`, whose ends fit; None if its middle does not fit the template."""
         first, last = self.pieces[0], self.pieces[-1]
         if not self.names:
             return {} if text == first else None
-        if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
+        if len(text) < len(first) + len(last):
             return None
         inner = text[len(first) : len(text) - len(last)]
         for values in (self._split(inner), self._split_backwards(inner)):
@@ -85,9 +86,12 @@ class _Template:
         return [inner[:end], *reversed(values)]
 
 
-def translate(text: str, language: str) -> str:
-    """Return a recorded sentence in a language of `LANGUAGES`; a text that no template fits is returned unchanged."""
-    return text if language == LANGUAGES[0] or language not in LANGUAGES else _translate(text, language)
+def translate(text: str, language: str, table: str = "") -> str:
+    """Return a recorded sentence in a language of `LANGUAGES`; a text that no template fits is returned unchanged.
+
+    `table` names phrases that are tried before the sentences.
+    """
+    return text if language == LANGUAGES[0] or language not in LANGUAGES else _translate(text, language, table)
 
 
 def parse_sentence(text: str) -> Sentence | None:
@@ -113,8 +117,9 @@ def list_codes() -> Sequence[str]:
 
 
 @lru_cache(4096)
-def _translate(text: str, language: str) -> str:
-    return _translate_nested(text, language, 0)
+def _translate(text: str, language: str, table: str) -> str:
+    phrase = _find(text, _read_tables()[1].get(table, ()), 0)
+    return _translate_nested(text, language, 0) if phrase is None else _render(*phrase, language, 0)
 
 
 def _translate_nested(text: str, language: str, depth: int) -> str:
@@ -127,7 +132,9 @@ def _find(text: str, templates: Sequence[_Template], depth: int) -> tuple[_Templ
     if depth > _MOST_DEPTH or len(text) > _MOST_CHARS:
         return None
     for each in templates:
-        if (facts := each.read(text, depth)) is not None:
+        # Most templates are ruled out by their ends.
+        fits = text.startswith(each.pieces[0]) and text.endswith(each.pieces[-1])
+        if fits and (facts := each.read(text, depth)) is not None:
             return each, facts
     return None
 
@@ -173,7 +180,7 @@ def _read_tables() -> tuple[Sequence[_Template], Mapping[str, Sequence[_Template
     phrases: dict[str, list[_Template]] = {}
     for file in sorted(_FOLDER.glob("*.toml")):
         for code, forms in _read_file(file):
-            into = phrases.setdefault(code.partition(".")[0], []) if file.stem == _PHRASES else sentences
+            into = phrases.setdefault(code.partition(".")[0], []) if file.stem in _PHRASES else sentences
             into.append(_build(code, forms))
     for each in (sentences, *phrases.values()):
         each.sort(key=lambda template: -sum(map(len, template.pieces)))

@@ -29,7 +29,7 @@ from jacquard.service.access.bodies import BodyRoom, RequestBody
 from jacquard.service.access.origins import check_host, check_origin, headers_for_page, is_preflight, permission_of
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.affinity import session_in_path
-from jacquard.service.answers import INTERNAL, Refusal, answer_fault
+from jacquard.service.answers import INTERNAL, Refusal, accepted_language, answer_fault
 from jacquard.service.values import LOCAL, Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -116,11 +116,13 @@ class Gate:
         except Refusal as refusal:
             note.error_code = refusal.body.code
             if not has_begun:
-                await answer_fault(refusal.status, refusal.body, refusal.headers)(scope, receive, answer)
+                language = accepted_language(headers)
+                fault = answer_fault(refusal.status, refusal.body, refusal.headers, language=language)
+                await fault(scope, receive, answer)
         except Exception as error:
             note.error = error
             if not has_begun:
-                await answer_fault(500, INTERNAL)(scope, receive, answer)
+                await answer_fault(500, INTERNAL, language=accepted_language(headers))(scope, receive, answer)
         finally:
             note.seconds = monotonic() - began
             self._observe(note)

@@ -10,15 +10,17 @@ from dataclasses import fields
 from typing import Any
 from urllib.parse import quote, unquote
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from jacquard.core.sentences import LANGUAGES
 from jacquard.remote.bodies import check_sizes
 from jacquard.remote.operation import Operation, Query
 from jacquard.service.access.principals import RequestNote, act_as, note_of
 from jacquard.service.access.records import ServiceRecords
-from jacquard.service.answers import JSON, Refusal, answer_error, describe
+from jacquard.service.answers import JSON, Refusal, accepted_language, answer_error, describe, translate_answer
 from jacquard.service.host_paths import error_for
 from jacquard.service.http.call import Call, Run
 from jacquard.service.http.handlers import run_call
@@ -104,6 +106,8 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
             return value
         if operation.answer is None:
             return Response(status_code=204)
+        if operation.has_sentences and (language := accepted_language(request.headers)) != LANGUAGES[0]:
+            value = await to_thread.run_sync(translate_answer, value, language)
         return Response(value if isinstance(value, bytes) else codec.encode(value), operation.status, media_type=JSON)
 
     return endpoint
@@ -113,7 +117,8 @@ def answer_failure(request: Request, error: Exception) -> Response:
     """Return the answer of a request that failed with `error`, and note the error for the log."""
     note = note_of(request)
     body = error_for(note.principal, describe(error))
-    answer, note.error_code = answer_error(error, body), body.code
+    language = accepted_language(request.headers)
+    answer, note.error_code = answer_error(error, body, language), body.code
     if answer.status_code == 500:
         note.error = error
     return answer

@@ -15,7 +15,7 @@ from jacquard.remote.operation import Operation
 from jacquard.remote.operations import OPERATIONS
 from jacquard.remote.wire import ErrorBody
 from jacquard.service.access.records import ServiceRecords
-from jacquard.service.answers import JSON, answer_fault
+from jacquard.service.answers import JSON, accepted_language, answer_fault
 from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
 from jacquard.service.tenants import TenantRuntimes
@@ -68,4 +68,5 @@ async def answer_http_fault(request: Request, error: Exception) -> Response:
         405: f"{request.method} is not possible here; /openapi.json says what is.",
     }.get(status, "This request cannot be answered.")
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    return answer_fault(status, ErrorBody(code=code, message=sentence), headers)
+    language = accepted_language(request.headers)
+    return answer_fault(status, ErrorBody(code=code, message=sentence), headers, language=language)

@@ -14,8 +14,9 @@ from jacquard.cli.command_parts import (
     StoreOption,
     print_json,
     run,
-    show,
+    tell,
 )
+from jacquard.cli.language import speak
 from jacquard.cli.store_options import on_whole_store
 from jacquard.service.upkeep.doctor import Doctor
 from jacquard.service.upkeep.findings import Diagnosis
@@ -51,39 +52,39 @@ def doctor(
 
 def _print(found: Diagnosis, config: Path | None) -> None:
     revision, ours = found.revisions
-    show(f"store      {found.store} ({found.kind}){'' if found.reachable else ': not reachable'}")
+    tell(f"store      {found.store} ({found.kind}){'' if found.reachable else ': not reachable'}")
     if revision:
-        show(f"revision   {revision}; this release reads {ours}")
+        tell(f"revision   {revision}; this release reads {ours}")
     for figures in found.tenants:
-        show(
+        tell(
             f"tenant     {figures.tenant}: {figures.sessions} sessions ({figures.archived} archived), {figures.entries} entries, "
             f"{figures.worlds} worlds, {figures.stored_bytes:,} bytes"
         )
     for index in found.indexes:
         encoders = f", vectors of {', '.join(index.encoders)}" if index.encoders else ""
-        show(f"index      {index.folder}: {index.tables} tables, {index.file_bytes:,} bytes{encoders}")
+        tell(f"index      {index.folder}: {index.tables} tables, {index.file_bytes:,} bytes{encoders}")
     for shared in found.shared:
         vectors = ", ".join(f"{number:,} vectors of {name}" for name, number in sorted(shared.vectors.items()))
-        show(
+        tell(
             f"shared     {shared.tenant}: {vectors or 'no vectors'}, {shared.segments:,} index segments in {shared.scopes:,} scopes"
         )
     for snapshot in found.snapshots:
-        show(
+        tell(
             f"snapshot   {snapshot.world_id} of {snapshot.tenant}: {snapshot.snapshot_id}, {snapshot.entries:,} entries, "
             f"{snapshot.file_bytes:,} bytes, {snapshot.encoder or 'words alone'}"
         )
     for name, holder in found.leases.items():
-        show(f"lease      {name}: {holder}")
+        tell(f"lease      {name}: {holder}")
     if found.embedder:
-        show(f"embedder   {found.embedder}")
-    show("packages   " + ", ".join(f"{name} {version}" for name, version in found.packages.items() if version))
+        tell(f"embedder   {found.embedder}")
+    tell("packages   " + ", ".join(f"{name} {version}" for name, version in found.packages.items() if version))
     for each in found.settings:
         if each.source != "default":
-            show(f"setting    {each.name} = {each.value} ({each.source})")
+            tell(f"setting    {each.name} = {each.value} ({each.source})")
     for finding in found.findings:
-        show(
-            f"{finding.severity.value:<10} {finding.what} {finding.do}",
+        tell(
+            f"{speak(finding.severity.value):<10} {speak(finding.what)} {speak(finding.do)}",
             "red" if finding.severity == "wrong" else "yellow",
         )
     if not found.findings:
-        show("Nothing is stale or wrong.")
+        tell("Nothing is stale or wrong.")

@@ -25,7 +25,9 @@ from jacquard.cli.command_parts import (
     run,
     say,
     show,
+    tell,
 )
+from jacquard.cli.language import speak
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.core.errors import MemoryNotFoundError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
@@ -134,7 +136,7 @@ def _show_absences(record: TurnRecord, wanted: str, absences: Sequence[Absence],
     for each in absences:
         title = f"  {each.title}" if each.title else ""
         show(f"{each.entry_id}{title} ({each.chain} {each.kind})" if each.chain else each.entry_id, "bold")
-        show(f"  {each.code}: {each.reason}")
+        show(f"  {each.code}: {speak(each.reason)}")
 
 
 def _write_page(record: TurnRecord, prepared: PreparedTurn, calls: Sequence[ModelUsage], file: Path) -> None:
@@ -200,16 +202,16 @@ async def find_only_session(store: Store, session: str) -> str:
 
 def _receipt(prepared: PreparedTurn, calls: Sequence[ModelUsage]) -> None:
     plan, intent = prepared.plan, prepared.plan.search_intent
-    show(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
-    show(f"      keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}")
+    tell(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
+    tell(f"      keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}")
     for reason in plan.reasons:
-        show(f"      {reason}", "dim")
+        tell(f"      {reason}", "dim")
     if prepared.report.tags:
-        show("tags: " + ", ".join(f"{name}={value}" for name, value in sorted(prepared.report.tags.items())))
+        tell("tags: " + ", ".join(f"{name}={value}" for name, value in sorted(prepared.report.tags.items())))
     show_candidates(prepared.report.stream_b.candidates)
     show_receipt(as_sent(prepared).report)
     for call in calls:
-        show(f"model call: {describe_call(call)}")
+        tell(f"model call: {describe_call(call)}")
 
 
 def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str | None, *, as_json: bool) -> None:
@@ -241,31 +243,31 @@ def _origin_json(origin: Origin) -> dict[str, Any]:
 
 def _show_origin(origin: Origin) -> None:
     span, decision = origin.span, origin.decision
-    show(
+    tell(
         f"message {origin.message} ({origin.role}), characters {origin.start} to {origin.end}: {_line(origin.text)}",
         "bold",
     )
     if origin.line.strip() != origin.text.strip():
-        show(f"  in the line {_line(origin.line)}", "dim")
+        tell(f"  in the line {_line(origin.line)}", "dim")
     if decision is None:
-        show("  frame: a tag, a blank line or the like; the layout and the assembler put it there", "dim")
+        tell("  frame: a tag, a blank line or the like; the layout and the assembler put it there", "dim")
         return
-    show(f"  block {span.block_id}  {decision.title}  ({span.tokens} tokens, characters {span.start} to {span.end})")
-    show(f"  {decision.action.value} ({decision.code}): {decision.reason}")
-    show(f"  trust: {decision.trust.value}")
+    tell(f"  block {span.block_id}  {decision.title}  ({span.tokens} tokens, characters {span.start} to {span.end})")
+    tell(f"  {decision.action.value} ({decision.code}): {decision.reason}")
+    tell(f"  trust: {decision.trust.value}")
     if origin.template:
         known = f", hash {origin.digest}" if origin.digest else ""
-        show(
+        tell(
             f"  template {origin.template}{known}; its values come from the state, the pack and the plan of the turn",
             "green",
         )
     if origin.candidate is not None:
         c = origin.candidate
-        show(f"  candidate {c.entry_id} of chain {c.chain}, rank {c.rank}: {c.code}: {c.reason}", "yellow")
+        tell(f"  candidate {c.entry_id} of chain {c.chain}, rank {c.rank}: {c.code}: {c.reason}", "yellow")
     for evidence in origin.evidences:
-        show(f"  evidence {evidence.evidence_id}: {_line(evidence.content)}", "yellow")
+        tell(f"  evidence {evidence.evidence_id}: {_line(evidence.content)}", "yellow")
     if origin.uri:
-        show(f"  source {origin.uri}", "cyan")
+        tell(f"  source {origin.uri}", "cyan")
 
 
 def _line(text: str) -> str:

@@ -29,6 +29,7 @@ from jacquard.cli.command_parts import (
     say,
     show,
 )
+from jacquard.cli.language import speak
 from jacquard.cli.progress import indexing
 from jacquard.cli.show import show_turn
 from jacquard.config.input_limits import check_user_message
@@ -292,7 +293,7 @@ def _print_commit(result: CommitResult, as_json: bool) -> None:
         return
     show(result.content)
     for verdict in result.verdicts:
-        say(f"{verdict.op}: {verdict.reason}", "green" if verdict.is_applied else "red")
+        say(f"{verdict.op}: {speak(verdict.reason)}", "green" if verdict.is_applied else "red")
         for note in verdict.notes:
             say(f"  {note.text}", "dim")
     if result.refused:

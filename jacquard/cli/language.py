@@ -1,0 +1,81 @@
+"""Chooses the language in which commands speak. `--lang` names it, else the environment, else it is English."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import typer
+
+from jacquard.core.sentences import LANGUAGES, translate
+
+_CHOSEN: ContextVar[str | None] = ContextVar("language", default=None)
+
+
+def _check(wanted: str | None) -> str | None:
+    if wanted is not None and wanted not in LANGUAGES:
+        raise typer.BadParameter(f"choose {' or '.join(LANGUAGES)}.")
+    return wanted
+
+
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lang",
+        metavar="|".join(LANGUAGES),
+        help="Language of receipts, reasons and errors. [of LC_ALL, LC_MESSAGES or LANG, else en]",
+        callback=_check,
+    ),
+]
+
+
+def add_language_option(app: typer.Typer) -> None:
+    """Add `--lang` to every command of `app` and of its groups."""
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            add_language_option(group.typer_instance)
+    for each in app.registered_commands:
+        if each.callback is not None:
+            each.callback = _with_language(each.callback)
+
+
+def _with_language(command: Callable[..., Any]) -> Callable[..., Any]:
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+
+    @functools.wraps(command)
+    def run(*, lang: str | None = None, **options: Any) -> Any:
+        with speaking(lang):
+            return command(**options)
+
+    added = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, annotation=LanguageOption, default=None)
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.values()] + [added]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+@contextmanager
+def speaking(language: str | None) -> Iterator[None]:
+    """Speak a language of `LANGUAGES` inside of the block (None: the language stays)."""
+    token = _CHOSEN.set(language or _CHOSEN.get())
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def speak(text: str) -> str:
+    """Return a line of ours in the chosen language, with its leading blanks; other texts are returned unchanged."""
+    line = text.lstrip(" ")
+    return text[: len(text) - len(line)] + translate(line, _CHOSEN.get() or find_language(os.environ), "line")
+
+
+def find_language(environment: Mapping[str, str]) -> str:
+    """Return the language of messages that the environment of a process names; English if it is not one of ours."""
+    named = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "")
+    return next((each for each in LANGUAGES if named.lower().startswith(each)), LANGUAGES[0])
