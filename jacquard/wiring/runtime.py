@@ -279,11 +279,12 @@ class Runtime:
             await self.retriever.sync(scope, progress, change_encoder=change_encoder)
 
     async def warm(self, text: str = "", *, tune_process: bool = True) -> None:
-        """Load the models now, so that no turn waits for them.
+        """Load the models now, and the packages that the index needs, so that no turn waits for them.
 
         The embedder is loaded if it knows the language of `text`, or if `text` is empty. If `tune_process` is true, the
         whole process is tuned for short waits (see `ProcessTuning`). Pass False if the host tunes the process itself.
         """
+        await self.index.warm()
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
         for model in self.models:

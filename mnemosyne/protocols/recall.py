@@ -282,6 +282,10 @@ class Index(Protocol):
         """
         return False
 
+    async def warm(self) -> None:
+        """Load the packages that the scopes of the index need, so that no search waits for them."""
+        return
+
     async def evict(self) -> int:
         """Remove the scopes from memory that were used longest ago, until the limits of the index are met. Scopes of which many
         rows are only in memory are written to disk, too.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -36,6 +38,36 @@ async def test_what_was_closed_is_there_again(tmp_path: Path) -> None:
     third = TieredIndex(tmp_path)
     assert await third.count(WORLD) == 39
     await third.close()
+
+
+IMPORTED = """
+import sys
+import anyio
+from mnemosyne import TieredIndex
+
+async def main():
+    index = TieredIndex(sys.argv[1])
+    assert "lancedb" not in sys.modules
+    await index.warm()
+    print("lancedb" in sys.modules)
+    await index.close()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize(("memory_rows", "imported"), [(25, "True"), (250, "False")])
+async def test_a_warm_index_has_imported_lancedb_if_a_scope_is_large(
+    tmp_path: Path, memory_rows: int, imported: str
+) -> None:
+    index = TieredIndex(tmp_path, memory_rows=memory_rows)
+    await index.add(WORLD, written(MANY), VECTORS, model="m")
+    await index.maintain()
+    await index.close()
+    done = await anyio.run_process(
+        [sys.executable, "-c", IMPORTED, str(tmp_path)], stderr=subprocess.STDOUT, check=False
+    )
+    assert done.stdout.decode().strip() == imported
 
 
 async def test_a_crash_loses_only_what_the_store_still_has(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ published snapshot (`served`), or from rows that hosts share (`shared`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError, StoreError
 from mnemosyne.protocols import Index, SegmentStore, Vectors
 from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
-from mnemosyne.retrieval.engines.lance.files import has_files, remove_scope_files
+from mnemosyne.retrieval.engines.lance.files import has_any_table, has_files, remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import DurableIndex, adopt_tables, table_names
 from mnemosyne.retrieval.engines.rows import RowBatch, row_batch
 from mnemosyne.retrieval.engines.served.scopes import ServedScopes
@@ -39,9 +39,9 @@ class TieredIndex(Index):
     written after turns if rows were removed, or if at least `held_rows` rows and at least one in sixteen rows have changed. It
     is also written when the scope leaves memory, and by `maintain` and `close`.
 
-    Larger scopes are in LanceDB, which is imported when the first of them is opened. Their words are searched in memory.
-    `delta_rows` limits how many new rows of a large scope, and rows of its small chains, are in memory with their vectors. New
-    rows are written to LanceDB when `held_rows` of them are waiting.
+    Larger scopes are in LanceDB, which is imported by `warm`, or else when the first of them is opened. Their words are searched
+    in memory. `delta_rows` limits how many new rows of a large scope, and rows of its small chains, are in memory with their
+    vectors. New rows are written to LanceDB when `held_rows` of them are waiting.
 
     `open_scopes` and `open_rows` limit how many scopes, and how many rows of scopes, stay in memory after an `evict` or a
     `maintain`. The scope used last always stays.
@@ -264,6 +264,14 @@ class TieredIndex(Index):
                 self._places.forget(name)
             self._served.refuse(scope)
             self._files.clear_faults((scope, staged))
+
+    async def warm(self) -> None:
+        """Import LanceDB on a worker thread, which takes two seconds, if the folder has tables of it. A fault is left to the search
+        that needs a table.
+        """
+        if await to_thread.run_sync(has_any_table, self.folder):
+            with suppress(IndexUnavailableError):
+                await self._files.open("")
 
     async def maintain(self) -> None:
         """Write pending rows, compact tables that had many writes, move scopes that have grown too large for memory to LanceDB, and

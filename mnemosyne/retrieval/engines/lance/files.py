@@ -136,6 +136,11 @@ def has_files(folder: str, scope: str) -> bool:
     return "://" not in folder and _files(folder, scope).exists()
 
 
+def has_any_table(folder: str) -> bool:
+    """Return whether LanceDB has files of any scope in a folder, or False for the address of a remote store."""
+    return "://" not in folder and next(Path(folder).glob(f"*{_END}"), None) is not None
+
+
 def checkpoint_file(folder: str, scope: str) -> Path:
     """Return the path of a scope's checkpoint."""
     return Path(folder) / f"{table_name(scope)}{_CHECKPOINT_END}"

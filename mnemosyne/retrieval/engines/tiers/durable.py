@@ -1,7 +1,7 @@
 """Manages the folder of an index: loads LanceDB when it is needed, and remembers the faults of the folder.
 
-LanceDB stores the large scopes of an index. It is imported only when the first large scope is opened, because the import takes
-long, and a store with only small scopes does not need it.
+LanceDB stores the large scopes of an index. It is imported when the index is warmed or the first large scope is opened.
+A store with only small scopes does not import it, because the import takes long.
 """
 
 from __future__ import annotations
