@@ -294,9 +294,15 @@ class StateCut:
         return max(self.parts, key=lambda part: part.chars)
 
 
+EDITED, PREPARED = "edited", "prepared"
+"""Places of the messages of a prompt that a person edited before it was sent."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentText:
-    """One text of a call that went through the proxy to a model. The client wrote the text, or we added it."""
+    """One text of a call that went through the proxy to a model, or of a prompt that was edited by hand. The client wrote the text,
+    or we added it.
+    """
 
     message: int
     """Index of the message in the call, counted from 0. The system text of Anthropic's API counts as the first message.
@@ -311,7 +317,9 @@ class SentText:
     text: str = ""
     """For a text of ours: its content; '' for a client's text."""
     place: str = ""
-    """For a text of ours: `lasting`, `changing`, or `depth:N` for a note; '' for a client's text."""
+    """For a text of ours: `lasting`, `changing`, or `depth:N` for a note. For a prompt that was edited by hand before it was sent:
+    `edited` for a message that the edit changed, and `prepared` for the others. '' for a client's text.
+    """
     blocks: tuple[str, ...] = ()
     """For a text of ours: ids of the blocks in it."""
 
@@ -330,6 +338,11 @@ class SentPrompt:
     our_tokens: int
     alignment: tuple[str, ...] = ()
     """One sentence for each decision made when the client's messages were compared with the session."""
+
+    @property
+    def is_edited(self) -> bool:
+        """True if a person edited the prompt by hand before it was sent."""
+        return any(each.place == EDITED for each in self.texts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -368,6 +381,6 @@ class Report:
     activation: tuple[ActivationDecision, ...] = ()
     """Decision about each world info entry activated by the rules of SillyTavern; shown entries come first."""
     sent: SentPrompt | None = None
-    """Texts that were sent to the model through the proxy (None: the prompt did not come from a chat client). If the
-    model calls tools, these are the texts of the turn's first call.
+    """Texts that were sent to the model through the proxy, or after an edit by hand (None: the model got the prompt
+    unchanged). If the model calls tools, these are the texts of the turn's first call.
     """

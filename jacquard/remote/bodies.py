@@ -94,11 +94,12 @@ class ConversationPage:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpstreamState:
     """The model server of the proxy. `address` has no credentials and is '' if the settings name no server; `fault` is a
-    sentence about why it cannot be reached, '' if it can.
+    sentence about why it cannot be reached, '' if it can. `models` are the names of its models.
     """
 
     address: str
     fault: str
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,6 +233,18 @@ class AgainRequest:
 
     config: dict[str, Any] | None = None
     turn_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerRequest:
+    """Asks the service's model server for the reply to a prepared turn. `model` is the name of the model for that server.
+
+    `texts` replace the texts of the messages of the prompt, in their order (null: the prompt is sent unchanged). A message whose
+    text is empty is not sent. The receipt of the turn then has the sent texts, and names those that were edited.
+    """
+
+    model: str = ""
+    texts: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,6 +35,7 @@ from jacquard.remote.bodies import (
     AcceptRequest,
     AdoptRequest,
     AgainRequest,
+    AnswerRequest,
     AuditedCall,
     BranchRequest,
     BulkAnswer,
@@ -185,7 +186,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "get_upstream", "GET", "/upstream", "", answer=UpstreamState, scope=Scope.ADMIN,
-        doc="Ask the model server of the proxy for its models, and return whether it answers.",
+        doc="Ask the model server of the proxy for its models, and return them, or why it does not answer.",
     ),
     Operation(
         "start_session", "POST", "/sessions", "ContextEngine.start_session", body=SessionRequest, answer=SessionHead, status=201,
@@ -316,6 +317,12 @@ OPERATIONS: tuple[Operation, ...] = (
         once=True, query=(INCLUDE,),
         errors=(TurnNotFoundError, SessionNotFoundError, WorldUnavailableError, InputTooLargeError, BudgetExceededError),
         doc="Prepare again the input of the turn that waits for its reply. If no turn waits, do the same as `swipe`.",
+    ),
+    Operation(
+        "answer_turn", "POST", f"{_TURN}/answer", "", body=AnswerRequest, answer=str, is_repeatable=False, once=True,
+        errors=(SessionNotFoundError, TurnNotFoundError, TurnNotPendingError, ConfigError, DamagedRecordError),
+        doc="Send the prompt of a waiting turn to the model server of the service, and commit the reply. The answer is streamed as "
+        "the model server sends it (OpenAI API, Server-Sent Events). If the caller disconnects, what came is committed.",
     ),
     Operation(
         "assemble", "POST", f"{_TURN}/assemble", "ContextEngine.assemble", body=TailRequest, answer=PromptAnswer,

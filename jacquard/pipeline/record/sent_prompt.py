@@ -1,19 +1,19 @@
-"""Shows the prompt of a proxied turn as it was sent to the model: the client's messages with our text added. Pure.
+"""Shows the prompt of a turn as it was sent to the model, if it differs from the prepared prompt. Pure.
 
-The proxy passes the calls of a client to a model, and adds memories to them.
+The proxy passes the calls of a client to a model, and adds memories to them. A person may edit a prompt before it is sent.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from filament import unescape_content
 from jacquard.core.block_kinds import SAID
-from jacquard.core.blocks import FRAME
-from jacquard.core.receipt import Action, BlockDecision, BlockSpan, SentText
+from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS
+from jacquard.core.receipt import EDITED, PREPARED, Action, BlockDecision, BlockSpan, SentPrompt, SentText
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.core.codec import replace_struct
@@ -105,7 +105,7 @@ def _spans_of_ours(turn: PreparedTurn, sent: SentText, start: int) -> list[Block
     own = {span.block_id: span for span in turn.report.spans}
     spans, at, spent = list[BlockSpan](), 0, 0
     for block_id in sent.blocks:
-        span = own.get(block_id)
+        span = own.get(block_id) if block_id != FRAME else None
         text = "" if span is None else turn.messages[span.message].content[span.start : span.end]
         found = sent.text.find(text, at) if text else -1
         if span is None or found < 0:
@@ -119,3 +119,27 @@ def _spans_of_ours(turn: PreparedTurn, sent: SentText, start: int) -> list[Block
 
 def _frame(sent: SentText, start: int, end: int, tokens: int = 0) -> BlockSpan:
     return BlockSpan(block_id=FRAME, message=sent.message, start=start, end=end, tokens=tokens)
+
+
+def record_edit(turn: PreparedTurn, texts: Sequence[str], count: Callable[[str], int]) -> PreparedTurn:
+    """Return `turn` with a receipt that states the sent prompt, of which a person may have edited some messages. `texts` are the
+    texts of its messages, in their order. If none of them differs from the prompt, the receipt states nothing.
+
+    `count` returns the tokens of a text. Raises ValueError if the prompt has another number of messages.
+    """
+    pairs = list(zip(turn.messages, texts, strict=True))
+    if all(message.content == text for message, text in pairs):
+        return replace(turn, report=replace(turn.report, sent=None))
+    sent = tuple(
+        SentText(
+            message=number,
+            role=message.role,
+            tokens=count(text) + MESSAGE_OVERHEAD_TOKENS,
+            text=text,
+            place=PREPARED if message.content == text else EDITED,
+            blocks=tuple(dict.fromkeys(each.block_id for each in turn.report.spans if each.message == number)),
+        )
+        for number, (message, text) in enumerate(pairs)
+    )
+    tokens = sum(each.tokens for each in sent)
+    return replace(turn, report=replace(turn.report, sent=SentPrompt(texts=sent, client_tokens=0, our_tokens=tokens)))

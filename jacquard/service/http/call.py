@@ -10,6 +10,7 @@ from jacquard.config.service import ServiceSettings
 from jacquard.remote.operations import BY_NAME
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.access.records import ServiceRecords
+from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.schema.memory import EMPTY
@@ -32,10 +33,15 @@ class Call:
     """Decoded ids from the path of the request, in the order of the path."""
     query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     body: Any = None
-    settings: ServiceSettings
-    """Settings of the service."""
+    tenants: TenantRuntimes
+    """Runtimes of all tenants, for work that goes on after the handler has returned."""
     key: str = ""
     """Idempotency key of the request; '' if it has none."""
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """Settings of the service."""
+        return self.tenants.settings
 
     @property
     def principal(self) -> Principal:

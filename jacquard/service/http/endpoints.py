@@ -146,7 +146,7 @@ async def run_operation(
         if records is not None:
             await records.audit.record(note.principal, operation.name, note.request_id)
     async with tenants.use(note.principal.tenant) as runtime:
-        call = Call(runtime=runtime, note=note, records=records, settings=tenants.settings, **sent)
+        call = Call(runtime=runtime, note=note, records=records, tenants=tenants, **sent)
         if not call.is_dry_run:
             await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store)
         return await (run_call(operation, call) if run is None else run(call))

@@ -53,8 +53,9 @@ class Passage(Protocol):
 class Relay(Response):
     """Response that calls the model server and streams the answer to the client.
 
-    If the client disconnects, the call ends at once, even if the model server has not begun to answer. `own_headers` are
-    added to the headers of the answer.
+    While it waits for the model server, the request occupies no place among the running requests. If the client disconnects,
+    the call ends at once, even if the model server has not begun to answer. `own_headers` are added to the headers of the
+    answer.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Relay(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the model server, and send its answer."""
         try:
+            _wait_outside(scope)
             async with anyio.create_task_group() as tasks:
 
                 async def cancel_when_gone() -> None:
@@ -147,6 +149,13 @@ def upstream_fault(sentence: str, kind: str = "upstream_unreachable") -> bytes:
     `kind` is the type and the code of the error.
     """
     return codec.encode({"type": "error", "error": {"message": sentence, "type": kind, "code": kind, "param": None}})
+
+
+def _wait_outside(scope: Scope) -> None:
+    """Release the place among the running requests, because the model server works now."""
+    wait_outside = scope.get("state", {}).get("wait_outside")
+    if wait_outside is not None:
+        wait_outside()
 
 
 def _is_stream(answer: UpstreamAnswer) -> bool:

@@ -94,7 +94,6 @@ class Proxy:
         if leads_outside(_path_below(request)):
             return Response(upstream_fault("There is no such address.", "not_found"), 404, media_type=JSON)
         body = await request.body()
-        _wait_outside(request)
         return Relay(self._upstream, self._call(request, body), {})
 
     async def answer_chat(self, request: Request) -> Response:
@@ -138,7 +137,6 @@ class Proxy:
             except Exception as error:
                 own[ERROR] = "timeout" if isinstance(error, TimeoutError) else describe(error).code
                 _log.warning("proxy: a call passes without the engine (%s)", own[ERROR])
-        _wait_outside(request)
         sent = replace(self._call(request, body), model="" if call is None else call.model, merged=merged)
         return Relay(self._upstream, sent, own, passage)
 
@@ -190,10 +188,3 @@ def _path_below(request: Request) -> str:
     """Return the path below `/v1` as it was sent, so that an encoded slash stays part of a model's name."""
     path: str = request.scope["path"]
     return path.removeprefix(PREFIX)
-
-
-def _wait_outside(request: Request) -> None:
-    """Release the place among the running requests, because the model server works now."""
-    wait_outside = getattr(request.state, "wait_outside", None)
-    if wait_outside is not None:
-        wait_outside()

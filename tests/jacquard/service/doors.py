@@ -77,6 +77,7 @@ ROWS: dict[str, Row] = {
         body={"message": ASKED, "turn_id": "new", "branch_id": "$branch", "config": {"layout": "auto"}}
     ),
     "swipe": Row(body={"turn_id": "$turn", "config": {"layout": "auto"}}),
+    "answer_turn": Row(body={"model": "m"}, code="turn_not_pending"),
     "retry": Row(body={"config": {"layout": "auto"}}),
     "assemble": Row(body={"tail": []}),
     "commit_assistant_message": Row(body={"message": "Thank you.", "turn_id": _WAITING}, waits=True),

@@ -15,6 +15,7 @@ from jacquard.service.http.call import HANDLERS, Call
 from jacquard.service.http.call_settings import verbs_for
 from jacquard.service.http.handlers import (
     access,
+    answers,
     evaluations,
     files,
     house,
@@ -25,7 +26,7 @@ from jacquard.service.http.handlers import (
     world_files,
 )
 
-_MODULES = (access, evaluations, files, house, memory, records, sessions, turns, world_files)
+_MODULES = (access, answers, evaluations, files, house, memory, records, sessions, turns, world_files)
 """Modules that register handlers when they are imported."""
 
 _OWNERS: Mapping[str, Callable[[Call], Any]] = {

@@ -31,7 +31,7 @@ from jacquard.service.http.call import Call, handles
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.viewer_guard import check_left_turns
 from jacquard.service.ids import check_ids
-from jacquard.service.proxy.upstreams.opening import ask_upstream, show_upstream
+from jacquard.service.proxy.upstreams.opening import find_models, show_upstream
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core import codec
 from mnemosyne.core.errors import (
@@ -87,7 +87,8 @@ def _shorten(text: str) -> str:
 @handles
 async def get_upstream(call: Call) -> UpstreamState:
     """Ask the model server of the proxy for its models."""
-    return UpstreamState(address=show_upstream(call.settings), fault=await ask_upstream(call.settings))
+    fault, models = await find_models(call.settings)
+    return UpstreamState(address=show_upstream(call.settings), fault=fault, models=models)
 
 
 @handles

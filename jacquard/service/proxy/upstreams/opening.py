@@ -10,12 +10,15 @@ import anyio
 
 from jacquard.config.service import ServiceSettings
 from jacquard.core.errors import ConfigError
+from jacquard.service.proxy.replies.events import value_of
+from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.http import HttpUpstream
 from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
-from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall, UpstreamError
+from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
 from mnemosyne.core.masking.addresses import mask_address
 
 ASKED_SECONDS = 10.0
+_MOST_LISTED_BYTES, _MOST_MODELS, _MODEL_CHARS = 4_000_000, 500, 255
 
 _ENDINGS = re.compile(r"(?:/(?:chat/completions|completions|messages|models|responses))?/*\Z")
 """Addresses of single calls, which people copy instead of the base URL."""
@@ -70,24 +73,53 @@ async def ask_upstream(settings: ServiceSettings) -> str:
     """Ask the model server once for its list of models. Return a sentence about the fault. Return '' if the server can
     be reached, or if no server is set.
     """
-    upstream, key = open_upstream(settings), settings.proxy.key
+    return (await find_models(settings))[0]
+
+
+async def find_models(settings: ServiceSettings) -> tuple[str, tuple[str, ...]]:
+    """Ask the model server once for its list of models. Return a sentence about the fault ('': the server can be reached, or no
+    server is set) and the names of the models.
+    """
+    upstream = open_upstream(settings)
     if upstream is None:
-        return ""
-    headers = [("authorization", f"Bearer {key}"), ("x-api-key", key)] if key else []
+        return "", ()
     try:
         if isinstance(upstream, NamedModelUpstream):
             await upstream.check()
-            return ""
         with anyio.fail_after(ASKED_SECONDS):
-            async with upstream.call(UpstreamCall(method="GET", path="/models", headers=headers)) as answer:
+            async with upstream.call(
+                UpstreamCall(method="GET", path="/models", headers=own_key_headers(settings))
+            ) as answer:
                 is_missing = answer.status == 404
-        return (
-            "The server has no models at this address; most base URLs end in /v1 (service.upstream)."
-            if is_missing
-            else ""
-        )
+                models = _read_models(await _read_body(answer)) if answer.status == 200 else ()
+        missing = "The server has no models at this address; most base URLs end in /v1 (service.upstream)."
+        return missing if is_missing else "", models
     except (UpstreamError, TimeoutError) as error:
-        return str(error) or "The model server does not answer; see service.upstream, and whether the server runs."
+        no_answer = "The model server does not answer; see service.upstream, and whether the server runs."
+        return str(error) or no_answer, ()
     finally:
         with anyio.CancelScope(shield=True):
             await upstream.close()
+
+
+def own_key_headers(settings: ServiceSettings) -> Headers:
+    """Return the headers with the service's own key of the model server; empty if the settings have no key."""
+    key = settings.proxy.key
+    return [("authorization", f"Bearer {key}"), ("x-api-key", key)] if key else []
+
+
+async def _read_body(answer: UpstreamAnswer) -> bytes:
+    """Return the body of an answer; b'' if it is too large for a list of names."""
+    body = bytearray()
+    async for part in answer.parts():
+        body += part
+        if len(body) > _MOST_LISTED_BYTES:
+            return b""
+    return bytes(body)
+
+
+def _read_models(body: bytes) -> tuple[str, ...]:
+    value = value_of(body.decode("utf-8", "replace"))
+    listed = value.get("data") if isinstance(value, dict) else None
+    names = [each.get("id") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return tuple(each[:_MODEL_CHARS] for each in names if isinstance(each, str) and each)[:_MOST_MODELS]
