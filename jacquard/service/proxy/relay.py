@@ -92,7 +92,8 @@ class Relay(Response):
                 else:
                     await self._relay_whole(answer, send)
         except (UpstreamError, AnswerTooLargeError) as error:
-            await _send_whole(send, 502, self._head([]), upstream_fault(str(error) or TOO_LARGE))
+            code = error.code if isinstance(error, UpstreamError) else UpstreamError.code
+            await _send_whole(send, 502, self._head([]), upstream_fault(str(error) or TOO_LARGE, code))
 
     async def _relay_events(self, answer: UpstreamAnswer, send: Send) -> None:
         await send(_start(answer.status, self._head(answer.headers)))

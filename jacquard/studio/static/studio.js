@@ -97,3 +97,76 @@ document.addEventListener("htmx:afterSwap", (event) => {
 });
 
 document.addEventListener("htmx:sendError", () => say(notice().dataset.failed));
+
+// The newest turns of the room Try stand at the end of a box of their own.
+function showEnd() {
+  const box = document.querySelector(".play #chat");
+  if (box) box.scrollTop = box.scrollHeight;
+}
+
+showEnd();
+document.addEventListener("htmx:afterSettle", showEnd);
+
+// Sends a turn to the model server, and shows the reply while it arrives. Stopping keeps what came.
+let sending = null;
+
+async function sendTurn(button) {
+  const form = button.form ?? document.getElementById("trial");
+  const sent = new URLSearchParams(new FormData(form));
+  const again = button.dataset.again;
+  if (again) sent.delete("message");
+  if (again) sent.set("again", again);
+  if (!sent.get("model")) sent.set("model", document.querySelector("#trial [name=model]").value);
+  const box = document.getElementById("reply");
+  const text = box.querySelector("p");
+  text.textContent = "";
+  box.hidden = false;
+  box.scrollIntoView({ block: "nearest" });
+  sending = new AbortController();
+  let isDone = false;
+  try {
+    const answer = await fetch(button.dataset.send, { method: "POST", body: sent, headers: { "hx-request": "true" }, signal: sending.signal });
+    if (!answer.ok) notice().innerHTML = await answer.text();
+    else {
+      await readReply(answer, text);
+      isDone = true;
+    }
+  } catch (error) {
+    isDone = error.name === "AbortError";
+    if (!isDone) say(notice().dataset.failed);
+  }
+  sending = null;
+  if (isDone && !again) document.getElementById("message").value = "";
+  // The service keeps a stopped reply when it notices that nobody listens any more.
+  setTimeout(async () => {
+    await htmx.ajax("GET", location.pathname, { target: "#chat", swap: "outerHTML" });
+    box.hidden = true;
+  }, 300);
+}
+
+async function readReply(answer, text) {
+  const isStream = (answer.headers.get("content-type") || "").startsWith("text/event-stream");
+  if (!isStream) {
+    const whole = answer.status === 204 ? {} : await answer.json();
+    text.textContent = whole.choices?.[0]?.message?.content ?? "";
+    return;
+  }
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const lines = (held + part.value).split(/\r\n|\n|\r/);
+    held = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data:") || line.includes("[DONE]")) continue;
+      const chunk = JSON.parse(line.slice(5));
+      if (chunk.error) say(String(chunk.error.message ?? chunk.error));
+      text.textContent += chunk.choices?.[0]?.delta?.content ?? "";
+    }
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const sender = event.target.closest("[data-send]");
+  if (sender && !sending && (sender.dataset.again || sender.form.reportValidity())) sendTurn(sender);
+  if (event.target.closest("[data-stop]")) sending?.abort();
+});

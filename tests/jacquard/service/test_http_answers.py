@@ -123,7 +123,7 @@ async def test_a_refusal_is_an_error_with_the_words_of_the_model_server_and_the_
         path = f"/sessions/s/turns/{turn['turn_id']}/answer"
         refused = await client.post(path, json={"model": "m"})
         error = refused.json()["error"]
-        assert (refused.status_code, error["code"]) == (401, "upstream_refused")
+        assert (refused.status_code, error["code"]) == (502, "upstream_refused")
         assert "scripted failure" in error["message"]
         server.set_script("drop")
         assert (await client.post(path, json={"model": "m"})).json()["error"]["code"] == "upstream_unreachable"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,6 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.sent_prompt import record_edit
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.remote.bodies import AnswerRequest
-from jacquard.remote.wire import ErrorAnswer, ErrorBody
 from jacquard.service.http.call import Call, handles
 from jacquard.service.http.handlers.records import load_turn
 from jacquard.service.http.viewer_guard import check_turn
@@ -22,17 +22,14 @@ from jacquard.service.proxy.replies.events import value_of
 from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, OurText, write_json
 from jacquard.service.proxy.routes import CHAT, NO_UPSTREAM
 from jacquard.service.proxy.upstreams.opening import open_upstream, own_key_headers
-from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
+from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
 from jacquard.service.values import Principal
 from jacquard.turns.record import amend_sent
-from mnemosyne.core import codec
 from mnemosyne.core.errors import TurnNotPendingError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.session import TurnStatus
 
-REFUSED = "upstream_refused"
-"""Code of the error of a call that the model server refuses."""
-_SHOWN_CHARS = 500
+_READ_BYTES, _SHOWN_CHARS = 65_536, 500
 
 
 @handles
@@ -47,9 +44,10 @@ async def answer_turn(call: Call) -> Relay:
     record, turn = await load_turn(call)
     if record.status is not TurnStatus.PREPARED:
         raise TurnNotPendingError(call.session_id, record.turn_id)
-    upstream = open_upstream(call.settings)
-    if upstream is None:
+    opened = open_upstream(call.settings)
+    if opened is None:
         raise ConfigError(NO_UPSTREAM)
+    upstream = _OwnUpstream(opened)
     messages = await _edit(call, turn, sent.texts)
     body = {"model": sent.model, "messages": messages, "stream": True}
     data = await calculate(write_json, body, size=size_of(body))
@@ -93,21 +91,46 @@ def _kept_turn(turn: PreparedTurn) -> KeptTurn:
     )
 
 
+class UpstreamRefusedError(UpstreamError):
+    """Raised if the model server refuses a call of the service itself."""
+
+    code = "upstream_refused"
+
+
+class _OwnUpstream:
+    """`Upstream` for calls that the service makes by itself. A refusal is raised, because its status is not that of this service:
+    401 would state that the caller's token is wrong.
+    """
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+
+    @asynccontextmanager
+    async def call(self, call: UpstreamCall) -> AsyncIterator[UpstreamAnswer]:
+        """Make a call; see `Upstream.call`. Raises UpstreamRefusedError for a status from 400 on."""
+        async with self._upstream.call(call) as answer:
+            if answer.status >= 400:
+                body = b""
+                async for part in answer.parts():
+                    body += part
+                    if len(body) > _READ_BYTES:
+                        break
+                raise UpstreamRefusedError(_read_fault(answer.status, body))
+            yield answer
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._upstream.close()
+
+
 class _AnswerPassage(TurnPassage):
-    """Passage of an answer whose call this service makes by itself: faults have the form of the service's errors."""
+    """Passage of an answer that closes the connection to the model server at its end."""
 
     def __init__(
         self, keeper: TurnKeeper, principal: Principal, turn: KeptTurn, call: ChatRequest, upstream: Upstream
     ) -> None:
         super().__init__(keeper, principal, turn, call)
         self._upstream = upstream
-
-    async def whole(self, status: int, body: bytes) -> bytes:
-        """Return the client's form of an answer that is not a stream; a refusal becomes an error of the service."""
-        shown = await super().whole(status, body)
-        if status < 400:
-            return shown
-        return codec.encode(ErrorAnswer(error=ErrorBody(code=REFUSED, message=_read_fault(status, body))))
 
     async def close(self) -> None:
         """Commit the part of an interrupted reply that the client saw, and close the connection to the model server."""

@@ -12,8 +12,10 @@ from mnemosyne.values import dataclass
 
 class UpstreamError(Exception):
     """Raised if the model server cannot be reached, or its answer is interrupted. The message of the error contains
-    neither the server's address nor a key.
+    neither the server's address nor a key. `code` names the error in the answer.
     """
+
+    code = "upstream_unreachable"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
