@@ -44,6 +44,7 @@ CHOICES, NUMBERS, WORDS = (
 
 _FIELDS = ("message", "turn", "model", "more", *CHOICES, *NUMBERS, *WORDS)
 _TURNS, _MOST_ADDRESS = 6, 4_000
+_TEMPLATES = "templates/"
 
 
 async def show_trial(visit: Visit) -> Response:
@@ -187,24 +188,25 @@ def _holds(config: Mapping[str, Any], path: list[str]) -> bool:
 
 async def _find_choices(visit: Visit) -> Mapping[str, tuple[str, ...]]:
     """Return the values that the page offers for settings: the shipped ones, and those of the session's world."""
-    files: Mapping[str, str] = {}
+    files: tuple[str, ...] = ()
     if visit.principal.allows(Scope.AUTHOR):
         try:
             head = await visit.ask("get_session_head")
-            files = (await visit.ask("get_templates", world_id=head.world_id)).files
+            files = (await visit.ask("list_world_files", world_id=head.world_id)).files
         except (Refusal, ContextEngineError):
             # The world is gone, or it is not readable: its own templates are not offered.
-            files = {}
+            files = ()
     return await to_thread.run_sync(_list_choices, files)
 
 
-def _list_choices(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+def _list_choices(files: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     shipped = find_shipped_templates()
+    own = [name.removeprefix(_TEMPLATES) for name in files if name.startswith(_TEMPLATES)]
     names = [path.relative_to(shipped).as_posix() for path in shipped.glob("*/*")]
-    layouts = {name.split("/")[1].removesuffix(".yaml") for name in files if name.startswith("layouts/")}
+    layouts = {name.split("/")[1].removesuffix(".yaml") for name in own if name.startswith("layouts/")}
     return {
         "layout": (AUTO, *sorted({*find_layout_ids((shipped,)), *layouts})),
-        "template_id": template_ids([*names, *files]),
+        "template_id": template_ids([*names, *own]),
         "selector.name": SELECTORS.built_in,
     }
 
