@@ -145,3 +145,54 @@ def test_code_writes_the_english_sentence(code: str) -> None:
     clauses = [clause.strip() for clause in re.split(r"\n|[.;:,()](?= |$|\n)", english)]
     missing = [clause for clause in clauses if len(clause) > 2 and clause not in _written_texts()]
     assert not missing
+
+
+_COVERED = (
+    "filament/state/changes",
+    "filament/state/places.py",
+    "jacquard/authoring/why_not.py",
+    "jacquard/core/block_kinds.py",
+    "jacquard/core/degradations.py",
+    "jacquard/memory/summarize/span.py",
+    "jacquard/pipeline/curation/deadline.py",
+    "jacquard/pipeline/curation/lease.py",
+    "jacquard/pipeline/curation/prefetch.py",
+    "jacquard/pipeline/curation/selectors/heuristic.py",
+    "jacquard/pipeline/curation/stream.py",
+    "jacquard/pipeline/evidence/candidates.py",
+    "jacquard/pipeline/planning/rules.py",
+    "jacquard/pipeline/planning/turn_planner.py",
+    "jacquard/pipeline/weaving/packing.py",
+    "jacquard/pipeline/weaving/prompt.py",
+    "jacquard/pipeline/weaving/weave.py",
+    "jacquard/service/proxy/alignment.py",
+    "jacquard/service/upkeep/checks",
+    "mnemosyne/core/errors.py",
+    "mnemosyne/world/activation/scan.py",
+)
+"""Modules that write sentences of receipts, verdicts, findings and errors."""
+_NO_SENTENCE = re.compile(
+    r"%[sdg]|\(\?|\\|[\u4e00-\u9fff]|_log|chmod|broke$|broke off$|^a late result|^planner tier 1 |^\||^a an the "
+)
+"""Messages of the log, patterns, and commands."""
+
+
+@cache
+def _table_texts() -> str:
+    return "\n".join(find_templates(code)["en"] for code in list_codes())
+
+
+@pytest.mark.parametrize("place", _COVERED)
+def test_every_sentence_of_a_module_is_in_the_tables(place: str) -> None:
+    """A new reason needs a row in `jacquard/core/sentences`."""
+    path, missing = _ROOT / place, []
+    for file in [path] if path.is_file() else sorted(path.glob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in described:
+                continue
+            clauses = [clause.strip(" '") for clause in re.split(r"\{[^{}]*\}|[.;:,()](?= |$|\n)", node.value)]
+            words = [clause for clause in clauses if clause.count(" ") >= 2 and not _NO_SENTENCE.search(node.value)]
+            missing += [f"{file.name}:{node.lineno}: {each}" for each in words if each not in _table_texts()]
+    assert not missing
