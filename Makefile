@@ -101,7 +101,7 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.attack.fuzz $(FUZZ)
 
 docs: $(VENV)/.dev
-	@$(BIN)/python docs/build.py
+	@$(BIN)/python -m docs.build
 
 # The frameworks stand in an environment of their own, so that the tests' stays what it is. mem0 asks for an older protobuf than the
 # tests use. PYTHON=/usr/bin/python3.11 takes Debian's interpreter, which is built with PGO and LTO.

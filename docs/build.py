@@ -1,6 +1,6 @@
 """Builds the site of the guide in English and Chinese, with its search, `llms.txt` and `llms-full.txt`.
 
-    python docs/build.py                # writes site/; a dead link is an error
+    python -m docs.build                # writes site/; a dead link is an error
 
 The pages of docs/LANGUAGE, and the English pages that both languages have (decisions, measurements, design, changes), are copied
 into build/site/LANGUAGE with links that hold there, and Zensical builds each folder. A file of the repository that a page links
@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from docs.reference import make_pages
+
 ROOT = Path(__file__).resolve().parents[1]
 STAGE = ROOT / "build" / "site"
 SITE = ROOT / "site"
@@ -37,8 +39,8 @@ _LIST = re.compile(r"^((?!\s|[-*] |\d+\. ).+)\n((?:-|\d+\.) )", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 
 
-def stage(language: str, settings: dict[str, Any]) -> list[str]:
-    """Write the pages of a language into its folder of STAGE, and return their paths in it, sorted."""
+def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list[str]:
+    """Write the pages of a language, and those made from the code, into its folder of STAGE; return their paths, sorted."""
     folder = STAGE / language
     sources = {page.relative_to(ROOT / "docs" / "en"): page for page in (ROOT / "docs" / "en").rglob("*.md")}
     own = {page.relative_to(ROOT / "docs" / language): page for page in (ROOT / "docs" / language).rglob("*.md")}
@@ -51,6 +53,8 @@ def stage(language: str, settings: dict[str, Any]) -> list[str]:
         for file in (ROOT / "docs" / name).iterdir():
             path = Path(name, file.name)
             write(folder / path, relink(file.read_text(encoding="utf-8"), file, path, language))
+    for name, text in made.items():
+        write(folder / name, text)
     for name, path in SHARED.items():
         write(folder / path, relink(read_page(ROOT / name), ROOT / name, Path(path), language))
     return sorted(page.relative_to(folder).as_posix() for page in folder.rglob("*.md"))
@@ -147,9 +151,9 @@ def configure(project: dict[str, Any], languages: dict[str, Any], language: str,
     }
 
 
-def build(project: dict[str, Any], languages: dict[str, Any], language: str) -> None:
+def build(project: dict[str, Any], languages: dict[str, Any], language: str, made: dict[str, str]) -> None:
     """Build one language into STAGE/html; raises SystemExit if a link is dead or a page is in no navigation."""
-    pages = stage(language, languages[language])
+    pages = stage(language, languages[language], made)
     settings = configure(project, languages, language, pages)
     shown = list(iterate_pages(settings["nav"]))
     lost = set(pages).symmetric_difference(shown) - {each for each in pages if each.startswith("source/")}
@@ -219,8 +223,9 @@ def main() -> None:
     """Build both languages and replace the folder `site` by them."""
     configuration = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
     shutil.rmtree(STAGE, ignore_errors=True)
+    made = make_pages()
     for language in LANGUAGES:
-        build(configuration["project"], configuration["languages"], language)
+        build(configuration["project"], configuration["languages"], language, made)
     html = STAGE / "html"
     write(html / "index.html", _HOME)
     for name in ("llms.txt", "llms-full.txt"):

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from docs.reference import EXAMPLES, PACKAGES, public_names
 from docs.translation import list_pages
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site() -> Path:
-    done = subprocess.run([sys.executable, "docs/build.py"], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-m", "docs.build"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return ROOT / "site"
 
@@ -88,6 +89,19 @@ def test_no_page_loads_anything_from_another_host(site: Path, pages: dict[Path, 
         for found in re.findall(r"url\(['\"]?(?:https?:)?//[^)]*", file.read_text("utf-8"))
     }
     assert foreign | styles == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_reference_has_every_public_name(package: str, pages: dict[Path, Page], site: Path) -> None:
+    file = site / "en" / "reference" / f"{package}.html"
+    headings = re.findall(r"<h3[^>]*>(\w+)", file.read_text(encoding="utf-8"))
+    assert sorted(headings) == public_names(package)
+
+
+def test_names_that_matter_have_an_example(site: Path) -> None:
+    texts = [(site / "en" / "reference" / f"{package}.md").read_text(encoding="utf-8") for package in PACKAGES]
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", "\n".join(texts), re.DOTALL | re.MULTILINE))
+    assert [name for name in EXAMPLES if "Example, from" not in sections[name]] == []
 
 
 def test_the_texts_for_models_list_every_page(site: Path) -> None:

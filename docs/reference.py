@@ -1,0 +1,371 @@
+"""Makes the pages of the reference that follow from the code: Python names, commands, codes, errors, template language, files.
+
+`docs/build.py` puts them into the folder `reference` of both languages. `python docs/reference.py` prints how many names each has.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {
+    "jacquard": "Prepares turns: engine, settings, receipts. Begin with `open_runtime`.",
+    "mnemosyne": "Keeps and finds what was said: stores, values, protocols, recall.",
+    "filament": "Converts values to prompt text and replies to values.",
+}
+_EXAMPLES = """
+open_runtime create_context_engine ContextEngine RuntimeConfig config_from_yaml CurationConfig SelectorConfig LimitsConfig
+InputTooLargeError GreedyPriorityPruner PruneBudget export_session import_session MemoryStore Store Message Role Author UserFact
+FactKind Task ToolCall ModelUsage IngestOptions EvidenceSource SessionDocument parse_reply parse_op judge_ops apply_ops
+collect_anchors with_anchors load_yaml
+"""
+EXAMPLES = tuple(_EXAMPLES.split())
+"""Names that a host uses first; each is shown with the shortest example of the guide that uses it."""
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"(`[^`\n]+`|^(?: {4}.*\n?)+)", re.MULTILINE)
+
+
+def make_pages() -> dict[str, str]:
+    """Return the Markdown text of each page by its path in the folder of a language."""
+    packages = load_packages()
+    return {f"reference/{name}.md": python_page(name, packages[name]) for name in PACKAGES} | make_light_pages()
+
+
+def make_light_pages() -> dict[str, str]:
+    """Return the pages that do not need griffe."""
+    return {
+        "reference/commands.md": commands_page(),
+        "reference/codes.md": codes_page(),
+        "reference/errors.md": errors_page(),
+        "reference/template-language.md": template_page(),
+        "reference/file-formats.md": files_page(),
+    }
+
+
+def escape(text: str) -> str:
+    """Return a text of the code as Markdown in which no tag is a tag, outside of code."""
+    parts = _CODE.split(text)
+    return "".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
+
+
+def cell(value: object) -> str:
+    """Return a text as one cell of a table."""
+    return escape(" ".join(str(value).split())).replace("|", "\\|")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a Markdown table; an empty text if it has no rows."""
+    lines = [f"| {' | '.join(map(cell, row))} |" for row in rows]
+    head = list(head)
+    return "\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *lines, ""]) if lines else ""
+
+
+def public_names(package: str) -> list[str]:
+    """Return the public names of a package, sorted."""
+    return sorted(importlib.import_module(package).__all__)
+
+
+def load_packages() -> dict[str, Any]:
+    """Return what griffe reads of each package. It reads the source and imports nothing."""
+    import griffe
+
+    logging.getLogger("griffe").setLevel(logging.ERROR)
+    loader = griffe.GriffeLoader(search_paths=[str(ROOT)], docstring_parser=griffe.Parser.google)
+    return {name: loader.load(name) for name in PACKAGES}
+
+
+def python_page(package: str, source: Any) -> str:
+    """Return the page of a package: every public name below the module that defines it."""
+    members = source.members
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for name in public_names(package):
+        member: Any = members[name]
+        target = member.final_target if member.is_alias else member
+        found.setdefault(target.parent.path if target.parent else package, []).append((name, target))
+    examples = find_examples()
+    parts = [f"# Python: {package}\n\n{PACKAGES[package]} All of these names are imported from `{package}` itself.\n"]
+    for module, names in sorted(found.items()):
+        parts.append(f"## {module}\n")
+        parts += [describe(name, target, examples) for name, target in names]
+    return "\n".join(parts)
+
+
+def describe(name: str, target: Any, examples: dict[str, list[tuple[str, str]]]) -> str:
+    """Return the section of one public name."""
+    lines = [f"### {name}", ""]
+    if target.kind.value == "function":
+        lines += [fence(signature(name, target)), "", *docstring(target)]
+    elif target.kind.value == "class":
+        bases = ", ".join(map(str, target.bases))
+        lines += [
+            fence(f"class {name}({bases})" if bases else f"class {name}"),
+            "",
+            *docstring(target),
+            *members_of(target),
+        ]
+    elif target.kind.value == "module":
+        lines += [fence(f"from {target.parent.path} import {name}"), "", *docstring(target)]
+    else:
+        value = str(target.value or "")
+        shown = f" = {value}" if 0 < len(value) <= 80 else ""
+        lines += [
+            fence(f"{name}: {target.annotation}{shown}" if target.annotation else f"{name}{shown}"),
+            "",
+            *docstring(target),
+        ]
+    if used := examples.get(name):
+        page, block = min(used, key=lambda each: (not imports(name, each[1]), len(each[1])))
+        if name in EXAMPLES:
+            lines += [f"Example, from [{page.removesuffix('.md')}](../{page}):", "", fence(block.rstrip()), ""]
+        pages = sorted({page for page, _ in used})
+        lines += ["Used on: " + ", ".join(f"[{page.removesuffix('.md')}](../{page})" for page in pages) + ".", ""]
+    return "\n".join(lines)
+
+
+def imports(name: str, block: str) -> bool:
+    """Return whether a block of Python imports a name, and so can be read without the blocks before it."""
+    return re.search(rf"^(?:from .* )?import .*\b{name}\b", block, re.MULTILINE) is not None
+
+
+def fence(code: str) -> str:
+    """Return a block of Python."""
+    return f"```python\n{code}\n```"
+
+
+def signature(name: str, function: Any) -> str:
+    """Return the signature of a function, one parameter a line if it is long."""
+    text = str(function.signature(name=name)).replace("self, ", "").replace("(self)", "()")
+    if any(str(each.value).endswith("asynccontextmanager") for each in function.decorators):
+        text = f"async with {text.replace('AsyncIterator[', 'AsyncContextManager[')}"
+    elif "async" in function.labels:
+        text = f"async {text}"
+    if len(text) <= 100:
+        return text
+    head, _, rest = text.partition("(")
+    inner, tail = rest[: rest.rindex(")")], rest[rest.rindex(")") :]
+    if "->" in tail or ") ->" not in rest:
+        return f"{head}(\n    " + ",\n    ".join(split_parameters(inner)) + f",\n{tail}"
+    return text
+
+
+def split_parameters(text: str) -> list[str]:
+    """Return the parameters of a signature, split at the commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    return [*parts, text[start:].strip()]
+
+
+def docstring(target: Any) -> Iterator[str]:
+    """Yield the Markdown of a docstring: text, parameters, errors."""
+    if not target.docstring:
+        return
+    for section in target.docstring.parsed:
+        kind, value = section.kind.value, section.value
+        if kind == "text":
+            yield escape(value) + "\n"
+        elif kind in ("parameters", "other parameters", "attributes"):
+            yield table(
+                ("parameter", "type", "meaning"), ((f"`{e.name}`", f"`{e.annotation}`", e.description) for e in value)
+            )
+        elif kind == "raises":
+            yield table(("raises", "if"), ((f"`{e.annotation}`", e.description) for e in value))
+        elif kind == "returns":
+            yield "Returns: " + escape(" ".join(e.description for e in value)) + "\n"
+        elif kind == "admonition":
+            yield f"{value.title or ''}: {escape(value.description)}\n"
+        elif kind == "examples":
+            yield "\n".join(escape(text) if part.value == "text" else fence(text) for part, text in value) + "\n"
+
+
+def members_of(target: Any) -> Iterator[str]:
+    """Yield the fields of a class as a table, then its methods."""
+    fields, methods = [], []
+    for name, member in target.members.items():
+        if name.startswith("_") or member.is_alias:
+            continue
+        if member.kind.value == "attribute":
+            text = member.docstring.value if member.docstring else declared_sentence(member)
+            fields.append((f"`{name}`", f"`{member.annotation}`" if member.annotation else "", text))
+        elif member.kind.value == "function":
+            methods += [fence(signature(name, member)), "", *docstring(member)]
+    yield table(("field", "type", "meaning"), fields)
+    yield from methods
+
+
+def declared_sentence(member: Any) -> str:
+    """Return the sentence that a field declares (`doc="…"`), or an empty text."""
+    found = re.search(r"\bdoc=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", str(member.value or ""))
+    return str(ast.literal_eval(found[1])) if found else ""
+
+
+def find_examples() -> dict[str, list[tuple[str, str]]]:
+    """Return the pages and Python blocks of the guide that use a name, by name. The suite runs every one of these blocks."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for page in sorted((ROOT / "docs" / "en").rglob("*.md")):
+        for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            names = {node.id for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Name)}
+            for name in names:
+                found.setdefault(name, []).append((page.relative_to(ROOT / "docs" / "en").as_posix(), block))
+    return found
+
+
+def walk_commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command of `jacquard` with the words that run it."""
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from jacquard.cli.app import app
+
+    def walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+        if not isinstance(command, TyperGroup):
+            yield path, command
+            return
+        for name in command.list_commands(None):  # type: ignore[arg-type]
+            yield from walk(f"{path} {name}", command.get_command(None, name))  # type: ignore[arg-type]
+
+    return walk("jacquard", get_command(app))
+
+
+def commands_page() -> str:
+    """Return the page of the command line."""
+    parts = ["# Command line\n\nEvery command with its options. `jacquard COMMAND --help` prints the same.\n"]
+    for path, command in walk_commands():
+        if command.hidden:
+            continue
+        rows = []
+        for each in command.params:
+            if getattr(each, "hidden", False) or each.name == "help":
+                continue
+            is_option = each.opts[0].startswith("-")
+            names = (
+                ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
+                if is_option
+                else f"`{each.name.upper()}`"
+            )
+            default = each.default
+            shown = (
+                f"`{default}`"
+                if isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
+                else ""
+            )
+            rows.append((names, "required" if each.required else shown, getattr(each, "help", None) or ""))
+        parts += [f"## {path}\n", escape(command.help or "") + "\n", table(("argument", "default", "meaning"), rows)]
+    return "\n".join(parts)
+
+
+def codes_page() -> str:
+    """Return the page of events, metrics and degradation codes."""
+    from jacquard.adapters.observe.prometheus import PrometheusMetrics
+    from jacquard.core.degradations import degradation_table
+    from mnemosyne import EventType
+
+    metrics = sorted(PrometheusMetrics().registry.collect(), key=lambda each: each.name)
+    return "\n".join(
+        (
+            "# Events, metrics and degradation codes\n",
+            "What an engine tells its observers. [Observability](../observability.md) says what each contains.\n",
+            "## Events\n",
+            table(("event", "constant"), ((f"`{each.value}`", f"`EventType.{each.name}`") for each in EventType)),
+            "## Metrics\n",
+            table(
+                ("metric", "kind", "meaning"), ((f"`{each.name}`", each.type, each.documentation) for each in metrics)
+            ),
+            "## Degradation codes\n",
+            degradation_table() + "\n",
+        )
+    )
+
+
+def list_errors() -> Iterator[tuple[str, str, type[BaseException]]]:
+    """Yield package, name and class of every public error."""
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in public_names(package):
+            value = getattr(module, name)
+            if isinstance(value, type) and issubclass(value, BaseException):
+                yield package, name, value
+
+
+def errors_page() -> str:
+    """Return the page of all public errors."""
+    rows = (
+        (f"`{name}`", f"`{package}`", f"`{kind.__mro__[1].__name__}`", (kind.__doc__ or "").strip().split("\n\n")[0])
+        for package, name, kind in list_errors()
+    )
+    head = "# Errors\n\nEvery public error, its package, and what it is a kind of. The facts of an error are its attributes.\n"
+    return "\n".join((head, table(("error", "package", "kind of", "raised if"), rows)))
+
+
+def template_page() -> str:
+    """Return the page of variables, filters, tests and functions of templates."""
+    from jacquard.authoring.linting.shapes import build_variable_shapes
+    from jacquard.templating import language
+
+    variables = (
+        (
+            f"`{name}`",
+            shape.kind,
+            ", ".join(f"`{each}`" for each in (shape.fields or (shape.item.fields if shape.item else {}))),
+        )
+        for name, shape in build_variable_shapes(None).items()
+    )
+
+    def listed(names: Iterable[str]) -> str:
+        return " ".join(f"`{name}`" for name in names) + "\n"
+
+    return "\n".join(
+        (
+            "# Template language\n",
+            "What a template may read and call; [templates](../templates.md) says how. All other names are refused.\n",
+            "## Variables\n",
+            table(("variable", "kind", "fields"), variables),
+            "## Filters of our own\n",
+            listed(language.OWN_FILTERS),
+            "## Filters of Jinja\n",
+            listed(language.BUILTIN_FILTERS),
+            "## Tests\n",
+            listed(language.TESTS),
+            "## Functions\n",
+            listed(language.FUNCTIONS),
+            "## Methods\n",
+            "Of texts: " + listed(sorted(language.TEXT_METHODS)),
+            "Of mappings: " + listed(sorted(language.MAPPING_METHODS)),
+            "Of lists: " + listed(sorted(language.LIST_METHODS)),
+        )
+    )
+
+
+def files_page() -> str:
+    """Return the page of file formats: those that are published as schemas, and those that are read and written."""
+    schemas = sorted((ROOT / "docs" / "schema").glob("*.json"))
+    readable = importlib.import_module("mnemosyne.plugins").IMPORTERS.built_in
+    return "\n".join(
+        (
+            "# File formats\n",
+            "## Published as JSON Schema\n",
+            *(f"- [{each.name}](../schema/{each.name})" for each in schemas),
+            "",
+            "Every key is described: [world packs](../world-packs.md), [session documents and context packages](../documents.md), "
+            "[settings](../settings.md).\n",
+            "## Read from other programs\n",
+            "Values of `--format`; [files of other programs](../files.md) says what each becomes.\n",
+            " ".join(f"`{name}`" for name in readable) + "\n",
+        )
+    )
+
+
+if __name__ == "__main__":
+    for path, text in make_pages().items():
+        sys.stdout.write(f"{path}: {text.count(chr(10))} lines\n")
