@@ -33,8 +33,10 @@ from mnemosyne import SessionStart
 _CONFIG = RuntimeConfig(budget=BudgetConfig(max_input_tokens=12_000))
 """Settings of the turn that is painted. Its prompt has more than 100 blocks."""
 SEED = 7
-_TIMES = """() => [performance.getEntriesByName('first-contentful-paint')[0].startTime,
-performance.getEntriesByType('navigation')[0].responseEnd]"""
+_TIMES = """() => new Promise((done) => new PerformanceObserver((found) => {
+    const paint = found.getEntriesByName("first-contentful-paint")[0];
+    if (paint) done([paint.startTime, performance.getEntriesByType("navigation")[0].responseEnd]);
+}).observe({ type: "paint", buffered: true }))"""
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
@@ -123,7 +125,6 @@ def _paint(address: str, rounds: int) -> list[float]:
         page = browser.new_page()
         for turn in range(rounds + 1):
             page.goto(address)
-            page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
             painted, answered = page.evaluate(_TIMES)
             if turn:
                 waits.append(painted - answered)

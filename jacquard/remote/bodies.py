@@ -85,7 +85,9 @@ class Conversation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationPage:
-    """Conversations in order of their ids; `next` continues the list (null at its end)."""
+    """Conversations, newest first. Send `next` as `after` to continue the list; it is null at the end. With words, a page may be
+    short or empty although there are more.
+    """
 
     items: tuple[Conversation, ...]
     next: str | None = None
@@ -748,7 +750,7 @@ class SentFile:
     """A file to import. `content` has its bytes in base64.
 
     `name` decides about the format only if the content does not. A name with slashes (`notes/boat.md`) puts the file into a
-    folder, which is imported as a whole.
+    folder, which is imported as a whole. So is a zip archive that no importer reads itself.
     """
 
     name: str
@@ -757,9 +759,11 @@ class SentFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportFiles:
-    """Files of other programs to import into one world and its sessions: cards, books, chats, notes, memories.
+    """Files of other programs to import into one world and its sessions: cards, books, chats, notes, memories. A folder with a
+    `world.yaml` is a world pack, which becomes the present version of its world.
 
     - `session_id`: the session of everything (null: each chat gets a session with its name).
+    - `for_clients`: chats get the sessions in which the proxy looks for them, so that a chat program goes on with them.
     - `format`: the format of all files (null: it is found by the content).
     - `user`: the name of the speaker who is the user. `locale` and `activation` are of a new world.
 
@@ -772,6 +776,7 @@ class ImportFiles:
     user: str = ""
     locale: str = ""
     activation: str = ""
+    for_clients: bool = False
     dry_run: bool = False
 
 

@@ -181,8 +181,11 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "list_conversations", "GET", "/conversations", "", answer=ConversationPage,
-        query=(Query("query", "Only sessions whose ids contain these words.", default=""), _AFTER, _limit(20, 100)),
-        doc="List sessions with their first and newest messages, in order of their ids.",
+        query=(
+            Query("query", "Only sessions whose ids or first messages contain these words.", default=""),
+            Query("after", "Only sessions that come after this one.", default=""), _limit(20, 100),
+        ),
+        doc="List sessions with their first and newest messages, newest first.",
     ),
     Operation(
         "get_upstream", "GET", "/upstream", "", answer=UpstreamState, scope=Scope.ADMIN,
@@ -555,8 +558,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "import_files", "POST", "/imports", "", body=ImportFiles, answer=ImportAnswer, scope=Scope.AUTHOR, is_repeatable=False,
-        errors=(CorpusError, ConfigError, WorldPackError, InputTooLargeError),
-        doc="Import files of other programs, as `jacquard memory import` does. The same files again change nothing.",
+        errors=(CorpusError, ConfigError, TemplateError, WorldPackError, InputTooLargeError),
+        doc="Import files of other programs or world packs, as `jacquard memory import` does. The same files again change nothing.",
     ),
     Operation(
         "export_session", "GET", f"{_SESSION}/export", "", answer=bytes, scope=Scope.AUTHOR, is_audited=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from jacquard.remote.bodies import HealthAnswer
 from jacquard.service.values import Scope
 from jacquard.studio.visit import Room, Visit
 
@@ -22,6 +23,7 @@ async def show_home(visit: Visit) -> Response:
         address=f"{visit.request.base_url}v1",
         clients=CLIENTS,
         asks_upstream=visit.principal.allows(Scope.ADMIN),
+        may_import=visit.principal.allows(Scope.AUTHOR),
     )
 
 
@@ -30,4 +32,13 @@ async def show_upstream(visit: Visit) -> Response:
     return await visit.show("_upstream.html", upstream=await visit.ask("get_upstream"))
 
 
-ROOM = Room(name="home", pages={"GET /": show_home, "GET /studio/upstream": show_upstream})
+async def show_health(visit: Visit) -> Response:
+    """Return the findings about the store, a part of the page; nothing if there are none."""
+    health: HealthAnswer = await visit.ask("check_health")
+    return await visit.show("_health.html", health=health)
+
+
+ROOM = Room(
+    name="home",
+    pages={"GET /": show_home, "GET /studio/upstream": show_upstream, "GET /studio/health": show_health},
+)

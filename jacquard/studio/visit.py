@@ -77,7 +77,7 @@ class Visit:
         path, own = self.request.url.path, {**self.query, **query}
         return _join(path, own)
 
-    async def ask(self, name: str, *, body: Any = None, run: Run | None = None, **sent: Any) -> Any:
+    async def ask(self, name: str, /, *, body: Any = None, run: Run | None = None, **sent: Any) -> Any:
         """Call the operation `name` and return its answer as a value.
 
         `sent` contains the ids in the operation's address, and its parameters (a text is checked as in an address). Ids

@@ -1,11 +1,13 @@
 """Reads members (files) of zip archives from untrusted sources, in memory and within limits.
 
-No member is written to disk. The unpacked bytes of a member are counted, because the size that the archive states may be wrong.
+Only `unpack_archive` writes members to disk. The unpacked bytes of a member are counted, because the size that the archive states
+may be wrong.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 import zlib
@@ -14,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
+from mnemosyne.files import write_file
 
 ZIP_MARK = b"PK\x03\x04"
 """First bytes of a zip archive."""
@@ -21,6 +24,10 @@ MOST_MEMBERS = 20_000
 _MOST_READ_BYTES, _READ_BYTES = 4_000_000, 1_000_000
 _IS_ENCRYPTED = 0x1
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_WRONG_NAME = re.compile(r"[\x00-\x1f\x7f\\\\:*?\"<>|]|(?:^|/)\.*(?:/|$)")
+"""Matches a name of a file that is refused: with an empty part, a part of dots, a backslash, a colon or a control character."""
+_NOT_FILES = re.compile(r"__MACOSX/|(?:.*/)?(?:\.DS_Store|Thumbs\.db|desktop\.ini)$")
+"""Matches members that a system adds to every archive."""
 _DAMAGE = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -101,3 +108,30 @@ def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
             if len(data) > most_bytes:
                 raise CorpusError(f"{name} unpacks to more than {most_bytes:,} bytes, which is more than is read.")
     return bytes(data)
+
+
+def unpack_archive(path: Path, folder: Path, most_bytes: int) -> None:
+    """Write the members of the archive `path` into the new folder `folder`. If all members are in one folder of the archive, that
+    folder is left out.
+
+    Raises CorpusError if the archive cannot be read, or if its members unpack to more than `most_bytes` bytes together. Raises
+    CorpusError if a member has a name that could lead out of `folder`. Then `folder` may have some of the members.
+    """
+    with open_archive(path) as archive:
+        names = [each for each in archive.NameToInfo if not each.endswith("/") and not _NOT_FILES.match(each)]
+        if wrong := next((each for each in names if _WRONG_NAME.search(each)), None):
+            raise CorpusError(
+                f"has a file named {wrong[:60]!r}, which is not unpacked; pack it again without that file."
+            )
+        tops = {each.partition("/")[0] for each in names if "/" in each}
+        begin = len(next(iter(tops))) + 1 if len(tops) == 1 and all("/" in each for each in names) else 0
+        left = most_bytes
+        for name in names:
+            data = read_member(archive, name, left)
+            left -= len(data)
+            place = folder / name[begin:]
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                write_file(place, data, private=True)
+            except OSError as error:
+                raise CorpusError(f"has the file {name[:60]!r}, which cannot be written ({error.strerror}).") from None

@@ -58,6 +58,7 @@ _HEAD_BYTES, _READ_BYTES = 4_000_000, 16_000
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SQLITE = b"SQLite format 3\x00"
+_CARD_MEMBER = "card.json"
 
 Read = Callable[[Path, ImportRequest], ImportedFile]
 """Reads a file of one format. Raises CorpusError if it cannot."""
@@ -171,10 +172,15 @@ def _recognise_folder(path: Path) -> str:
     )
 
 
+def holds_export(path: Path) -> bool:
+    """Return whether a zip archive is itself an export of another program (a card, or the chats of an assistant)."""
+    return not member_names(path).isdisjoint((EXPORT_MEMBER, BACKUP_MEMBER, _CARD_MEMBER))
+
+
 def _recognise_archive(path: Path) -> str:
     names = member_names(path)
     member = next((name for name in (EXPORT_MEMBER, BACKUP_MEMBER) if name in names), None)
-    if member is None or "card.json" in names:
+    if member is None or _CARD_MEMBER in names:
         return "charx"
     return _recognise_json(read_loose_json(path, MOST_EXPORT_BYTES, member=member)) or "charx"
 

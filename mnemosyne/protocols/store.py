@@ -163,6 +163,12 @@ class Store(Protocol):
         """Return all session ids, sorted."""
         ...
 
+    async def sessions_by_time(self) -> tuple[str, ...]:
+        """Return all session ids, the session with the newest turn first. Archived sessions come last. A store that does not know
+        the order returns them sorted by id.
+        """
+        return await self.sessions()
+
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
         """Return pairs (digest, session id) for the sessions that contain one of `digests`, on any branch.
 

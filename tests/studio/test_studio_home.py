@@ -32,13 +32,15 @@ def test_conversations_have_their_first_and_last_words_and_pages(studio):
         return httpx.get(f"{studio}/api/v1/conversations", params=query).json()
 
     first = ask(limit=1)
-    assert first["next"] == "demo-en"
+    assert first["next"] == "demo-zh"
     (only,) = first["items"]
-    assert only["last"] == "Good. Follow the stream."
+    assert only["last"] == "好，跟着溪流走。"
     assert only["last_role"] == "assistant"
     assert only["title"]
     assert only["at"]
-    assert [each["session_id"] for each in ask(after="demo-en")["items"]] == ["demo-zh"]
+    assert [each["session_id"] for each in ask(after="demo-zh")["items"]] == ["demo-en"]
+    assert [each["session_id"] for each in ask(query="Three KETTLES")["items"]] == ["demo-en"]
+    assert ask(query="xyzzy") == {"items": [], "next": None}
 
 
 @pytest.mark.parametrize("is_there", [True, False])

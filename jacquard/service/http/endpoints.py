@@ -93,7 +93,7 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         key = _read_key(request, operation)
         ids = {name: decode_id(name, value) for name, value in request.path_params.items()}
         query = _read_query(operation.query, request)
-        body = None if operation.body is None else await _read_body(request, operation.body)
+        body = None if operation.body is None else await read_body(request, operation.body)
         try:
             note.principal = act_as(note.principal, query.get("viewer"), query.get("author"))
             note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
@@ -230,7 +230,8 @@ def read_parameter(known: Query, sent: str | None) -> Any:
     raise Refusal(400, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
 
 
-async def _read_body(request: Request, kind: Any) -> Any:
+async def read_body(request: Request, kind: Any) -> Any:
+    """Return the JSON body of a request as a value of `kind`. Raises Refusal if it is not valid."""
     sent = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if sent != JSON:
         raise Refusal(415, "not_json", f"The body is {sent[:60]!r}; send JSON with `Content-Type: {JSON}`.")

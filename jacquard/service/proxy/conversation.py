@@ -5,7 +5,7 @@ name a session.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
@@ -188,6 +188,21 @@ def begun_sessions(said: CallMessages) -> list[str]:
     wholes = ("\0".join((*before, _joined(forms[first], text))) for text in begun_texts)
     digests = (hashlib.sha256(each.encode("utf-8", "surrogatepass")).hexdigest()[:16] for each in wholes)
     return list(dict.fromkeys(f"{prefix}{digest}" for digest in digests))
+
+
+def session_of_chat(messages: Iterable[Message]) -> str | None:
+    """Return the id of the session in which the proxy looks for a chat that begins with `messages`. Return None if none of them
+    is a message of the user.
+    """
+    before: list[Message] = []
+    for each in messages:
+        if each.role is Role.USER:
+            forms = tuple(form_of(earlier) for earlier in before)
+            said = CallMessages(before=tuple(before), user=each, forms=forms, user_form=form_of(each))
+            return begun_session(said)
+        if each.role is Role.ASSISTANT:
+            before.append(each)
+    return None
 
 
 def _joined(form: MessageForm, words: str) -> str:

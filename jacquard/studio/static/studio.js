@@ -96,6 +96,86 @@ document.addEventListener("htmx:afterSwap", (event) => {
   if (event.target.id === "detail" && shown.top > innerHeight - 80) event.target.scrollIntoView();
 });
 
+// Files that are dropped or chosen go to the service twice: for the report of what becomes of them, and when the reader agrees.
+const zone = document.querySelector("[data-drop]");
+let chosen = [];
+
+async function readEntry(entry, path, found) {
+  if (entry.isFile) {
+    const file = await new Promise((done, fail) => entry.file(done, fail));
+    found.push({ name: path + file.name, file });
+  } else if (entry.isDirectory) {
+    const reader = entry.createReader();
+    for (let part = [1]; part.length; ) {
+      part = await new Promise((done, fail) => reader.readEntries(done, fail));
+      for (const each of part) await readEntry(each, `${path}${entry.name}/`, found);
+    }
+  }
+  return found;
+}
+
+function encodeFile({ name, file }) {
+  return new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done({ name, content: reader.result.slice(reader.result.indexOf(",") + 1) });
+    reader.onerror = () => fail(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+async function sendFiles(isDryRun) {
+  const report = document.getElementById("report");
+  report.textContent = zone.dataset.reading;
+  try {
+    const files = await Promise.all(chosen.map(encodeFile));
+    const sent = { files, dry_run: isDryRun };
+    for (const each of zone.querySelectorAll("input[name]")) sent[each.name] = each.type === "checkbox" ? each.checked : each.value;
+    const headers = { "content-type": "application/json", "hx-request": "true" };
+    const answer = await fetch(zone.dataset.drop, { method: "POST", headers, body: JSON.stringify(sent) });
+    const text = await answer.text();
+    if (answer.status === 413) {
+      report.textContent = zone.dataset.tooMany;
+    } else {
+      report.innerHTML = text;
+      report.focus();
+    }
+  } catch {
+    report.textContent = notice().dataset.failed;
+  }
+}
+
+function takeChosen(found) {
+  chosen = found;
+  if (found.length) sendFiles(true);
+}
+
+if (zone) {
+  zone.addEventListener("submit", (event) => event.preventDefault());
+  zone.addEventListener("change", (event) => {
+    if (event.target.files) takeChosen([...event.target.files].map((file) => ({ name: file.webkitRelativePath || file.name, file })));
+    else if (chosen.length) sendFiles(true);
+  });
+  document.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    zone.classList.add("over");
+  });
+  document.addEventListener("dragleave", (event) => event.relatedTarget || zone.classList.remove("over"));
+  document.addEventListener("drop", async (event) => {
+    event.preventDefault();
+    zone.classList.remove("over");
+    if (zone.closest("details")) zone.closest("details").open = true;
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry());
+    const files = [...event.dataTransfer.files];
+    const found = [];
+    for (const [place, entry] of entries.entries()) {
+      if (entry) await readEntry(entry, "", found);
+      else if (files[place]) found.push({ name: files[place].name, file: files[place] });
+    }
+    takeChosen(found);
+  });
+  document.addEventListener("click", (event) => event.target.closest("[data-take]") && sendFiles(false));
+}
+
 document.addEventListener("htmx:sendError", () => say(notice().dataset.failed));
 
 // The newest turns of the room Try stand at the end of a box of their own.

@@ -106,6 +106,18 @@ def read_sessions(connection: Connection) -> tuple[str, ...]:
     return tuple(name for (name,) in rows)
 
 
+def read_sessions_by_time(connection: Connection) -> tuple[str, ...]:
+    """Return all session ids, the session with the newest turn at the end of its active branch first."""
+    rows = connection.execute(
+        """SELECT s.session_id FROM sessions AS s
+            LEFT JOIN branches AS b ON b.session = s.key AND b.branch_id = s.active_branch
+            LEFT JOIN turns AS t ON t.session = s.key AND t.turn_id = b.head_turn
+            WHERE s.tenant = ? ORDER BY coalesce(t.number, 0) DESC, s.key DESC""",
+        (connection.tenant,),
+    )
+    return tuple(name for (name,) in rows)
+
+
 def head_of(connection: Connection, session: StoredSession, branch_id: str | None = None) -> SessionHead:
     """Return the head of a branch (None: the active one). Raises BranchNotFoundError if there is no such branch."""
     branch_id = session.active_branch if branch_id is None else branch_id

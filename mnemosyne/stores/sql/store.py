@@ -108,6 +108,9 @@ class SqlStore(SqlUpkeep, Store):
     async def sessions(self) -> tuple[str, ...]:
         return await self._reads.run(sql_sessions.read_sessions)
 
+    async def sessions_by_time(self) -> tuple[str, ...]:
+        return await self._reads.run(sql_sessions.read_sessions_by_time)
+
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
         return await self._reads.run(lambda db: sql_exchanges.find_exchanges(db, digests))
 

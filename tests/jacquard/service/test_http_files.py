@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import zipfile
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,6 +17,7 @@ from jacquard.service.running.application import build_app
 from mnemosyne.schema.memory import profile_session_id
 
 pytestmark = pytest.mark.anyio
+EXAMPLE = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 ENTRY = {"keys": ["lighthouse"], "content": "The lighthouse keeper is called Oda.", "enabled": True, "extensions": {}}
 CARD = {
     "spec": "chara_card_v2",
@@ -141,3 +145,43 @@ async def test_a_session_that_is_reserved_is_not_imported_into(tmp_path):
             assert "reserved" in refused.text
         no_files = await client.post("/imports", json={"files": []})
         assert "send at least one file" in no_files.json()["error"]["message"]
+
+
+def zipped(name, **members):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, text in members.items():
+            archive.writestr(member, text)
+    return pack(name, data.getvalue())
+
+
+async def test_a_zipped_vault_and_a_zipped_world_pack_come_in(tmp_path):
+    vault = {"vault/.obsidian/app.json": "{}", "vault/boat.md": "# Boat\n\nThe boat is red.", "__MACOSX/vault/x": "y"}
+    world = {
+        str(path.relative_to(EXAMPLE)): path.read_bytes()
+        for path in sorted(EXAMPLE.rglob("*"))
+        if path.is_file() and "golden" not in path.parts
+    }
+    sent = {"files": [zipped("notes.zip", **vault), zipped("forest.zip", **world)], "session_id": "s"}
+    async with serving(tmp_path) as client:
+        told = (await client.post("/imports", json={**sent, "dry_run": True})).json()
+        assert [each["format"] for each in told["files"]] == ["obsidian", "world"]
+        assert (await client.get("/worlds")).json() == []
+        done = (await client.post("/imports", json=sent)).json()
+        assert done["files"] == told["files"]
+        assert {"whispering_forest_en"} <= {each["world_id"] for each in (await client.get("/worlds")).json()}
+        await client.post("/sessions", json={"session_id": "walk", "world_id": "whispering_forest_en"})
+        turn = await client.post("/sessions/walk/turns", json={"message": "Hello."})
+        assert turn.status_code == 200, turn.text
+
+
+@pytest.mark.parametrize(
+    "member", ["../evil.md", "/etc/evil.md", "a/../../evil.md", "a\\evil.md", "c:evil.md", "a//b.md"]
+)
+async def test_an_archive_that_leads_out_of_its_folder_is_refused(tmp_path, member):
+    async with serving(tmp_path) as client:
+        sent = {"files": [zipped("notes.zip", **{".obsidian/app.json": "{}", member: "x"})], "session_id": "s"}
+        refused = await client.post("/imports", json=sent)
+        assert (refused.status_code, "is not unpacked" in refused.text) == (422, True)
+        assert not list(tmp_path.rglob("evil.md"))
+        assert (await client.get("/sessions")).json()["items"] == []

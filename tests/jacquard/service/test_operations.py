@@ -59,6 +59,7 @@ STORE = {
     "entries": "get_memory list_lore",
     "entries_before": "browse_memory",
     "chain_sizes": "browse_memory",
+    "sessions_by_time": "list_conversations",
     "get_session": "get_document",
     "put_session": "put_document",
     "put_evidence": "ingest",

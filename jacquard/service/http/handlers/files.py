@@ -7,27 +7,36 @@ import binascii
 import re
 import shutil
 import tempfile
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 from starlette.responses import Response
 
-from jacquard.authoring.files.incoming import IncomingFiles, bring_in, name_sessions
+from jacquard.authoring.files.incoming import ImportOutcome, IncomingFiles, bring_in, name_sessions
 from jacquard.authoring.files.outgoing import render_book, render_card, render_chat
 from jacquard.core.errors import ConfigError
 from jacquard.remote.bodies import ImportAnswer, ImportedTurns, ImportFiles, ReadFile, SentFile
 from jacquard.service.answers import answer_file
 from jacquard.service.http.call import Call, handles
 from jacquard.service.ids import check_id
+from jacquard.service.proxy.conversation import session_of_chat
+from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.files import write_file
-from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
+from mnemosyne.formats.archives import unpack_archive
+from mnemosyne.formats.recognise import FORMATS, WORLD, holds_export, read_imported_file, recognise
 from mnemosyne.schema.imported_files import ImportedFile
 from mnemosyne.schema.record import ImportRequest
-from mnemosyne.schema.world import ACTIVATIONS
+from mnemosyne.schema.world import ACTIVATIONS, WorldPack
+from mnemosyne.world import load_world
+from mnemosyne.world.pack_json import with_own_digest
 
 MOST_NAME_CHARS = 200
+MOST_UNPACKED_BYTES = 100_000_000
+"""Maximum number of bytes to which the files of one sent archive may unpack."""
 _WRONG_NAME = re.compile(r"[\x00-\x1f\x7f\\\\:*?\"<>|]")
 _DOTS = re.compile(r"\.*")
 _EXPORTS = {"chat": "jsonl", "card": "json", "card-png": "png", "world-info": "json"}
@@ -45,8 +54,11 @@ async def import_files(call: Call) -> ImportAnswer:
         raise ConfigError(f"activation is {sent.activation[:40]!r}; choose from {', '.join(ACTIVATIONS)}.")
     folder = Path(await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="jacquard-import-")))
     try:
-        files = await to_thread.run_sync(_read_files, sent, folder)
-        return await _import(call, sent, files)
+        files, worlds = await to_thread.run_sync(_read_files, sent, folder)
+        answer = await _import(call, sent, files)
+        for each in worlds:
+            answer = await _import_world(call, sent, each, answer)
+        return answer
     except CorpusError as error:
         raise CorpusError(str(error).replace(f"{folder}/", "")) from None
     finally:
@@ -62,13 +74,13 @@ async def _import(call: Call, sent: ImportFiles, files: tuple[ImportedFile, ...]
         locale=sent.locale,
         activation=sent.activation,
     )
-    names = name_sessions(incoming)
+    names = name_sessions(incoming) if files else {}
     for session_id in names:
         check_id("session_id", session_id)
     shown = tuple(map(_describe, files))
     if sent.dry_run:
         return ImportAnswer(files=shown, written=False, sessions=dict.fromkeys(names, ImportedTurns(turns=0, new=0)))
-    outcome = await bring_in(call.runtime, incoming)
+    outcome = await bring_in(call.runtime, incoming) if files else ImportOutcome()
     return ImportAnswer(
         files=shown,
         written=True,
@@ -82,8 +94,32 @@ async def _import(call: Call, sent: ImportFiles, files: tuple[ImportedFile, ...]
     )
 
 
-def _read_files(sent: ImportFiles, folder: Path) -> tuple[ImportedFile, ...]:
-    """Write the sent files into a folder, and return their content. Raises ConfigError and CorpusError."""
+async def _import_world(call: Call, sent: ImportFiles, world: WorldPack, answer: ImportAnswer) -> ImportAnswer:
+    """Store a pack as the present version of its world, and return `answer` with it."""
+    changed = 0 if sent.dry_run else await call.runtime.engine.worlds.store_pack(world)
+    described = ReadFile(
+        name=world.world_id,
+        format=WORLD,
+        cards=(),
+        books={world.world_id: len(world.lore)},
+        chats={},
+        memories=0,
+        fields=(),
+        notes=(),
+    )
+    return replace(
+        answer,
+        files=(*answer.files, described),
+        world_id=answer.world_id or world.world_id,
+        lore_changed=answer.lore_changed + changed,
+    )
+
+
+def _read_files(sent: ImportFiles, folder: Path) -> tuple[tuple[ImportedFile, ...], list[WorldPack]]:
+    """Write the sent files into a folder. Return the content of files of other programs, and the world packs.
+
+    Raises ConfigError, CorpusError, WorldPackError and TemplateError.
+    """
     if not sent.files:
         raise ConfigError("files is empty; send at least one file.")
     if sent.format is not None and sent.format not in FORMATS:
@@ -92,7 +128,40 @@ def _read_files(sent: ImportFiles, folder: Path) -> tuple[ImportedFile, ...]:
     for each in sent.files:
         tops[_write(each, folder)] = None
     request = ImportRequest(users=(sent.user,) if sent.user else ())
-    return tuple(_read(folder / top, sent.format, request) for top in tops)
+    files, worlds = list[ImportedFile](), list[WorldPack]()
+    for top in tops:
+        path = _unpack(folder / top)
+        name = sent.format or recognise(path)
+        if name == WORLD:
+            worlds.append(with_own_digest(with_templates(load_world(path))))
+        elif name in FORMATS:
+            file = read_imported_file(path, name, request)
+            files.append(_name_for_clients(file) if sent.for_clients else file)
+        else:
+            raise CorpusError(f"{path}: is a {name}; import it with `jacquard memory import`.")
+    return tuple(files), worlds
+
+
+def _name_for_clients(file: ImportedFile) -> ImportedFile:
+    """Return a file whose chats have the ids of the sessions in which the proxy looks for them. Raises CorpusError."""
+    chats = []
+    for chat in file.chats:
+        messages = (each for turn in islice(chat.read_turns(), 3) for each in turn.messages)
+        if (name := session_of_chat(messages)) is not None:
+            chat = replace(chat, name=name, branch_of="")
+        chats.append(chat)
+    return replace(file, chats=tuple(chats))
+
+
+def _unpack(path: Path) -> Path:
+    """Return the folder with the members of a zip archive, or `path` itself if it is not an archive or if an importer reads it."""
+    if path.is_dir() or path.suffix.lower() != ".zip" or holds_export(path):
+        return path
+    unpacked = path.with_suffix("")
+    if unpacked.exists():
+        raise ConfigError(f"files: {unpacked.name[:40]!r} is there twice; give each file another name.")
+    unpack_archive(path, unpacked, MOST_UNPACKED_BYTES)
+    return unpacked
 
 
 def _write(sent: SentFile, folder: Path) -> str:
@@ -117,15 +186,6 @@ def _write(sent: SentFile, folder: Path) -> str:
             f"files: {sent.name[:40]!r} cannot be written next to the others ({error.strerror})."
         ) from None
     return parts[0]
-
-
-def _read(path: Path, wanted: str | None, request: ImportRequest) -> ImportedFile:
-    name = wanted or recognise(path)
-    if name not in FORMATS:
-        raise CorpusError(
-            f"{path}: is a {name}; store a world with put_world, and import a corpus with `jacquard memory import`."
-        )
-    return read_imported_file(path, name, request)
 
 
 def _describe(file: ImportedFile) -> ReadFile:

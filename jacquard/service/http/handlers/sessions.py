@@ -45,6 +45,9 @@ from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Role, SessionHead
 
+MOST_SEARCHED = 200
+"""Maximum number of sessions of which one call compares the titles with words."""
+
 
 @handles
 async def list_sessions(call: Call) -> SessionPage:
@@ -57,15 +60,25 @@ async def list_sessions(call: Call) -> SessionPage:
 
 @handles
 async def list_conversations(call: Call) -> ConversationPage:
-    """List a page of sessions with their first and newest messages."""
-    page = await list_sessions(call)
-    return ConversationPage(items=tuple([await _describe(call, each) for each in page.items]), next=page.next)
+    """List a page of sessions, newest first, with their first and newest messages."""
+    wanted, after, limit = call.query["query"], call.query["after"], call.query["limit"]
+    names = [each for each in await call.runtime.store.sessions_by_time() if not is_profile_session(each)]
+    names = names[names.index(after) + 1 :] if after in names else names
+    items, last = list[Conversation](), ""
+    for last in names[:MOST_SEARCHED] if wanted else names[:limit]:
+        found = await _describe(call, last)
+        if has_words(f"{last} {found.title}", wanted):
+            items.append(found)
+        if len(items) == limit:
+            break
+    return ConversationPage(items=tuple(items), next=last if names and last != names[-1] else None)
 
 
 async def _describe(call: Call, session_id: str) -> Conversation:
     store = call.runtime.store
     window = await store.window(session_id, message_limit=1)
-    first = await store.turns(session_id, limit=1, before_depth=2)
+    # The first turn may be a greeting, which has no message of the user.
+    first = await store.turns(session_id, limit=2, before_depth=3)
     begins = [each for turn in first for each in turn.messages if each.role is Role.USER]
     newest = window.messages[-1].message if window.messages else None
     return Conversation(
