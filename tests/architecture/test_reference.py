@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 from docs.reference import PACKAGES, cell, list_errors, make_light_pages, walk_commands
-from jacquard.adapters.observe.prometheus import PrometheusMetrics
+from jacquard import PrometheusMetrics
 from jacquard.authoring.linting.shapes import build_variable_shapes
 from jacquard.core.degradations import SENTENCES
 from jacquard.templating import language
