@@ -33,7 +33,7 @@ async def show_upstream(visit: Visit) -> Response:
 
 
 async def show_health(visit: Visit) -> Response:
-    """Return the findings about the store, a part of the page; nothing if there are none."""
+    """Return what does not work in the store, a part of the page; nothing if all is well."""
     health: HealthAnswer = await visit.ask("check_health")
     return await visit.show("_health.html", health=health)
 
