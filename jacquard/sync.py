@@ -130,6 +130,7 @@ class SyncRuntime:
     import_world = _blocking(Runtime.import_world)
     open_archived = _blocking(Runtime.open_archived)
     plan_erasure = _blocking(Runtime.plan_erasure)
+    reload_world = _blocking(Runtime.reload_world)
     sweep = _blocking(Runtime.sweep)
     sync = _blocking(Runtime.sync)
     warm = _blocking(Runtime.warm)
