@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jacquard.authoring.reports import KEPT_OUT
 from mnemosyne.core.optional_packages import explain_missing_package
 
 try:
@@ -52,7 +53,8 @@ def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:
 
     `recall@k` is the share of the relevant among the first k retrieved, `all@k` is 1 if that share is whole, `ndcg@5`
     is that of the ranking with graded gain; `precision@5` is the number of relevant ones selected, divided by 5 however
-    few were selected. A relevant document that is not in the pool counts as not found.
+    few were selected. `kept_out` is the share of the documents with grade 0 that were not selected; a query without such a
+    document has no such score. A relevant document that is not in the pool counts as not found.
     """
     judged = [each for each in outcomes if any(grade > 0 for grade in each.relevant.values())]
     labels = [
@@ -71,13 +73,17 @@ def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:
         scores.update({f"all@{k}": float(scores[f"recall@{k}"] >= _WHOLE) for k in CUTS})
     for each in judged:
         found[each.query_id].update(_score_within_budgets(each))
-    return {query_id: {name: scores[name] for name in (*METRICS, *TOKEN_METRICS)} for query_id, scores in found.items()}
+        if unwanted := {document_id for document_id, grade in each.relevant.items() if grade <= 0}:
+            found[each.query_id][KEPT_OUT] = 1 - len(unwanted.intersection(each.selected)) / len(unwanted)
+    names = (*METRICS, KEPT_OUT, *TOKEN_METRICS)
+    return {query_id: {name: scores[name] for name in names if name in scores} for query_id, scores in found.items()}
 
 
 def mean(scores: Iterable[Scores]) -> dict[str, float]:
-    """Return the mean of each metric over queries; nothing of nothing."""
+    """Return the mean of each metric over the queries that have it; nothing of nothing."""
     rows = list(scores)
-    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} if rows else {}
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
 
 
 def by_category(outcomes: Sequence[Outcome], scores: Mapping[str, Scores]) -> dict[str, list[Scores]]:

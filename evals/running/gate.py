@@ -23,7 +23,7 @@ from evals.errors import DatasetError
 from evals.reporting.report import Result, result_json
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
-from jacquard.authoring.reports import METRICS, Comparison
+from jacquard.authoring.reports import KEPT_OUT, METRICS, Comparison
 
 Progress = Callable[[str, int, int], None]
 EXAMPLE_PREFIX = "example:"
@@ -114,7 +114,9 @@ def _select_baseline(report: Mapping[str, Any]) -> dict[str, Any]:
             "id": row["id"],
             "category": row["category"],
             "relevant": row["relevant"],
-            "metrics": {name: round(row["metrics"][name], 6) for name in METRICS},
+            "metrics": {
+                name: round(row["metrics"][name], 6) for name in (*METRICS, KEPT_OUT) if name in row["metrics"]
+            },
         }
         for row in report["queries"]
         if row["metrics"] is not None

@@ -22,6 +22,9 @@ from mnemosyne.values import dataclass
 METRICS = ("recall@5", "recall@10", "recall@25", "recall@50", "all@10", "ndcg@5", "precision@5")
 """Scores of a run that are compared, in the order in which they are shown; all are 0..1, more is better."""
 
+KEPT_OUT = "kept_out"
+"""Share of the unwanted documents (grade 0) that were not selected. Only questions with such a label have it."""
+
 ANSWER_METRICS = (
     "answer@500tok",
     "answer_fits@500tok",
@@ -174,8 +177,8 @@ def compare_reports(
 ) -> Comparison:
     """Pair the scored questions of two reports (as JSON values) by id, and return the differences B minus A.
 
-    Answer metrics follow, each over the questions to which it applies, if both reports have it. Raises ConfigError if the
-    reports are not of the same questions with the same labels, or lack a metric.
+    `kept_out` and the answer metrics follow, each over the questions to which it applies, if both reports have it. Raises
+    ConfigError if the reports are not of the same questions with the same labels, or lack a metric.
     """
     rows_a, rows_b = _select_scored(a), _select_scored(b)
     _check_same(rows_a, rows_b)
@@ -194,7 +197,7 @@ def compare_reports(
             _compare_rows(
                 metric, [rows_a[each] for each in judged], [rows_b[each] for each in judged], by_session, resamples
             )
-            for metric in (*metrics, *ANSWER_METRICS)
+            for metric in (*metrics, KEPT_OUT, *ANSWER_METRICS)
             if (judged := _find_judged(metric, ids, rows_a, rows_b))
         )
     return Comparison(queries={name: len(ids) for name, ids in groups.items()}, differences=differences)
@@ -242,9 +245,8 @@ def _check_same(a: Mapping[str, Mapping[str, Any]], b: Mapping[str, Mapping[str,
 
 def _find_judged(metric: str, ids: Sequence[str], a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Return the ids of the questions that have a metric in both reports."""
-    if metric not in ANSWER_METRICS:
-        return list(ids)
-    return [each for each in ids if all(metric in rows[each].get("answers", {}) for rows in (a, b))]
+    source = "answers" if metric in ANSWER_METRICS else "metrics"
+    return [each for each in ids if all(metric in rows[each].get(source, {}) for rows in (a, b))]
 
 
 def _compare_rows(

@@ -11,7 +11,7 @@ from typing import Any
 from jacquard.authoring.golden import GoldenResult
 from jacquard.authoring.marks import TurnMark
 from jacquard.authoring.replay.provenance import Origin
-from jacquard.authoring.reports import METRICS
+from jacquard.authoring.reports import KEPT_OUT, METRICS
 from jacquard.authoring.why_not import Absence
 from jacquard.core.errors import (
     BudgetExceededError,
@@ -550,8 +550,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "compare_evaluations", "GET", "/evaluations/{run_id}/compare/{other_id}", "", answer=EvaluationComparison,
         scope=Scope.AUTHOR, is_audited=True,
         query=(
-            Query("metric", f"The metric by which questions are listed: {', '.join(METRICS)}.", default="precision@5"), _OFFSET,
-            _limit(10, 50),
+            Query("metric", f"The metric by which questions are listed: {', '.join((*METRICS, KEPT_OUT))}.", default="precision@5"),
+            _OFFSET, _limit(10, 50),
         ),
         errors=(ConfigError,),
         doc="Compare two runs of the same questions: paired differences with intervals and p-values, and question by question.",

@@ -18,11 +18,13 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.sent_prompt import as_sent
 from jacquard.service.http.handlers.records import load_turn
 from jacquard.service.values import Scope
+from jacquard.studio.evaluation import find_labels, find_marks
 from jacquard.studio.visit import Room, Visit, link, write_json
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.record import TurnRecord
 
-VIEWS = ("prompt", "left_out", "diff", "receipt", "messages")
+LABEL = "label"
+VIEWS = ("prompt", "left_out", "diff", "receipt", "messages", LABEL)
 """Views of a turn, in the order of their tabs."""
 
 _NEIGHBOURS = 8
@@ -46,13 +48,16 @@ async def show_turn(visit: Visit) -> Response:
         known: tuple[CandidateDecision, ...] = (*receipt.report.stream_b.candidates, *receipt.report.evidence)
         detail["candidate"] = next((each for each in known if each.entry_id == entry), None)
         detail["absences"] = await _find_absences(visit, entry)
+    marks = await find_marks(visit, visit.ids["turn_id"])
+    detail |= {"marks": marks}
     if visit.is_partial:
         return await visit.show("_origin.html", **detail)
     record: TurnRecord
     turn: PreparedTurn
     record, turn = await visit.ask("get_turn", run=load_turn)
+    views = VIEWS if marks is not None else tuple(each for each in VIEWS if each != LABEL)
     chosen = visit.query.get("view", VIEWS[0])
-    chosen = chosen if chosen in VIEWS else VIEWS[0]
+    chosen = chosen if chosen in views else VIEWS[0]
     before = turn.depth + _NEIGHBOURS
     around = await visit.ask("list_turns", branch=turn.branch_id, before=before, limit=2 * _NEIGHBOURS)
     return await visit.show(
@@ -62,12 +67,13 @@ async def show_turn(visit: Visit) -> Response:
         said=record.messages,
         calls=receipt.calls,
         around=around.items,
-        views=VIEWS,
+        views=views,
         chosen=chosen,
         groups=GROUPS,
         describe_call=describe_call,
         **await _compare(visit, record, turn) if chosen == "diff" else {},
         **_find_forms(turn) if chosen == "messages" else {},
+        **await find_labels(visit, turn.turn_id, turn.depth, receipt) if chosen == LABEL else {},
         **detail,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -136,19 +137,19 @@ class Room:
     name: str
     """Name of the room's module, of its table of texts, and of its entry in the navigation (`room.NAME`)."""
     pages: Mapping[str, Page]
-    """Functions of its pages, by method and path (`GET /s/{session_id}/t/{turn_id}`). The first one is where the navigation
-    leads, if its path has no other id than `session_id`.
+    """Functions of its pages, by method and path (`GET /s/{session_id}/t/{turn_id}`). The navigation leads to the first one
+    whose ids a visit has.
     """
 
     def address(self, ids: Mapping[str, str]) -> str | None:
-        """Return the address of the room's first page for a visit with `ids`. Return None if the page needs an id that
-        `ids` lacks.
-        """
-        path = next(iter(self.pages)).partition(" ")[2]
-        try:
-            return path.format_map({name: quote(value, safe="") for name, value in ids.items()})
-        except KeyError:
-            return None
+        """Return the address of the room's first page for which `ids` suffice. Return None if there is no such page."""
+        known = {name: quote(value, safe="") for name, value in ids.items()}
+        for place in self.pages:
+            method, _, path = place.partition(" ")
+            with suppress(KeyError):
+                if method == "GET":
+                    return path.format_map(known)
+        return None
 
 
 def write_json(value: Any, indent: int | None = None) -> str:

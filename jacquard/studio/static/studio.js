@@ -176,6 +176,12 @@ if (zone) {
   document.addEventListener("click", (event) => event.target.closest("[data-take]") && sendFiles(false));
 }
 
+// A link or a button with a key of its own.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  document.querySelector(`[data-key="${CSS.escape(event.key.toLowerCase())}"]`)?.click();
+});
+
 document.addEventListener("htmx:sendError", () => say(notice().dataset.failed));
 
 // The newest turns of the room Try stand at the end of a box of their own.

@@ -26,6 +26,7 @@ from anyio import to_thread
 from jacquard.authoring.marks import export_marks as pack_marks
 from jacquard.authoring.marks import input_of
 from jacquard.authoring.reports import (
+    KEPT_OUT,
     METRICS,
     RESAMPLES,
     EvaluationReport,
@@ -60,6 +61,7 @@ RETRIEVERS = ("hybrid", "bm25", "vector", "rrf")
 SELECTORS = ("heuristic", "oracle")
 """Parts of a run that need no model of their own."""
 
+LISTED_METRICS = (*METRICS, KEPT_OUT)
 MOST_BYTES = 32_000_000
 """Maximum size of a report."""
 MOST_FILES = 10_000
@@ -236,7 +238,7 @@ def _describe(file: Path, report: EvaluationReport) -> Evaluation:
         floor=config.floor,
         questions=len(report.queries) or sum(len(each.turns) for each in report.plays),
         scored=len(report.scored),
-        metrics={name: report.metrics[name] for name in METRICS if name in report.metrics},
+        metrics={name: report.metrics[name] for name in LISTED_METRICS if name in report.metrics},
     )
 
 
@@ -267,7 +269,7 @@ def _show(folder: Path, run_id: str) -> EvaluationFigures:
 
 
 def _score(rows: Sequence[Mapping[str, float]]) -> Iterable[ScoredMetric]:
-    for metric in METRICS:
+    for metric in LISTED_METRICS:
         if values := [row[metric] for row in rows if metric in row]:
             yield _mean(metric, values)
 
@@ -383,8 +385,8 @@ async def compare_evaluations(call: Call) -> EvaluationComparison:
     """Compare two runs. Raises ConfigError if they are not of the same questions, and Refusal if there is no such report."""
     folder, query = await to_thread.run_sync(_find_folder, call), call.query
     metric = query["metric"]
-    if metric not in METRICS:
-        raise ConfigError(f"metric is {metric[:40]!r}; choose from {', '.join(METRICS)}.")
+    if metric not in LISTED_METRICS:
+        raise ConfigError(f"metric is {metric[:40]!r}; choose from {', '.join(LISTED_METRICS)}.")
     (a, before), (b, after) = [
         await to_thread.run_sync(_open, folder, call.ids[name]) for name in ("run_id", "other_id")
     ]
@@ -413,8 +415,8 @@ def _compare(before: EvaluationReport, after: EvaluationReport) -> Mapping[str, 
 
 def _pair(before: EvaluationReport, after: EvaluationReport, metric: str) -> list[tuple[ReportRow, ReportRow]]:
     """Return the questions whose scores differ, the largest difference first."""
-    others = {each.id: each for each in after.scored}
-    pairs = [(each, others[each.id]) for each in before.scored]
+    others = {each.id: each for each in after.scored if metric in (each.metrics or {})}
+    pairs = [(each, others[each.id]) for each in before.scored if each.id in others and metric in (each.metrics or {})]
 
     def size(pair: tuple[ReportRow, ReportRow]) -> float:
         one, other = pair
