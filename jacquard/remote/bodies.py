@@ -216,7 +216,8 @@ class TasksRequest:
 class TurnRequest:
     """Input of a turn. `config` overrides settings of the service for this turn; it is nested like the settings file.
 
-    With `dry_run` nothing is written.
+    With `dry_run` nothing is written. `files` are unsaved texts of files of the session's world by name (null leaves a file out),
+    for a dry run by a token of scope author.
     """
 
     message: SentChatMessage
@@ -224,6 +225,7 @@ class TurnRequest:
     turn_id: str | None = None
     branch_id: str | None = None
     dry_run: bool = False
+    files: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

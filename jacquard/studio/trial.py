@@ -19,7 +19,7 @@ from jacquard.authoring.replay.turn_view import GROUPS, view_turn
 from jacquard.config.extension_points import SELECTORS
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.remote.bodies import AgainRequest, AnswerRequest, TurnRequest, WhatIfRequest
+from jacquard.remote.bodies import AgainRequest, AnswerRequest, TurnRequest, WhatIfRequest, WorldFilesRequest
 from jacquard.service.answers import Refusal
 from jacquard.service.http.handlers.turns import prepare
 from jacquard.service.values import Scope
@@ -42,7 +42,7 @@ CHOICES, NUMBERS, WORDS = (
 )
 """Settings that have fields of their own: those with known values, numbers, and words. `more` takes all others as YAML."""
 
-_FIELDS = ("message", "turn", "model", "more", *CHOICES, *NUMBERS, *WORDS)
+_FIELDS = ("message", "turn", "model", "more", "file", "text", *CHOICES, *NUMBERS, *WORDS)
 _TURNS, _MOST_ADDRESS = 6, 4_000
 _TEMPLATES = "templates/"
 
@@ -55,11 +55,13 @@ async def show_trial(visit: Visit) -> Response:
     if visit.is_partial:
         return await visit.show("_trial_turns.html", **shown)
     asked = {name: visit.query.get(name, "") for name in _FIELDS}
+    own, shipped = await _find_files(visit)
     made = await _try(visit, asked) if asked["message"].strip() or asked["turn"] else {}
     return await visit.show(
         "trial.html",
         asked=asked,
-        choices=await _find_choices(visit),
+        choices=await to_thread.run_sync(_list_choices, own),
+        files=sorted({*own, *shipped}),
         numbers=NUMBERS,
         lists_models=visit.principal.allows(Scope.ADMIN),
         made=made,
@@ -73,7 +75,13 @@ async def show_prompt(visit: Visit) -> Response:
     form = await visit.form()
     asked = {name: form.get(name, "").replace("\r\n", "\n") for name in _FIELDS}
     answer = await visit.show("_trial.html", asked=asked, **await _try(visit, asked))
-    address = link("s", visit.ids["session_id"], "try", **{name: text or None for name, text in asked.items()})
+    # An address leads to the stored text of a file: an unsaved one may be long.
+    address = link(
+        "s",
+        visit.ids["session_id"],
+        "try",
+        **{name: text or None for name, text in asked.items() if name not in ("file", "text")},
+    )
     if len(address) <= _MOST_ADDRESS:
         answer.headers["hx-replace-url"] = address
     return answer
@@ -84,6 +92,33 @@ async def show_models(visit: Visit) -> Response:
     return await visit.show(
         "_trial_models.html", upstream=await visit.ask("get_upstream"), chosen=visit.query.get("model", "")
     )
+
+
+async def show_file(visit: Visit) -> Response:
+    """Return the field with the text of a file of the session's world, or of a shipped template."""
+    name = visit.query.get("file", "").strip()
+    if not name:
+        return Response()
+    head = await visit.ask("get_session_head")
+    found = await visit.ask("get_world_file", world_id=head.world_id, file_name=name)
+    return await visit.show("_trial_file.html", text=found.text, name=found.name)
+
+
+async def store_file(visit: Visit) -> Response:
+    """Store the text of a file in the session's world. Its sessions continue with it."""
+    form = await visit.form()
+    head = await visit.ask("get_session_head")
+    body = WorldFilesRequest(files=read_files(form))
+    await visit.ask("put_world_files", world_id=head.world_id, body=body)
+    return await visit.show(
+        "_trial_file.html", text=form.get("text", "").replace("\r\n", "\n"), name=form["file"], stored=True
+    )
+
+
+def read_files(form: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the unsaved text of a form by the name of its file; nothing if the form has no text."""
+    name, text = form.get("file", "").strip(), form.get("text", "").replace("\r\n", "\n")
+    return {name: text} if name and text else {}
 
 
 async def send(visit: Visit) -> Response:
@@ -160,14 +195,14 @@ async def _try(visit: Visit, asked: Mapping[str, str]) -> dict[str, Any]:
     turn = await _prepare(visit, asked, config)
     shown = view_turn(turn)
     made |= {"turn": turn, "shown": shown, "groups": GROUPS, "describe_call": describe_call, "now": None}
-    if config:
-        now = view_turn(await _prepare(visit, asked, None))
+    if config or read_files(asked):
+        now = view_turn(await _prepare(visit, {**asked, "text": ""}, None))
         made |= {"now": now, "diff": await to_thread.run_sync(compare_turns, now, shown)}
     return made
 
 
 async def _prepare(visit: Visit, asked: Mapping[str, str], config: dict[str, Any] | None) -> PreparedTurn:
-    body = TurnRequest(message=_read_message(asked), config=config or None, dry_run=True)
+    body = TurnRequest(message=_read_message(asked), config=config or None, dry_run=True, files=read_files(asked))
     turn: PreparedTurn = await visit.ask("prepare_turn", body=body, run=prepare)
     return turn
 
@@ -186,22 +221,23 @@ def _holds(config: Mapping[str, Any], path: list[str]) -> bool:
     return path[0] in config and (len(path) == 1 or (isinstance(value, Mapping) and _holds(value, path[1:])))
 
 
-async def _find_choices(visit: Visit) -> Mapping[str, tuple[str, ...]]:
-    """Return the values that the page offers for settings: the shipped ones, and those of the session's world."""
-    files: tuple[str, ...] = ()
-    if visit.principal.allows(Scope.AUTHOR):
-        try:
-            head = await visit.ask("get_session_head")
-            files = (await visit.ask("list_world_files", world_id=head.world_id)).files
-        except (Refusal, ContextEngineError):
-            # The world is gone, or it is not readable: its own templates are not offered.
-            files = ()
-    return await to_thread.run_sync(_list_choices, files)
+async def _find_files(visit: Visit) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the templates of the session's world and of the shipped ones; none if the caller may not read them."""
+    if not visit.principal.allows(Scope.AUTHOR):
+        return (), ()
+    try:
+        head = await visit.ask("get_session_head")
+        files = await visit.ask("list_world_files", world_id=head.world_id)
+    except (Refusal, ContextEngineError):
+        # The world is gone, or it is not readable: its own templates are not offered.
+        return (), ()
+    return tuple(name for name in files.files if name.startswith(_TEMPLATES)), files.shipped
 
 
 def _list_choices(files: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    """Return the values that the page offers for settings: the shipped ones, and those of the templates `files` of a world."""
     shipped = find_shipped_templates()
-    own = [name.removeprefix(_TEMPLATES) for name in files if name.startswith(_TEMPLATES)]
+    own = [name.removeprefix(_TEMPLATES) for name in files]
     names = [path.relative_to(shipped).as_posix() for path in shipped.glob("*/*")]
     layouts = {name.split("/")[1].removesuffix(".yaml") for name in own if name.startswith("layouts/")}
     return {
@@ -218,6 +254,8 @@ ROOM = Room(
         f"GET {_HERE}": show_trial,
         f"POST {_HERE}": show_prompt,
         f"GET {_HERE}/models": show_models,
+        f"GET {_HERE}/file": show_file,
+        f"POST {_HERE}/file": store_file,
         f"POST {_HERE}/send": send,
     },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -201,7 +202,7 @@ def test_hostile_texts_stay_text(browser, tmp_path):
     play_demo(tmp_path / "store", "en", [(HOSTILE, HOSTILE), (f"{HOSTILE} {mixed}", f"{mixed} {HOSTILE}")])
     views = [f"/s/demo-en?view={each}" for each in ("prompt", "left_out", "diff", "receipt", "messages")]
     with serve_studio(tmp_path / "store") as address, Walker.enter(browser, address) as walker:
-        for path in ("/", "/s/demo-en/timeline", *views):
+        for path in ("/", "/s/demo-en/timeline", f"/s/demo-en/try?message={quote(HOSTILE)}&viewer=x", *views):
             walker.open(path)
             assert walker.page.locator("main script, main img, main a[href^=javascript], main iframe").count() == 0
         walker.open("/s/demo-en")

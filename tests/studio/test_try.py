@@ -192,3 +192,20 @@ def test_a_forged_form_sends_nothing(player, server):
     for headers in ({"origin": "https://evil.example"}, {}):
         assert httpx.post(path, data={"message": "x"}, headers=headers).status_code == 403
     assert server.requests == [] or all(each.path != "/v1/chat/completions" for each in server.requests)
+
+
+def test_an_unsaved_template_is_tried_and_then_stored_in_the_world(player):
+    page = player.page
+    page.locator("details:has(#file) > summary").click()
+    name = next(each for each in page.locator("#file option").all_inner_texts() if each.endswith("chat/guidance.j2"))
+    page.select_option("#file", name)
+    page.wait_for_selector("#text")
+    assert player.find_faults_of_access() == []
+    page.fill("#text", "Speak like a pirate.")
+    show(player, template_id="chat")
+    assert "Speak like a pirate." in page.text_content("#result")
+    page.click("#file-text button")
+    page.wait_for_selector("#file-text .good")
+    page.fill("#text", "")
+    show(player, template_id="chat")
+    assert "Speak like a pirate." in page.text_content("#result")

@@ -95,3 +95,18 @@ async def test_another_layout_template_and_budget_are_applied_and_the_rest_is_na
             refused = await ask(config)
             assert refused.status_code == status, refused.text
             assert said in refused.json()["error"]["message"]
+
+
+async def test_a_dry_turn_has_unsaved_texts_of_the_files_of_its_world(tmp_path):
+    async with serving(tmp_path) as client:
+        names = (await client.get("/worlds/whispering_forest_en/files")).json()
+        files = {"templates/chat/guidance.j2": "Speak like a <pirate>."}
+        body = {"message": ASKED, "dry_run": True, "config": {"template_id": "chat"}, "files": files}
+        told = await client.post("/sessions/s/turns", json=body)
+        assert told.status_code == 200, told.text
+        assert "Speak like a" in str(told.json()["messages"])
+        assert "Speak like a" not in str((await try_turn(client, {"template_id": "chat"}))["messages"])
+        assert (await client.get("/worlds/whispering_forest_en/files")).json() == names
+        refused = await client.post("/sessions/s/turns", json={**body, "dry_run": False})
+        assert refused.status_code == 422
+        assert "dry_run" in refused.json()["error"]["message"]

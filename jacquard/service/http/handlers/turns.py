@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from anyio import to_thread
+
+from jacquard.authoring.pack_files import change_world
 from jacquard.core.errors import (
     ConfigError,
 )
@@ -25,9 +28,13 @@ from jacquard.remote.wire import encode_turn, message_from_wire
 from jacquard.service.host_paths import turn_for
 from jacquard.service.http.call import Call, handles
 from jacquard.service.http.call_settings import config_for, id_from_key, options_for
+from jacquard.service.http.handlers.world_files import find_folder
 from jacquard.service.http.viewer_guard import check_author, check_left_turns, check_turn
+from jacquard.service.values import Scope
 from jacquard.turns.host.values import to_message
 from mnemosyne.schema.record import PutResult
+from mnemosyne.schema.session import Message
+from mnemosyne.world.pack_json import with_own_digest
 
 
 async def prepare(call: Call) -> PreparedTurn:
@@ -38,6 +45,8 @@ async def prepare(call: Call) -> PreparedTurn:
         await check_turn(call, turn_id)
     message = to_message(message_from_wire(sent.message))
     check_author(call, message)
+    if sent.files:
+        return await _checked(call, await _prepare_with_files(call, sent, message))
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
         message,
@@ -47,6 +56,24 @@ async def prepare(call: Call) -> PreparedTurn:
         dry_run=call.is_dry_run,
     )
     return await _checked(call, turn)
+
+
+async def _prepare_with_files(call: Call, sent: TurnRequest, message: Message) -> PreparedTurn:
+    """Return a turn as it would be with other texts of some files of its world. Nothing is written.
+
+    Raises ConfigError if the call is not a dry run, or if its token may not read the files of a world.
+    """
+    if not call.is_dry_run:
+        raise ConfigError("files: unsaved texts serve a dry run only; store them (`put_world_files`), or set dry_run.")
+    if not call.principal.allows(Scope.AUTHOR) or call.principal.viewer is not None:
+        raise ConfigError("files: unsaved texts of a world need a token of scope author that is bound to no viewer.")
+    world, config = await call.runtime.world_of(call.session_id), await config_for(call, sent.config)
+    changed = await to_thread.run_sync(change_world, world, find_folder(call, world), sent.files)
+    async with call.runtime.overlay() as runtime:
+        await runtime.engine.worlds.store_pack(await to_thread.run_sync(with_own_digest, changed))
+        return await runtime.engine.prepare_turn(
+            call.session_id, message, config, turn_id=sent.turn_id, branch_id=sent.branch_id
+        )
 
 
 async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:

@@ -66,7 +66,7 @@ from mnemosyne.world import is_editable_name, load_world
 async def list_world_files(call: Call) -> WorldFiles:
     """Return the names of the files of a world, and of the shipped templates."""
     world = await find_world(call)
-    folder = _find_folder(call, world)
+    folder = find_folder(call, world)
 
     def read() -> WorldFiles:
         return WorldFiles(
@@ -83,7 +83,7 @@ async def list_world_files(call: Call) -> WorldFiles:
 async def get_world_file(call: Call) -> WorldFile:
     """Return the text of a file. Raises Refusal if there is no such file and no such shipped template."""
     world, name = await find_world(call), call.ids["file_name"]
-    own = await to_thread.run_sync(read_texts, world, _find_folder(call, world))
+    own = await to_thread.run_sync(read_texts, world, find_folder(call, world))
     text = own.get(name)
     if text is None:
         text = (await to_thread.run_sync(read_shipped_texts)).get(name)
@@ -92,7 +92,7 @@ async def get_world_file(call: Call) -> WorldFile:
     return WorldFile(name=name, text=text, digest=digest_of(text), is_shipped=name not in own)
 
 
-def _find_folder(call: Call, world: WorldPack) -> Path | None:
+def find_folder(call: Call, world: WorldPack) -> Path | None:
     """Return the folder from which the service reads a world. None if the world is only in the store."""
     given, named = call.runtime.world, call.runtime.notes.named
     return Path(named) if given is not None and given.world_id == world.world_id and named is not None else None
@@ -122,7 +122,7 @@ async def put_world_files(call: Call) -> WorldName:
     caller read it.
     """
     sent, world = call.read(WorldFilesRequest), await find_world(call)
-    folder = _find_folder(call, world)
+    folder = find_folder(call, world)
     if folder is not None:
         _check_may_write(call)
     if not sent.files:
@@ -144,7 +144,7 @@ async def put_world_files(call: Call) -> WorldName:
 async def lint_world_files(call: Call) -> LintAnswer:
     """Return every fault of the files of a world, with the unsaved texts of the call."""
     sent, world = call.read(LintRequest), await find_world(call)
-    report = await to_thread.run_sync(lint_files, world, _find_folder(call, world), sent.files)
+    report = await to_thread.run_sync(lint_files, world, find_folder(call, world), sent.files)
     found = (replace(each, message=texts_for(call.principal, (each.message,))[0]) for each in report.findings)
     return LintAnswer(files=report.files, errors=report.errors, findings=tuple(found))
 
@@ -156,7 +156,7 @@ async def preview_templates(call: Call) -> PreviewAnswer:
     record, _ = await load_turn(call)
     snapshot, estimator = await to_thread.run_sync(read_inputs, record)
     world = await runtime.world_of(call.session_id)
-    changed = await to_thread.run_sync(change_world, world, _find_folder(call, world), sent.files)
+    changed = await to_thread.run_sync(change_world, world, find_folder(call, world), sent.files)
     reader = TurnReader(store=runtime.store, worlds=runtime.engine.worlds, planner=RulePlanner())
     turn = await reader.turn(call.session_id, record.turn_id)
     if any(not name.startswith("templates/") for name in sent.files):
