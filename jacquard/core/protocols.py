@@ -5,7 +5,7 @@ An implementation must keep the numbered rules of its protocol. The shipped cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -98,8 +98,11 @@ class IndexFeeder(Protocol):
     entries by their words even before they are in the index.
     """
 
-    async def feed(self, scopes: Sequence[str]) -> None:
-        """Index the new entries of `scopes` (sessions and worlds); scopes that recall has not searched yet are skipped."""
+    async def feed(self, scopes: Sequence[str], before_vectors: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Index the new entries of `scopes` (sessions and worlds); scopes that recall has not searched yet are skipped.
+
+        `before_vectors` is awaited when the words of a scope are indexed, before its vectors are made.
+        """
         ...
 
     async def warm(self) -> None:

@@ -7,7 +7,7 @@ closes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -30,13 +30,15 @@ from jacquard.turns.parts import EngineParts
 class BackgroundWork:
     """Owns the task group of an engine and starts background work in it. Create and enter it in a running event loop.
 
-    `hold(session_id)` locks a session for one caller at a time.
+    `hold(session_id)` locks a session for one caller at a time. `wait_until_free(session_id)` returns when no call uses a
+    session.
     """
 
     def __init__(
         self,
         parts: EngineParts,
         hold: Callable[[str], AbstractAsyncContextManager[None]],
+        wait_until_free: Callable[[str], Awaitable[None]],
         worlds: WorldSource,
         emitter: EventEmitter,
     ) -> None:
@@ -64,7 +66,9 @@ class BackgroundWork:
             parts.failures.memories,
         )
         self._prefetcher = None if parts.ahead is None else HistoryPrefetcher(parts.store, parts.ahead, self.tasks)
-        self._index_feed = None if parts.feeder is None else IndexFeed(parts.store, parts.feeder, self.tasks)
+        self._index_feed = (
+            None if parts.feeder is None else IndexFeed(parts.store, parts.feeder, self.tasks, wait_until_free)
+        )
 
     async def __aenter__(self) -> Self:
         await self.tasks.__aenter__()

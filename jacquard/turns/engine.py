@@ -145,7 +145,7 @@ class ContextEngine:
 
     async def __aenter__(self) -> Self:
         parts, hold = self._parts, self._session_lock.acquire
-        background = BackgroundWork(parts, hold, self._worlds, self._emitter)
+        background = BackgroundWork(parts, hold, self._session_lock.wait_until_free, self._worlds, self._emitter)
         await background.__aenter__()
         usage = DeferredUsage(parts.store, parts.estimator.estimate, hold, self._emitter)
         curator = TurnCurator(parts, background.deadline, usage)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import anyio
 import numpy as np
 import pytest
 from engine_parts import small_engine
 
 from jacquard import CurationConfig, RuntimeConfig
+from jacquard.pipeline.curation.index_feed import IndexFeed
+from jacquard.turns.host.session_lock import SessionLock
 from mnemosyne import EmbedderUnavailableError, MemoryIndex, MemoryStore, session_scope
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +121,33 @@ async def test_a_model_that_fails_fails_no_commit():
             await said(engine, "And the ferryman?", "He sleeps.")
             assert await engine.settle(60)
     assert await index.unembedded_ids(SESSION, "gated", 9) == ()
+
+
+async def test_words_are_indexed_at_once_and_vectors_when_no_call_uses_the_session():
+    lock, done = SessionLock(), []
+
+    class Sessions:
+        async def head(self, session_id):
+            return SimpleNamespace(world_id="w")
+
+    class Feeder:
+        async def feed(self, scopes, before_vectors):
+            done.append(("words", *scopes))
+            await before_vectors()
+            done.append(("vectors", *scopes))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            feed = IndexFeed(Sessions(), Feeder(), tasks, lock.wait_until_free)
+            async with lock.acquire("s"):
+                feed.begin("s")
+                await anyio.wait_all_tasks_blocked()
+                assert done == [("words", SESSION, "world:w")]
+            await feed.wait_until_idle()
+            assert done == [("words", SESSION, "world:w"), ("vectors", SESSION, "world:w")]
+            feed.begin("s")
+            await feed.wait_until_idle()
+    assert len(done) == 4
 
 
 async def test_a_session_that_was_never_searched_here_is_left_alone():

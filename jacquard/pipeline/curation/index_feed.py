@@ -1,11 +1,17 @@
 """Updates the index of memories in the background after each committed turn.
 
 The next turn then need not embed the messages of the previous turn. No turn waits for the update. A turn that starts
-before the update has ended finds the new messages only by their words, not by vectors. If the engine ends first, the
-first turns of the next engine index the rest. This module must not import a concrete store, index or embedder.
+before the update has ended finds the new messages only by their words, not by vectors.
+
+The words are indexed at once, because such a turn would otherwise index them itself. The vectors are made when no call uses the
+session, because their calculation would take the processor from the turn. If the engine ends first, the first turns of the next
+engine index the rest. This module must not import a concrete store, index or embedder.
 """
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,13 +22,25 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _log = open_log(__name__)
+_MOST_WAIT_SECONDS = 10.0
+"""Longest time that vectors wait for a session to be free, because calls may follow each other without a pause."""
 
 
 class IndexFeed:
-    """Indexes the entries of a session and of its world after each turn of the session, with one run at a time per session."""
+    """Indexes the entries of a session and of its world after each turn of the session, with one run at a time per session.
 
-    def __init__(self, store: Store, feeder: IndexFeeder, tasks: TaskGroup) -> None:
+    `wait_until_free(session_id)` returns when no call uses a session.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        feeder: IndexFeeder,
+        tasks: TaskGroup,
+        wait_until_free: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._store, self._feeder, self._tasks = store, feeder, tasks
+        self._wait_until_free = wait_until_free
         self._running: dict[str, anyio.Event] = {}
         self._again: set[str] = set()
         self._loading: anyio.Event | None = None
@@ -63,10 +81,16 @@ class IndexFeed:
             self._again.add(session_id)
             while session_id in self._again:
                 self._again.discard(session_id)
-                await self._feeder.feed((session_scope(session_id), world_scope(head.world_id)))
+                scopes = session_scope(session_id), world_scope(head.world_id)
+                await self._feeder.feed(scopes, partial(self._wait_for_turn, session_id))
         except Exception:
             # The next commit tries again; until then recall finds the entries by words.
             _log.exception("session %s could not be indexed behind its turn", session_id)
         finally:
             self._again.discard(session_id)
             self._running.pop(session_id).set()
+
+    async def _wait_for_turn(self, session_id: str) -> None:
+        """Wait until no call uses the session, for at most `_MOST_WAIT_SECONDS`."""
+        with anyio.move_on_after(_MOST_WAIT_SECONDS):
+            await self._wait_until_free(session_id)

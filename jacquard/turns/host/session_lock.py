@@ -24,6 +24,7 @@ T = TypeVar("T")
 class _Gate:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     wanted: int = 0
+    left: anyio.Event = field(default_factory=anyio.Event)
 
 
 class SessionLock:
@@ -57,6 +58,11 @@ class SessionLock:
         async with self._enter(session_id):
             return await in_worker(run_locked)
 
+    async def wait_until_free(self, session_id: str) -> None:
+        """Wait until no call of this process uses a session or waits for it. The session is not locked."""
+        while (gate := self._gates.get(session_id)) is not None:
+            await gate.left.wait()
+
     @asynccontextmanager
     async def acquire(self, session_id: str) -> AsyncIterator[None]:
         """Lock a session for the duration of the block. Raises StoreBusyError if another process does not release the
@@ -77,6 +83,7 @@ class SessionLock:
             gate.wanted -= 1
             if not gate.wanted:
                 self._gates.pop(session_id, None)
+                gate.left.set()
 
     def _hold_among_processes(self, session_id: str) -> AbstractAsyncContextManager[None]:
         return nullcontext() if self._locks is None else self._locks.hold(session_id)

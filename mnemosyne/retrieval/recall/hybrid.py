@@ -7,7 +7,17 @@ module must not import a concrete index, embedder or store.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -200,8 +210,9 @@ class HybridRetriever:
                 break
         return entries
 
-    async def feed(self, scopes: Sequence[str]) -> None:
+    async def feed(self, scopes: Sequence[str], before_vectors: Callable[[], Awaitable[None]] | None = None) -> None:
         """Index the new entries of those `scopes` that this retriever has searched before: first words, then vectors.
+        `before_vectors` is awaited before the vectors of each scope are made.
 
         If the vectors of a scope were made by a former embedder, all its vectors are then made again with the configured embedder.
         A recall during this call finds the new entries by words. The call may be cancelled; the next call continues. Raises
@@ -212,7 +223,7 @@ class HybridRetriever:
             try:
                 for scope in scopes if self._held == 0 else ():
                     await self._index.refresh(scope)
-                    await self._encoders.feed(scope)
+                    await self._encoders.feed(scope, before_vectors)
                 await self._index.evict()
             finally:
                 self._feeds.discard(running)

@@ -10,7 +10,7 @@ index or embedder.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 import anyio
 from anyio import to_thread
@@ -124,15 +124,17 @@ class Encoders:
         name = await self._index.encoder_of(scope)
         return name not in ("", self._embedder.name) and await self._open(name) is None
 
-    async def feed(self, scope: str) -> None:
+    async def feed(self, scope: str, before_vectors: Callable[[], Awaitable[None]] | None = None) -> None:
         """Index the new entries of `scope`. If `scope` is searched with a former embedder, then replace this embedder by the
         configured one. Do nothing if `scope` was not searched in this process before.
+
+        `before_vectors` is awaited between words and vectors.
         """
         indexers = [each.indexer for each in (self.configured, *self._former.values()) if each is not None]
         if not any(indexer.is_used(scope) for indexer in indexers):
             return
         serving = await self.find_serving(scope)
-        await serving.indexer.feed(scope)
+        await serving.indexer.feed(scope, before_vectors)
         if serving is not self.configured:
             await self.change(scope)
 

@@ -6,7 +6,7 @@ module must not import a concrete store, index or embedder.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -151,9 +151,9 @@ class Indexer:
             fault = await self.embed_waiting(scope)
         return IndexResult(entries=done, fault=fault)
 
-    async def feed(self, scope: str) -> IndexResult:
+    async def feed(self, scope: str, before_vectors: Callable[[], Awaitable[None]] | None = None) -> IndexResult:
         """Index the new entries of `scope`: first by words, then with vectors. Do nothing if `scope` was not searched or indexed
-        here before.
+        here before. `before_vectors` is awaited between words and vectors.
 
         Vectors that an earlier run left out are added, too. The call may be cancelled at any time; the next call continues.
         """
@@ -162,6 +162,8 @@ class Indexer:
         new = (await self.find_unindexed((scope,))).get(scope, ())
         result = await self.index_new(scope, chains=new, vector_limit=0)
         await self.mend(scope)
+        if before_vectors is not None:
+            await before_vectors()
         fault = await self.embed_waiting(scope)
         if not fault and not self._missing.is_complete(scope):
             fault = (await self.fill_vectors(scope, batch=_BATCH)).fault
