@@ -30,6 +30,7 @@ from jacquard import (
     RulePlanner,
     RuntimeConfig,
     ShownHistory,
+    SummaryConfig,
     build_bare_world,
     build_recall_query,
     find_shipped_templates,
@@ -66,6 +67,9 @@ class _Clock:
 
 class Ours:
     """The shipped parts with their shipped settings, but for the history window, which is that of all stacks.
+
+    Summaries are switched off, because no other stack makes one, and because a window that always shows as many of the newest
+    messages would need a summary with each turn.
 
     No turn is late here (deadline and patience of a minute): what is measured is how long it takes.
     """
@@ -174,6 +178,7 @@ class Ours:
         return RuntimeConfig(
             budget=BudgetConfig(max_input_tokens=_ROOM_TOKENS),
             history=HistoryConfig(max_messages=self._talk, max_tokens=HISTORY_TOKENS, low_water=1.0),
+            summary=SummaryConfig(enabled=False),
             curation=CurationConfig(
                 select_limit=limit, fallback_limit=limit, deadline_ms=int(_PATIENCE_SECONDS * 1000)
             ),
