@@ -21,6 +21,7 @@ from jacquard import (
 )
 from jacquard.adapters.prompts.templates import parse_template
 from jacquard.authoring.replay.line_diff import diff_lines
+from jacquard.authoring.reports import read_evaluation
 from jacquard.authoring.target import find_target
 from jacquard.cli.command_parts import clean
 from jacquard.core.names import normalise
@@ -54,6 +55,15 @@ def read_address(text: str) -> None:
 def hide(text: str) -> None:
     said = mask_credentials(f"{text} https://u:geheim@host/ ", "sk-secret")
     assert "geheim" not in said or "geheim" in text
+
+
+@entry("report of an evaluation", LIMITS.user_message_chars, JacquardError)
+def read_report(text: str) -> None:
+    row = {"id": text, "session": text, "category": text, "relevant": {text: 1}, "retrieved": [text], "error": text}
+    data = json.dumps({"queries": [row], "config": {"retriever": text}}).encode()
+    report = read_evaluation(data)
+    assert report.queries[0].relevant == {report.queries[0].id: 1}
+    read_evaluation(text.encode("utf-8", "replace"))
 
 
 @entry("URI", LIMITS.user_message_chars, MnemosyneError)
