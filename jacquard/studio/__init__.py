@@ -13,6 +13,8 @@ To add a room:
 5. What the page needs and the API lacks: an operation in `jacquard/remote/operations.py`.
 6. `tests/studio/test_NAME.py`: a walk in a browser, in both languages.
 
+A reason, an error or a finding is recorded in English; `t.say(sentence)` gives it in the reader's language.
+
 Templates have no script and no style, because the content policy forbids both. Widths are attributes of SVG, behaviour is in
 `studio.js`. No template marks a text as safe.
 """

@@ -80,6 +80,12 @@ def test_a_sentence_is_read_and_rendered_by_its_code(code: str) -> None:
     assert translate(english, "en") == english
 
 
+def test_a_code_stands_in_one_file() -> None:
+    files = sorted((_ROOT / "jacquard/core/sentences").glob("*.toml"))
+    tables = [tomllib.loads(file.read_text(encoding="utf-8")) for file in files]
+    assert len(list_codes()) == sum(len(rows) for each in tables for rows in each.values())
+
+
 def test_a_text_that_is_no_sentence_of_ours_stays() -> None:
     for text in (
         "",
