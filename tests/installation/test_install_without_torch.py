@@ -1,4 +1,4 @@
-"""What the README says of installing: torch is announced where it is drawn in, and is drawn in by nothing else."""
+"""What the page on installation says: torch is announced where it is drawn in, and is drawn in by nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+PAGE = ROOT / "docs" / "en" / "install.md"
 OURS = "jacquard-context"
 
 
@@ -42,16 +43,15 @@ def drawn_in(requirements):
     return {name for name, _ in found}
 
 
-def test_the_readme_warns_of_torch_where_the_command_stands():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    install, _, _ = readme.partition("$ jacquard author init")
+def test_the_page_warns_of_torch_where_the_command_stands():
+    install = PAGE.read_text(encoding="utf-8")
     for words in ('pip install ".[local]"', "CUDA", "GB", "+cpu", 'pip install ".[local,embed]"'):
         assert words in install
 
 
 @pytest.mark.parametrize(("extras", "with_torch"), [("local,embed", True), ("local", False)])
 def test_torch_comes_with_embed_and_not_with_local(extras, with_torch):
-    assert f'pip install ".[{extras}]"' in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f'pip install ".[{extras}]"' in PAGE.read_text(encoding="utf-8")
     packages = drawn_in([f"{OURS}[{extras}]"])
     assert {"lancedb", "litellm"} <= packages
     assert ("torch" in packages) == with_torch
