@@ -47,17 +47,23 @@ def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list
     for path, page in (sources | own).items():
         text = read_page(page)
         if path not in own:
-            text = re.sub(r"\A(# [^\n]*\n)", rf"\1\n*{settings['untranslated']}*\n", text)
+            text = mark_untranslated(text, settings)
         write(folder / path, relink(text, page, path, language))
     for name in SHARED_FOLDERS:
         for file in (ROOT / "docs" / name).iterdir():
             path = Path(name, file.name)
             write(folder / path, relink(file.read_text(encoding="utf-8"), file, path, language))
     for name, text in made.items():
-        write(folder / name, text)
+        write(folder / name, mark_untranslated(text, settings))
     for name, path in SHARED.items():
         write(folder / path, relink(read_page(ROOT / name), ROOT / name, Path(path), language))
     return sorted(page.relative_to(folder).as_posix() for page in folder.rglob("*.md"))
+
+
+def mark_untranslated(text: str, settings: dict[str, Any]) -> str:
+    """Return an English page with a note below its title if the language has one (`untranslated`)."""
+    note = settings.get("untranslated")
+    return re.sub(r"\A(# [^\n]*\n)", rf"\1\n*{note}*\n", text) if note else text
 
 
 def read_page(page: Path) -> str:
