@@ -93,7 +93,7 @@ document.addEventListener("change", (event) => {
 // On a narrow page a part that was asked for may stand out of sight.
 document.addEventListener("htmx:afterSwap", (event) => {
   const shown = event.target.getBoundingClientRect();
-  if (event.target.id === "detail" && shown.top > innerHeight - 80) event.target.scrollIntoView();
+  if (["detail", "result"].includes(event.target.id) && shown.top > innerHeight - 80) event.target.scrollIntoView();
 });
 
 // Files that are dropped or chosen go to the service twice: for the report of what becomes of them, and when the reader agrees.
