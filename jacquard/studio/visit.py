@@ -109,10 +109,12 @@ class Visit:
         )
         return await to_thread.run_sync(codec.decode, value, operation.answer) if isinstance(value, bytes) else value
 
-    async def form(self) -> dict[str, str]:
-        """Return the fields of the form that was sent. If several fields have the same name, the last one counts."""
+    async def form(self, most_fields: int = 1_000) -> dict[str, str]:
+        """Return the fields of the form that was sent, at most `most_fields`. If several fields have the same name, the last
+        one counts.
+        """
         data = (await self.request.body()).decode("utf-8", "replace")
-        return dict(parse_qsl(data, keep_blank_values=True, max_num_fields=1_000))
+        return dict(parse_qsl(data, keep_blank_values=True, max_num_fields=most_fields))
 
     async def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page or a part of one. Templates get `values`, the texts as `t`, and this visit as `visit`."""

@@ -10,8 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from anyio import to_thread
 from starlette.responses import Response
 
+from filament import PayloadError, load_yaml
+from jacquard.authoring.yaml_edits import edit_yaml
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.remote.bodies import (
     GoldenCaseRequest,
@@ -23,12 +26,17 @@ from jacquard.remote.bodies import (
     WorldFilesRequest,
 )
 from jacquard.service.answers import Refusal
+from jacquard.studio.forms import ABSENT, Control, make_widget, name_item, read_widget
 from jacquard.studio.visit import Room, Visit, link
 from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.world.format.fields import FILES
 
 _PAGE = 50
 _MOST_LINES = 400
+_MOST_FIELDS = 20_000
 _DEFAULT_FILE = "world.yaml"
+NEW = "new"
+"""Part of a list file that is a new entry."""
 
 
 async def show_worlds(visit: Visit) -> Response:
@@ -56,6 +64,7 @@ async def _show_file(visit: Visit, name: str, **more: Any) -> Response:
     name = name or next((each for each in (_DEFAULT_FILE, *names) if each in names), "")
     file = await visit.ask("get_world_file", file_name=name) if name in names else None
     values = {"listed": listed, "name": name, "file": file, "text": "" if file is None else file.text, **more}
+    values["has_form"] = file is not None and control_of(name) is not None
     return await _show(visit, "world.html", **values)
 
 
@@ -138,6 +147,109 @@ async def _lint_or_none(visit: Visit, change: Mapping[str, str | None]) -> LintA
     except ConfigError:
         return None
     return lint
+
+
+async def show_form(visit: Visit) -> Response:
+    """Return a part of a YAML file as a form: an entry of its list, or a field of its mapping."""
+    form = await _read_form_place(visit, visit.query.get("file", ""), visit.query.get("part", ""))
+    return await _show(visit, "world_form.html", **form)
+
+
+async def save_form(visit: Visit) -> Response:
+    """Store the file with the values of the form. If the world would have a fault, show all faults and the values."""
+    sent = await visit.form(_MOST_FIELDS)
+    name, part = sent.get("file", ""), sent.get("part", "")
+    place = await _read_form_place(visit, name, part)
+    if place["control"] is None or place["part"] != part:
+        return await _show(visit, "world_form.html", **place)
+    old, control = place["value"], place["control"]
+    new = ABSENT if sent.get("do") == "remove" else read_widget(control, old, "f", sent)
+    whole = _put_part(place["whole"], part, new, control)
+    text, is_kept = await to_thread.run_sync(edit_yaml, place["text"], whole)
+    at = {"s": sent.get("s") or None, "at": sent.get("at") or None}
+    try:
+        read = {name: sent["read"]} if sent.get("read") else {}
+        await visit.ask("put_world_files", body=WorldFilesRequest(files={name: text}, read=read))
+    except (ContextEngineError, Refusal) as error:
+        if isinstance(error, Refusal) and error.status != 409:
+            raise
+        lint = await _lint_or_none(visit, {name: text})
+        fault = str(error) if lint is None or not lint.errors else None
+        place |= {"widget": make_widget(control, new, "f"), "lint": lint, "fault": fault, "is_refused": True}
+        return await _show(visit, "world_form.html", name=name, **place)
+    left = part if new is not ABSENT and part != NEW else None
+    return visit.go(_address(visit, "form", file=name, part=left, done="saved" if is_kept else "rewritten", **at))
+
+
+async def _read_form_place(visit: Visit, name: str, part: str) -> dict[str, Any]:
+    """Return the values of a page with the form of a part of a file."""
+    file = await visit.ask("get_world_file", file_name=name)
+    listed = await visit.ask("list_world_files")
+    values: dict[str, Any] = {
+        "file": file,
+        "text": file.text,
+        "part": part,
+        "control": None,
+        "widget": None,
+        "parts": (),
+    }
+    values |= {"value": ABSENT, "whole": None, "fault": None, "is_editable": listed.is_editable and not file.is_shipped}
+    try:
+        whole = await to_thread.run_sync(load_yaml, file.text)
+    except PayloadError as error:
+        return {**values, "fault": str(error)}
+    control = control_of(name)
+    if control is None or not isinstance(whole, list if control["control"] == "list" else dict):
+        return {**values, "fault": visit.t("world.no_form")}
+    values["whole"], values["parts"] = whole, tuple(_parts_of_file(control, whole))
+    known = [each for each, _ in values["parts"]]
+    values["part"] = part = part if part in known else known[0]
+    values["value"], values["control"] = _take_part(whole, part, control)
+    values["widget"] = make_widget(values["control"], values["value"], "f", label=dict(values["parts"])[part])
+    return values
+
+
+def control_of(name: str) -> Control | None:
+    """Return the control of a file of a pack. None if it has no form."""
+    if not name.endswith(".yaml") or name.startswith("templates/"):
+        return None
+    shape = FILES.get("lore" if name.startswith("lore/") else name.removesuffix(".yaml"))
+    return None if shape is None else shape.control()
+
+
+def _is_simple(control: Control) -> bool:
+    return control["control"] not in ("group", "list", "tree", "mapping")
+
+
+def _parts_of_file(control: Control, whole: Any) -> list[tuple[str, str]]:
+    """Return (name, label) of the parts of a file that have a form each."""
+    if control["control"] == "list":
+        return [*((str(at), name_item(each, at)) for at, each in enumerate(whole)), (NEW, "+")]
+    large = [each["key"] for each in control["fields"] if not _is_simple(each)]
+    return [*([("", "…")] if len(large) < len(control["fields"]) else []), *((each, each) for each in large)]
+
+
+def _take_part(whole: Any, part: str, control: Control) -> tuple[Any, Control]:
+    if control["control"] == "list":
+        return (ABSENT if part == NEW else whole[int(part)]), control["item"]
+    if part:
+        return whole.get(part, ABSENT), next(each for each in control["fields"] if each["key"] == part)
+    fields = [each for each in control["fields"] if _is_simple(each)]
+    return {each["key"]: whole[each["key"]] for each in fields if each["key"] in whole}, {
+        "control": "group",
+        "fields": fields,
+    }
+
+
+def _put_part(whole: Any, part: str, new: Any, control: Control) -> Any:
+    """Return the value of a file with another value of one part."""
+    if isinstance(whole, list):
+        place = len(whole) if part == NEW else int(part)
+        return [*whole[:place], *([] if new is ABSENT else [new]), *whole[place + 1 :]]
+    if part:
+        return {key: value for key, value in {**whole, part: new}.items() if value is not ABSENT}
+    asked = {each["key"] for each in control["fields"]}
+    return {**{key: value for key, value in whole.items() if key not in asked or key in new}, **new}
 
 
 async def show_golden(visit: Visit) -> Response:
@@ -245,6 +357,8 @@ ROOM = Room(
         f"POST {_BASE}": save_file,
         f"POST {_BASE}/lint": lint_file,
         f"POST {_BASE}/preview": preview_file,
+        f"GET {_BASE}/form": show_form,
+        f"POST {_BASE}/form": save_form,
         f"GET {_BASE}/golden": show_golden,
         f"POST {_BASE}/golden": change_golden,
         f"GET {_BASE}/lore": show_lore,

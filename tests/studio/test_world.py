@@ -110,6 +110,47 @@ def test_lore_is_listed_and_matched_with_a_text(author):
     assert words["key"] in page.inner_text(".lore")
 
 
+def test_a_quest_and_the_state_are_changed_in_forms_and_comments_stay(author):
+    walker, folder, words = author
+    page, base = walker.page, f"/studio/worlds/{WORLD[walker.language]}"
+    before = {name: (folder / name).read_text(encoding="utf-8") for name in ("quests.yaml", "world.yaml")}
+    walker.open(f"{base}?file=quests.yaml&s={walker.session}")
+    page.click(".buttons a")
+    page.click(".files li:nth-child(2) a")
+    page.wait_for_url("**part=1*")
+    page.fill("[name='f/title']", f"A <b>new</b> title: {HOSTILE}")
+    page.select_option("[name='f/status']", "inactive")
+    page.click("button[value=save]")
+    page.wait_for_selector(".done")
+    assert page.input_value("[name='f/title']") == f"A <b>new</b> title: {HOSTILE}"
+    assert page.locator("main img, main script, main b").count() == 0
+    lines, former = (
+        ((folder / "quests.yaml").read_text(encoding="utf-8")).split("\n"),
+        before["quests.yaml"].split("\n"),
+    )
+    assert lines[0] == former[0]
+    assert len([line for line in lines if line not in former]) == 1
+    # A fault is shown, and what was entered stays.
+    page.fill("[name='f/id']", "")
+    page.click("button[value=save]")
+    page.wait_for_selector("#faults .bad")
+    assert words["refused"] in page.inner_text("main")
+    assert page.input_value("[name='f/id']") == ""
+    assert page.input_value("[name='f/title']").startswith("A <b>new</b>")
+    # The state: a number of the hero. What was not changed is as before, to the byte.
+    walker.open(f"{base}/form?file=world.yaml&part=state")
+    page.click("button[value=save]")
+    page.wait_for_selector(".done")
+    assert (folder / "world.yaml").read_text(encoding="utf-8") == before["world.yaml"]
+    page.locator("summary", has_text="hero").first.click()
+    page.fill("[name='f/hero/level']", "7")
+    page.click("button[value=save]")
+    page.wait_for_selector(".done")
+    lines, former = ((folder / "world.yaml").read_text(encoding="utf-8")).split("\n"), before["world.yaml"].split("\n")
+    assert [line.strip() for line in lines if line not in former] == ["level: 7"]
+    assert walker.find_faults_of_access() == []
+
+
 def test_without_script_a_file_is_edited_in_a_plain_field(browser, tmp_path):
     with author_at(browser, tmp_path, "en", java_script_enabled=False) as (walker, folder):
         page = walker.page

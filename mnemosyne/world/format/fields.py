@@ -10,7 +10,7 @@ from filament.state.quests import OBJECTIVE_STATUSES as OBJECTIVE_STATUSES
 from filament.state.quests import QUEST_STATUSES as QUEST_STATUSES
 from mnemosyne.schema.memory import Comparison, LoreCategory
 from mnemosyne.schema.world import ACTIVATIONS, INTENTS, RECALL
-from mnemosyne.shapes import Anything, Choice, Field, Flag, Many, Number, Record, Shape, Text
+from mnemosyne.shapes import Anything, Choice, Field, Flag, KeyedValues, Many, Number, Record, Shape, Text
 from mnemosyne.world.format.shapes import SLUG, Described, OpList, ShortCondition, Tree, identifier
 
 VERBS = ("SET", "PUSH", "ADD", "SUB", "MUL", "DIV", "POP", "DELETE")
@@ -61,6 +61,39 @@ ENTITY = Record(
     ),
 )
 
+STATE_RULES = Record(
+    name="state_rules",
+    label="$meta",
+    fields=(
+        Field(name="description", shape=Text(), doc="A note for people."),
+        Field(name="extensible", shape=Flag(), fallback=True, doc="Whether a reply may add fields."),
+        Field(
+            name="updatable",
+            shape=Anything(),
+            doc="true or false, or `field: true or false`; may a reply change values.",
+        ),
+        Field(
+            name="necessary", shape=Anything(), doc="Fields that cannot be removed, in [ ], or self, children or all."
+        ),
+        Field(
+            name="limits",
+            shape=KeyedValues(item=Many(item=Number())),
+            doc="`field: [least, most]`; null is an open end.",
+        ),
+        Field(name="lists", shape=WORDS, doc="Fields whose lists are lists, and not values with descriptions."),
+        Field(name="types", shape=KeyedValues(item=Anything()), doc="`field: type`, or a list of the possible values."),
+        Field(name="units", shape=KeyedValues(item=Text()), doc="`field: unit`, such as kg."),
+        Field(
+            name="descriptions", shape=KeyedValues(item=Anything()), doc="`field: [[value, text], …]`, or keep or drop."
+        ),
+        Field(
+            name="template", shape=Anything(), doc="Example fields and rules that all things in this mapping follow."
+        ),
+        Field(name="hidden", shape=Anything(), doc="true, or the fields in [ ] that no prompt shows."),
+    ),
+)
+"""Keys of `$meta` in the state. `checking/meta.py` checks them."""
+
 WORLD = Record(
     name="world",
     label="world.yaml",
@@ -99,7 +132,7 @@ WORLD = Record(
         Field(name="persona", shape=Tree(), fallback={}, doc="The character of the model: name, description, voice, …"),
         Field(name="user_name", shape=Text(blank=True), fallback="", doc="The player's name."),
         Field(name="entities", shape=Many(item=ENTITY), fallback=(), doc="Things that an input can refer to by name."),
-        Field(name="state", shape=Tree(), fallback={}, doc="The state tree at the start of play."),
+        Field(name="state", shape=Tree(rules=STATE_RULES), fallback={}, doc="The state tree at the start of play."),
         Field(
             name="story_time",
             shape=Many(item=PATH),

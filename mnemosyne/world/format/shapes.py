@@ -42,7 +42,12 @@ class Described(Shape):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tree(Shape):
-    """A mapping with any keys. Its content is checked elsewhere."""
+    """A mapping with any keys. Its content is checked elsewhere.
+
+    `rules` are the keys that `$meta` may have in it (None: no mapping in it has rules).
+    """
+
+    rules: Record | None = None
 
     def find_fault(self, value: Any, wording: Wording) -> Trouble | None:
         return None if isinstance(value, dict) else (wording.wrong_kind(value, "a mapping"), "kind")
@@ -52,6 +57,9 @@ class Tree(Shape):
 
     def describe(self) -> str:
         return "mapping"
+
+    def control(self) -> dict[str, Any]:
+        return {"control": "tree", **({} if self.rules is None else {"rules": self.rules.control()})}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
