@@ -13,6 +13,7 @@ from jacquard.config.reference import Setting, settings_of
 from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.config.service import ServiceSettings, load_settings
 from jacquard.config.settings import BETWEEN, SERVICE
+from jacquard.config.tenant_sections import TenantSettings
 from mnemosyne.core.codec import to_plain
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.stores.locate import mask_passwords
@@ -52,16 +53,35 @@ def _look_up(whole: Mapping[str, Any], setting: Setting) -> Any:
 
 
 def settings_of_service(
-    service: ServiceSettings, turns: RuntimeConfig, environment: Mapping[str, str] | None = None
+    service: ServiceSettings,
+    turns: RuntimeConfig,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
 ) -> Iterator[tuple[str, Any, str]]:
     """Yield (path, value, source) of every setting of a running service, like `settings_in_force`.
 
-    A value that is neither the default nor from the environment was given at the start (GIVEN).
+    A value that neither the default nor the environment nor `file` has was given at the start (GIVEN). Raises ConfigError if
+    `file` has become invalid since the start.
     """
     whole = to_plain(turns) | {SERVICE: to_plain(service)}
-    for setting, (name, value, source) in zip(_list_settings(), settings_in_force(None, environment), strict=True):
+    for setting, (name, value, source) in zip(_list_settings(), settings_in_force(file, environment), strict=True):
         shown = _without_secrets(setting, _look_up(whole, setting))
         yield name, shown, source if shown == value else GIVEN
+
+
+def settings_of_tenant(service: ServiceSettings, turns: RuntimeConfig, tenant: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield (path, value, source) of the settings that concern a tenant: those of its turns, and its quotas.
+
+    Keys and addresses are hidden. The source is DEFAULT or GIVEN, because files and variables belong to the host.
+    """
+    whole, usual = to_plain(turns), to_plain(RuntimeConfig())
+    for setting in settings_of():
+        value = _look_up(whole, setting)
+        shown = HIDDEN if setting.field.rules.get("credential") is not None and value else drop_secrets(value)
+        yield ".".join(setting.path), shown, DEFAULT if value == _look_up(usual, setting) else GIVEN
+    own, usual = to_plain(service.of_tenant(tenant)), to_plain(TenantSettings())
+    for name, value in own.items():
+        yield f"{SERVICE}.each_tenant.{name}", value, DEFAULT if value == usual[name] else GIVEN
 
 
 def _without_secrets(setting: Setting, value: Any) -> Any:

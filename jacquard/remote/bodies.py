@@ -885,7 +885,8 @@ class EstimateAnswer:
 class SettingInForce:
     """A setting of the service: its path with dots, its value without secrets, and its source.
 
-    The source is `default`, the name of an environment variable, or `start` (the settings file or an option of the command).
+    The source is `default`, the name of an environment variable, the settings file with the line (`FILE:LINE`), or `start` (an
+    option of the command). For a tenant it is `default` or `start`.
     """
 
     name: str
@@ -919,6 +920,66 @@ class HealthAnswer:
     embedder: str
     packages: Mapping[str, str]
     findings: tuple[HealthFinding, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserOutline:
+    """A user of whom facts or sessions are stored: the number of sessions, and the time of the newest one."""
+
+    user_id: str
+    sessions: int
+    at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserPage:
+    """Users in order of their ids; `next` continues the list (null at its end)."""
+
+    items: tuple[UserOutline, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTimes:
+    """Number of measured times of a step of `prepare_turn`, their median and their 95th percentile (up to 20 % too high)."""
+
+    count: int
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricsPoint:
+    """Figures of a time that begins at `at`.
+
+    - `refused`: the number of requests that were answered with an error.
+    - `tokens`: the number of tokens of all prompts. `shared_tokens`: how many of them the prompt before had in its beginning.
+    - `paths`: the number of turns by the path of Stream B (`llm`, `fallback`, `timeout` …).
+    """
+
+    at: datetime
+    requests: int
+    refused: int
+    turns: int
+    tokens: int
+    shared_tokens: int
+    paths: Mapping[str, int]
+    degradations: Mapping[str, int]
+    steps: Mapping[str, StepTimes]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricsAnswer:
+    """Figures of the caller's tenant in the last `minutes`, of the process that answers (one of `processes`), since its start.
+
+    `points` are the parts of this time, each of `point_minutes` minutes, oldest first. `total` is their sum.
+    """
+
+    minutes: int
+    point_minutes: int
+    processes: int
+    total: MetricsPoint
+    points: tuple[MetricsPoint, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

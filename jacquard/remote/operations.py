@@ -75,6 +75,7 @@ from jacquard.remote.bodies import (
     MarkRequest,
     MatchRequest,
     MemoryTextRequest,
+    MetricsAnswer,
     PreviewAnswer,
     PreviewRequest,
     PromptAnswer,
@@ -102,6 +103,7 @@ from jacquard.remote.bodies import (
     TurnRequest,
     UpstreamState,
     UsageRequest,
+    UserPage,
     WhatIfAnswer,
     WhatIfRequest,
     WorldDocument,
@@ -439,6 +441,11 @@ OPERATIONS: tuple[Operation, ...] = (
         doc="List the facts about a user and the times of their validity; with `at`, only the facts that are valid at that time.",
     ),
     Operation(
+        "list_users", "GET", "/users", "", answer=UserPage, scope=Scope.ADMIN,
+        query=(Query("query", "Only ids that contain these words.", default=""), _AFTER, _limit(50, 200)),
+        doc="List the users who have sessions or stored facts, in order of their ids.",
+    ),
+    Operation(
         "list_worlds", "GET", "/worlds", "", answer=tuple[WorldName, ...], open_to_viewers=True,
         doc="List the worlds of the store.",
         tool=Tool("List worlds."),
@@ -587,11 +594,18 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "list_settings", "GET", "/settings", "", answer=tuple[SettingInForce, ...], scope=Scope.ADMIN, errors=(ConfigError,),
-        doc="List the settings of a service without tenants: each value without secrets, and its source.",
+        doc="List the settings in force: each value without secrets, and its source. A tenant gets the settings of its "
+        "turns and its own quotas, without places of the host.",
     ),
     Operation(
         "check_health", "GET", "/health", "", answer=HealthAnswer, scope=Scope.ADMIN, errors=(ConfigError,), has_sentences=True,
-        doc="Check the store of a service without tenants as `jacquard operate doctor` does: what is wrong, and what to do.",
+        doc="Check the store as `jacquard operate doctor` does: what is wrong, and what to do. A tenant gets the findings about "
+        "its own data, without places of the host.",
+    ),
+    Operation(
+        "get_metrics", "GET", "/metrics", "", answer=MetricsAnswer, scope=Scope.ADMIN,
+        query=(Query("minutes", "Length of the time up to now.", kind=int, default=60, least=1, most=1_440),),
+        doc="Return the figures of the caller's tenant in the last minutes: requests, turns, times, paths and degradations.",
     ),
     Operation(
         "create_token", "POST", "/tokens", "", body=TokenRequest, answer=TokenAnswer, status=201, scope=Scope.ADMIN,

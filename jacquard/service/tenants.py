@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
+from pathlib import Path
 from typing import Self
 
 import anyio
@@ -13,6 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.service import ServiceSettings
+from jacquard.service.history import ServiceHistory
 from jacquard.service.quotas import TenantQuotas
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import SessionNotFoundError
@@ -37,13 +39,20 @@ class TenantRuntimes:
 
     If there are more than about `limits.open_tenants` runtimes, the idle one that was unused for longest is closed. Each
     runtime is opened and closed in a task of its own, because its background work belongs to the task that opened it.
-    `watch` receives the events of all runtimes. Use the object in `async with`; leaving the block waits for running writes.
+    `watch` receives the events of all runtimes. `settings_file` is the file of the settings (None: unknown). Use the object in
+    `async with`; leaving the block waits for running writes.
     """
 
     def __init__(
-        self, settings: ServiceSettings, engine: RuntimeConfig, watch: Callable[[Event], None] = lambda _: None
+        self,
+        settings: ServiceSettings,
+        engine: RuntimeConfig,
+        watch: Callable[[Event], None] = lambda _: None,
+        settings_file: Path | None = None,
     ) -> None:
         self._settings, self._engine, self._watch = settings, engine, watch
+        self.settings_file = settings_file
+        self.history = ServiceHistory(max(1, settings.limits.open_tenants))
         self.quotas = TenantQuotas(settings)
         self._open: OrderedDict[str, _OpenTenant] = OrderedDict()
         self._opening: anyio.Lock
@@ -141,6 +150,7 @@ class TenantRuntimes:
                 given.store, world=given.world, embedder=given.embedder, config=self._engine, tenant=tenant, bare=True
             ) as runtime:
                 runtime.watchers.events.on_all(self._watch)
+                runtime.watchers.events.on_all(lambda event: self.history.of(tenant).count_event(event))
                 self.quotas.limit_sessions(tenant, runtime.store)
                 opened = _OpenTenant(runtime=runtime, closing=anyio.Event())
                 task_status.started(opened)

@@ -13,7 +13,7 @@ from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import answer_failure
 from jacquard.service.running.application import ServicePages
 from jacquard.service.tenants import TenantRuntimes
-from jacquard.studio import evaluation, home, memory, timeline, transfer, trial, turn, world
+from jacquard.studio import evaluation, home, house, memory, timeline, transfer, trial, turn, world
 from jacquard.studio.door import Door
 from jacquard.studio.visit import TEXTS, Page, Room, StudioService, Visit, language_of, read_ids
 
@@ -26,6 +26,7 @@ ROOMS: tuple[Room, ...] = (
     world.ROOM,
     evaluation.ROOM,
     transfer.ROOM,
+    house.ROOM,
 )
 """Rooms, in the order of the navigation."""
 

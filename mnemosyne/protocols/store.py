@@ -36,7 +36,7 @@ from mnemosyne.schema.record import (
     TurnRecord,
 )
 from mnemosyne.schema.replies import AddedChunk, ChunkLimits, ReplyChunk, UnfinishedReply
-from mnemosyne.schema.session import Message, Role, SessionHead, TurnStatus
+from mnemosyne.schema.session import Message, Role, SessionHead, SessionOutline, TurnStatus
 
 _PAGE = 200
 
@@ -168,6 +168,13 @@ class Store(Protocol):
         the order returns them sorted by id.
         """
         return await self.sessions()
+
+    async def outlines(self) -> tuple[SessionOutline, ...]:
+        """Return an outline of each session, sorted by id. No archived session is opened.
+
+        A store without an index of sessions returns only their ids.
+        """
+        return tuple(SessionOutline(session_id=name) for name in await self.sessions())
 
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
         """Return pairs (digest, session id) for the sessions that contain one of `digests`, on any branch.

@@ -131,3 +131,15 @@ def count_inputs(messages: Sequence[Message]) -> int:
         if message.role is Role.USER:
             return place + 1
     return next((place for place, message in enumerate(messages) if message.role is not Role.SYSTEM), len(messages))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionOutline:
+    """Facts of a session for a list of all sessions, read without opening archived sessions."""
+
+    session_id: str
+    user_id: str | None = None
+    """User to whom the session belongs (None: nobody, or unknown)."""
+    at: datetime | None = None
+    """Time of the newest turn of the active branch, or else of the creation (None: unknown)."""
+    is_archived: bool = False

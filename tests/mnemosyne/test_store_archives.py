@@ -60,7 +60,7 @@ from mnemosyne.testing.stores.samples import (
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 LATER = AT + timedelta(days=30)
-_NOT_OPENED = frozenset({"file_faults", "close", "sessions", *vars(StoreUpkeep)})
+_NOT_OPENED = frozenset({"file_faults", "close", "sessions", "outlines", *vars(StoreUpkeep)})
 _BY_SCOPE = frozenset(
     {
         "entries",

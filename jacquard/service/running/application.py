@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import field, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -74,6 +75,7 @@ def build_app(
     is_served: bool = False,
     places: WorkerPlaces | None = None,
     open_pages: OpenPages | None = None,
+    settings_file: Path | None = None,
 ) -> Starlette:
     """Return the web application. Its resources are closed when the server ends the application's lifespan.
 
@@ -85,8 +87,9 @@ def build_app(
         places: places of the service's processes (None: there is only one process, or the processes cannot reach each
             other).
         open_pages: makes the pages for people; it is called only if the setting `studio` is on.
+        settings_file: the file from which the settings were read, for the list of settings (None: no file).
     """
-    parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
+    parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places, file=settings_file)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp
     find = None if records is None else records.tokens.find
     pages = open_pages(parts.tenants, records) if open_pages is not None and settings.studio else None
@@ -162,16 +165,18 @@ class _ServiceParts:
     def observe(self, note: RequestNote) -> None:
         """Count an answered request, and write it to the log."""
         self.metrics.count_request(note)
+        if note.operation and not note.is_passed_on:
+            self.tenants.history.of(note.principal.tenant).count_request(note.status)
         if self.is_served and not note.is_passed_on:
             log_request(note)
 
 
 def _build_parts(
-    settings: ServiceSettings, engine: RuntimeConfig, *, is_served: bool, places: WorkerPlaces | None
+    settings: ServiceSettings, engine: RuntimeConfig, *, is_served: bool, places: WorkerPlaces | None, file: Path | None
 ) -> _ServiceParts:
     admission = Admission(settings.limits, is_fair=settings.tenants)
     metrics = ServiceMetrics(admission)
-    tenants = TenantRuntimes(settings, _without_metrics(engine), metrics.count_event)
+    tenants = TenantRuntimes(settings, _without_metrics(engine), metrics.count_event, file)
     records = open_records(settings.store) if settings.tenants else None
     upstream = open_upstream(settings)
     return _ServiceParts(

@@ -168,7 +168,7 @@ def build_served(
     _end_with_parent()
     settings, engine = load_settings(file, options=options)
     places = None if folder is None else WorkerPlaces(Path(folder), settings.workers)
-    return build_app(settings, engine, is_served=True, places=places, open_pages=open_pages)
+    return build_app(settings, engine, is_served=True, places=places, open_pages=open_pages, settings_file=file)
 
 
 def _configure(settings: ServiceSettings, build: Callable[[], Starlette]) -> uvicorn.Config:

@@ -66,6 +66,24 @@ class Doctor:
                 known |= await self._look_at_store(location, found)
         return Diagnosis(**known, findings=tuple(found))
 
+    async def examine_tenant(self, tenant: str) -> Diagnosis:
+        """Check only the data of one tenant, and nothing of the host that serves it. Raises StoreUnavailableError if the address
+        does not name a store.
+        """
+        location = await to_thread.run_sync(locate_store, self.store, tenant)
+        content: dict[str, list[Any]] = {"tenants": [], "indexes": [], "shared": [], "snapshots": []}
+        known: dict[str, Any] = {"store": location.shown, "kind": location.kind, "reachable": False}
+        found: list[Finding] = []
+        try:
+            async with self._open(location, tenant) as store:
+                known["reachable"] = True
+                known["embedder"], faults = await self._find_serving(store)
+                found += faults
+                await self._look_at_tenant(tenant, store, location, known["embedder"], content, found)
+        except StoreError as error:
+            found.append(wrong("store_unavailable", str(error), "Tell the operator of the service."))
+        return Diagnosis(**known, findings=tuple(found))
+
     async def _look_at_store(self, location: StoreLocation, found: list[Finding]) -> dict[str, Any]:
         """Return the known contents of a store, and add to `found`."""
         known: dict[str, Any] = {}

@@ -33,7 +33,7 @@ from mnemosyne.schema.record import (
     TurnRecord,
 )
 from mnemosyne.schema.replies import AddedChunk, ChunkLimits, ReplyChunk, UnfinishedReply
-from mnemosyne.schema.session import Message, SessionHead
+from mnemosyne.schema.session import Message, SessionHead, SessionOutline
 from mnemosyne.stores.sql import documents as sql_documents
 from mnemosyne.stores.sql import erase as sql_erase
 from mnemosyne.stores.sql import parts as sql_parts
@@ -44,6 +44,7 @@ from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import archives as sql_archives
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import exchanges as sql_exchanges
+from mnemosyne.stores.sql.reading import outlines as sql_outlines
 from mnemosyne.stores.sql.reading import search as sql_search
 from mnemosyne.stores.sql.reading import system_messages as sql_system_messages
 from mnemosyne.stores.sql.reading import turn_inputs as sql_inputs
@@ -110,6 +111,9 @@ class SqlStore(SqlUpkeep, Store):
 
     async def sessions_by_time(self) -> tuple[str, ...]:
         return await self._reads.run(sql_sessions.read_sessions_by_time)
+
+    async def outlines(self) -> tuple[SessionOutline, ...]:
+        return await self._reads.run(sql_outlines.read_outlines)
 
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
         return await self._reads.run(lambda db: sql_exchanges.find_exchanges(db, digests))

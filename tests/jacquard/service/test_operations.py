@@ -82,6 +82,7 @@ STORE_REASONS = {
     "append_turns": IMPORT,
     "add_branches": IMPORT,
     "committed_turns": INSIDE,
+    "outlines": "list_users reads them",
     "find_exchanges": INSIDE,
     "save_prepared": TURN,
     "commit_turn": TURN,
