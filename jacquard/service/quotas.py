@@ -44,12 +44,13 @@ _STORING = frozenset(
         "import_files",
         "mark_memory",
         "put_world_files",
+        "run_evaluation",
         "set_state",
         "repair_state",
         "upsert_tasks",
     }
 )
-"""Other operations that store texts of the caller."""
+"""Other operations that store texts of the caller or made of them."""
 
 WRITING = _REMEMBERING | _TURNS | _STORING
 """Operations that are checked against quotas. Commits of replies are not checked, so the reply to a prepared turn can

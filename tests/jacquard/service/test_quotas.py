@@ -36,12 +36,12 @@ async def prepare(http, session: str, turn: str):
 
 UNCHECKED = {
     "a turn that has begun can be ended": "commit_assistant_message commit_assistant_chunk finalize_assistant_message "
-    "abort_assistant_message record_model_usage",
+    "abort_assistant_message answer_turn record_model_usage",
     "it takes away": "erase forget_memory archive_session open_archived revoke_token undo_memory_edit unpin_memory "
     "reject_proposal",
-    "it writes files that the operator owns": "run_golden_cases",
+    "it writes files that the operator owns": "run_golden_cases add_golden_case",
     "it names what is there": "fork switch rollback pin_memory change_memories",
-    "it writes nothing": "estimate_messages assemble search_memory what_if lint_templates preview_templates match_lore",
+    "it writes nothing": "estimate_messages assemble search_memory what_if lint_world_files preview_templates match_lore",
     "an administrator does it": "create_token",
 }
 """Operations other than reads that no limit of a tenant stops, by the reason."""

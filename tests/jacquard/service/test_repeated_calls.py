@@ -42,13 +42,13 @@ BODIES = {
     "reject_proposal": {},
     "continue_session": {"new_session_id": "heir"},
     "add_lore": {"text": "A mill."},
-    "lint_templates": {},
+    "lint_world_files": {},
     "preview_templates": {},
     "match_lore": {"text": "A mill."},
     "what_if": {"config": {"layout": "cache_first"}},
 }
 """A body for every operation that takes a key."""
-NEED_MORE = {"summarize", "consolidate", "add_lore", "accept_proposal", "reject_proposal", "lint_templates"}
+NEED_MORE = {"summarize", "consolidate", "add_lore", "accept_proposal", "reject_proposal", "lint_world_files"}
 """They need a model, a world of the store, or what a model proposed: without, both calls are refused alike."""
 
 
@@ -108,7 +108,7 @@ async def test_what_would_be_done_twice_takes_no_key(tmp_path, name):
     operation = next(each for each in OPERATIONS if each.name == name)
     async with serve(tmp_path) as client:
         answer = await client.post(
-            operation.path.format(session_id="s", memory_id="m", world_id="w"),
+            operation.path.format(session_id="s", memory_id="m", world_id="w", turn_id="t"),
             json={},
             headers={"Idempotency-Key": "key 1"},
         )
