@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -124,9 +123,14 @@ def test_a_reply_in_chunks_is_finished_after_its_process_was_killed(start_servic
 
 
 def call_again(service, *sent, **body):
-    """Make one call, and once more if its connection was one of a killed process."""
-    with suppress(httpx.TransportError):
+    """Make one call, and once more if it, or the process that passed it on, was connected with a killed process."""
+    try:
         return call(service, *sent, **body)
+    except httpx.TransportError:
+        pass
+    except httpx.HTTPStatusError as error:
+        if error.response.json()["error"]["code"] != "worker_ended":
+            raise
     return call(service, *sent, **body)
 
 
