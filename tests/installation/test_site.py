@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -40,10 +43,17 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site() -> Path:
-    done = subprocess.run([sys.executable, "-m", "docs.build"], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return ROOT / "site"
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site, copied while no other process of the tests builds it."""
+    copied = tmp_path_factory.mktemp("built") / "site"
+    with (Path(tempfile.gettempdir()) / "jacquard-site-test.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [sys.executable, "-m", "docs.build"], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        shutil.copytree(ROOT / "site", copied)
+    return copied
 
 
 @pytest.fixture(scope="module")
