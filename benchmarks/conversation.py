@@ -14,17 +14,9 @@ from functools import lru_cache
 from itertools import accumulate, islice
 from random import Random
 
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    Chain,
-    ImportedTurn,
-    LoreCategory,
-    MemoryEntry,
-    Message,
-    Role,
-    SessionStart,
-)
+from mnemosyne import Author, AuthorKind, Chain, MemoryEntry, Message, Role, SessionStart
+from mnemosyne.schema.memory import LoreCategory
+from mnemosyne.schema.record import ImportedTurn
 
 PLAYER, GUIDE = "Wen", "Mara"
 CHINESE_SHARE = 0.5

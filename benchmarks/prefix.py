@@ -24,8 +24,12 @@ from rich.text import Text
 from benchmarks.conversation import lore_of_things, questions, scenes, utterances
 from evals.errors import SetupError
 from filament import escape_text
-from jacquard import PreparedTurn, Runtime, RuntimeConfig, build_bare_world, open_runtime
-from mnemosyne import SessionStart, WorldPack, corpus_file, load_world, read_corpus, world_scope
+from jacquard import PreparedTurn, Runtime, RuntimeConfig, open_runtime
+from jacquard.pipeline.worlds import build_bare_world
+from mnemosyne import SessionStart, load_world
+from mnemosyne.formats.corpora.corpus import corpus_file, read_corpus
+from mnemosyne.schema.memory import world_scope
+from mnemosyne.schema.world import WorldPack
 
 LAYOUTS = ("classic", "cache_first", "cache_append")
 SEED = 23

@@ -24,21 +24,16 @@ from rich.text import Text
 from benchmarks.conversation import GUIDE, PLAYER, questions, utterances
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import load, machine, memory_mb
-from jacquard import ProcessTuning
-from mnemosyne import (
-    BranchSpan,
-    CalibratedEstimator,
-    Chain,
-    EntryList,
-    HybridRetriever,
-    IndexFilter,
-    MemoryEntry,
-    RetrievalQuery,
-    SequencedEntry,
-    TieredIndex,
-    Vectors,
-    session_scope,
-)
+from jacquard.wiring.process_tuning import ProcessTuning
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, RetrievalQuery
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.query import IndexFilter
+from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.schema.session import BranchSpan
 
 SEED = 7
 WIDTH = 384

@@ -269,7 +269,7 @@ def codes_page() -> str:
     """Return the page of events, metrics and degradation codes."""
     from jacquard.adapters.observe.prometheus import PrometheusMetrics
     from jacquard.core.degradations import degradation_table
-    from mnemosyne import EventType
+    from mnemosyne.schema.event import EventType
 
     metrics = sorted(PrometheusMetrics().registry.collect(), key=lambda each: each.name)
     return "\n".join(

@@ -54,7 +54,8 @@ from jacquard import JacquardError
 from jacquard.config import RedactionConfig
 from jacquard.config.service import find_store
 from jacquard.wiring.parts.ingest import open_redactor
-from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
+from mnemosyne import MnemosyneError, open_store
+from mnemosyne.formats.corpora.corpus import CORPUS_FILE
 
 
 class Kind(StrEnum):

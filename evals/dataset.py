@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from evals.errors import DatasetError, SetupError
-from mnemosyne import CORPUS_FILE, Corpus, CorpusDocument, CorpusError, read_corpus
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.corpora.corpus import CORPUS_FILE, Corpus, CorpusDocument, read_corpus
 
 T = TypeVar("T")
 

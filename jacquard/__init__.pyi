@@ -1,26 +1,125 @@
-from .adapters.models.litellm_adapter import LiteLlmModel
 from .adapters.observe.bus import InMemoryEventBus
+from .authoring.replay.provenance import count_tokens_by_block, find_origins
+from .authoring.replay.replay import find_differences, replay_prompt
+from .authoring.why_not import why_not
+from .config.experiments import apply_experiments
+from .config.sections import (
+    BudgetConfig,
+    ConsolidationConfig,
+    CurationConfig,
+    HistoryConfig,
+    LimitsConfig,
+    RuntimeConfig,
+    SelectorConfig,
+    SummaryConfig,
+)
+from .config.settings import config_from_yaml, load_config
+from .core.blocks import PlacedBlock
+from .core.errors import BudgetExceededError, ConfigError, InputTooLargeError, JacquardError, WorldUnavailableError
+from .core.protocols import (
+    NO_RULES,
+    LlmAdapter,
+    LlmRequest,
+    LlmResponse,
+    Planner,
+    PruneBudget,
+    Pruner,
+    PruneResult,
+    PruneRules,
+    Selection,
+    SelectionContext,
+    SelectionRequest,
+    Selector,
+    Summarizer,
+    SummaryRequest,
+    SummaryText,
+)
+from .core.receipt import Report
+from .memory.verbs.values import Memory
+from .pipeline.record.commit import CommitResult
+from .pipeline.record.prepared_turn import PreparedTurn
+from .pipeline.record.prompt_snapshot import read_snapshot
+from .pipeline.weaving.assemble import Assembler
+from .pipeline.weaving.layers import ContextCollector, ContextComposer
+from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from .turns.engine import ContextEngine
+from .turns.host.values import ChatMessage
+from .wiring.factory import create_context_engine
+from .wiring.runtime import Runtime, open_runtime
+from .wiring.verbs import MemoryVerbs
+
+__all__ = [
+    "NO_RULES",
+    "Assembler",
+    "BudgetConfig",
+    "BudgetExceededError",
+    "ChatMessage",
+    "CommitResult",
+    "ConfigError",
+    "ConsolidationConfig",
+    "ContextCollector",
+    "ContextComposer",
+    "ContextEngine",
+    "CurationConfig",
+    "GreedyPriorityPruner",
+    "HistoryConfig",
+    "InMemoryEventBus",
+    "InputTooLargeError",
+    "JacquardError",
+    "LimitsConfig",
+    "LlmAdapter",
+    "LlmRequest",
+    "LlmResponse",
+    "Memory",
+    "MemoryVerbs",
+    "PlacedBlock",
+    "Planner",
+    "PreparedTurn",
+    "PruneBudget",
+    "PruneResult",
+    "PruneRules",
+    "Pruner",
+    "Report",
+    "Runtime",
+    "RuntimeConfig",
+    "Selection",
+    "SelectionContext",
+    "SelectionRequest",
+    "Selector",
+    "SelectorConfig",
+    "Summarizer",
+    "SummaryConfig",
+    "SummaryRequest",
+    "SummaryText",
+    "WorldUnavailableError",
+    "apply_experiments",
+    "config_from_yaml",
+    "count_tokens_by_block",
+    "create_context_engine",
+    "find_differences",
+    "find_origins",
+    "load_config",
+    "open_runtime",
+    "read_snapshot",
+    "replay_prompt",
+    "why_not",
+]
+
+# Internal. Each is imported from its module; the package passes them on, with a DeprecationWarning, until 0.2.
+from .adapters.models.litellm_adapter import LiteLlmModel
 from .adapters.observe.otel import OtelTracing
 from .adapters.observe.prometheus import PrometheusMetrics
 from .adapters.observe.spans import NO_TRACING
 from .authoring.linting.lint import LintReport, lint_templates
-from .authoring.replay.provenance import count_tokens_by_block, find_origins
-from .authoring.replay.replay import find_differences, replay_prompt
 from .authoring.replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
 from .authoring.replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
-from .authoring.why_not import Absence, why_not
-from .config.experiments import apply_experiments
+from .authoring.why_not import Absence
 from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFactory, SelectorFactory
 from .config.sections import (
     ArmConfig,
-    BudgetConfig,
     ChunkConfig,
-    ConsolidationConfig,
-    CurationConfig,
     EvidenceConfig,
-    HistoryConfig,
     LayersConfig,
-    LimitsConfig,
     LockConfig,
     MemoryConfig,
     ObservabilityConfig,
@@ -28,19 +127,15 @@ from .config.sections import (
     PlannerConfig,
     PruneConfig,
     RedactionConfig,
-    RuntimeConfig,
-    SelectorConfig,
     SnapshotConfig,
-    SummaryConfig,
     WorldInfoConfig,
 )
-from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
+from .config.settings import config_from_environment, config_from_mapping
 from .core.block_kinds import BlockKind, Layer
 from .core.blocks import (
     Block,
     BlockOrigin,
     BlockPlace,
-    PlacedBlock,
     Placement,
     Position,
     Sensitivity,
@@ -52,11 +147,7 @@ from .core.blocks import (
 from .core.degradations import Degradation, DegradationCode
 from .core.errors import (
     AssemblerError,
-    BudgetExceededError,
     ChunkConflictError,
-    ConfigError,
-    InputTooLargeError,
-    JacquardError,
     LayoutError,
     MemoryNotFoundError,
     MissingChunksError,
@@ -67,35 +158,18 @@ from .core.errors import (
     TemplateError,
     ToolPairError,
     TurnRateError,
-    WorldUnavailableError,
 )
 from .core.plan import OverviewScope, PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from .core.protocols import (
-    NO_RULES,
     ConversationTurn,
     GeneratesText,
     IndexFeeder,
-    LlmAdapter,
-    LlmRequest,
-    LlmResponse,
     MessagePart,
     PairScorer,
-    Planner,
     PlanRefiner,
     PlanRequest,
-    PruneBudget,
-    Pruner,
-    PruneResult,
-    PruneRules,
     QueryPrefetcher,
-    Selection,
-    SelectionContext,
-    SelectionRequest,
-    Selector,
     Shortener,
-    Summarizer,
-    SummaryRequest,
-    SummaryText,
 )
 from .core.receipt import (
     Action,
@@ -106,7 +180,6 @@ from .core.receipt import (
     CandidateDecision,
     CurationPath,
     PrefixReport,
-    Report,
     SentPrompt,
     SentText,
     StreamBReport,
@@ -114,7 +187,7 @@ from .core.receipt import (
 from .memory.consolidate.consolidator import ConsolidationResult
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
-from .memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
+from .memory.verbs.values import FoundMemory, MemoryAction, MemoryEdit
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
 from .pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from .pipeline.curation.recall_query import build_recall_query, recent_lines
@@ -124,227 +197,19 @@ from .pipeline.curation.selectors.rerank import RerankSelector
 from .pipeline.curation.stream import CurationStream
 from .pipeline.planning.model import ModelPlanner
 from .pipeline.planning.rules import RulePlanner
-from .pipeline.record.commit import CommitResult
 from .pipeline.record.package import to_messages
-from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn, turn_from_record, turn_to_json
-from .pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
+from .pipeline.record.prepared_turn import AssembledInput, turn_from_record, turn_to_json
+from .pipeline.record.prompt_snapshot import PromptSnapshot
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.turn import ShownHistory, Turn
-from .pipeline.weaving.assemble import AssembledPrompt, Assembler, PromptMessage, RoleMessageAssembler
-from .pipeline.weaving.layers import ContextCollector, ContextComposer
+from .pipeline.weaving.assemble import AssembledPrompt, PromptMessage, RoleMessageAssembler
 from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
-from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from .pipeline.worlds import build_bare_world
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
-from .turns.engine import ContextEngine
-from .turns.host.values import ChatMessage
 from .turns.parts import EngineParts, HostParts
 from .turns.writing.repair import RepairResult
-from .wiring.factory import DefaultContextEngine, create_context_engine
+from .wiring.factory import DefaultContextEngine
 from .wiring.process_tuning import ProcessTuning
-from .wiring.runtime import (
-    Runtime,
-    Workshop,
-    open_embedder,
-    open_reranker,
-    open_runtime,
-    open_selector,
-    open_token_estimator,
-    open_workshop,
-)
-from .wiring.verbs import MemoryVerbs
-
-__all__ = [
-    "EXTENSION_POINTS",
-    "NO_RULES",
-    "NO_TRACING",
-    "Absence",
-    "Action",
-    "ActivationDecision",
-    "ArmConfig",
-    "AssembledInput",
-    "AssembledPrompt",
-    "Assembler",
-    "AssemblerError",
-    "AutomationStream",
-    "Block",
-    "BlockDecision",
-    "BlockKind",
-    "BlockOrigin",
-    "BlockPlace",
-    "BlockSpan",
-    "BreakerChange",
-    "BreakingSelector",
-    "BudgetConfig",
-    "BudgetExceededError",
-    "BudgetReport",
-    "CandidateDecision",
-    "ChatMessage",
-    "Check",
-    "ChunkConfig",
-    "ChunkConflictError",
-    "CircuitBreaker",
-    "CommitResult",
-    "ConfigError",
-    "ConsolidationConfig",
-    "ConsolidationResult",
-    "ContextCollector",
-    "ContextComposer",
-    "ContextEngine",
-    "ConversationTurn",
-    "CurationConfig",
-    "CurationPath",
-    "CurationStream",
-    "DefaultContextEngine",
-    "Degradation",
-    "DegradationCode",
-    "DegradeToSummaryPruner",
-    "EngineParts",
-    "EvidenceConfig",
-    "ExtractSummarizer",
-    "FactRow",
-    "FlashSelector",
-    "FoundMemory",
-    "GeneratesText",
-    "GreedyPriorityPruner",
-    "GroupAwarePruner",
-    "HeuristicSelector",
-    "HistoryConfig",
-    "HostParts",
-    "InMemoryEventBus",
-    "IndexFeeder",
-    "InputTooLargeError",
-    "JacquardError",
-    "Layer",
-    "LayersConfig",
-    "LayoutError",
-    "LeftOut",
-    "LimitsConfig",
-    "LintReport",
-    "LiteLlmModel",
-    "LlmAdapter",
-    "LlmRequest",
-    "LlmResponse",
-    "LockConfig",
-    "Memory",
-    "MemoryAction",
-    "MemoryConfig",
-    "MemoryEdit",
-    "MemoryLabels",
-    "MemoryNotFoundError",
-    "MemoryVerbs",
-    "MessagePart",
-    "MissingChunksError",
-    "ModelError",
-    "ModelPlanner",
-    "ModelSummarizer",
-    "ObservabilityConfig",
-    "OtelTracing",
-    "OverviewScope",
-    "PackageConfig",
-    "PageSection",
-    "PageTurn",
-    "PairScorer",
-    "PlacedBlock",
-    "Placement",
-    "PlanContext",
-    "PlanRefiner",
-    "PlanRequest",
-    "Planner",
-    "PlannerConfig",
-    "PlannerFactory",
-    "Position",
-    "PrefixReport",
-    "PreparedTurn",
-    "ProcessTuning",
-    "PrometheusMetrics",
-    "PromptMessage",
-    "PromptSnapshot",
-    "PruneBudget",
-    "PruneConfig",
-    "PruneResult",
-    "PruneRules",
-    "Pruner",
-    "PrunerFactory",
-    "QueryPrefetcher",
-    "QuotaExceededError",
-    "RedactionConfig",
-    "RepairResult",
-    "Report",
-    "RerankSelector",
-    "RoleMessageAssembler",
-    "RulePlanner",
-    "Runtime",
-    "RuntimeConfig",
-    "SearchIntent",
-    "Selection",
-    "SelectionContext",
-    "SelectionRequest",
-    "Selector",
-    "SelectorConfig",
-    "SelectorError",
-    "SelectorFactory",
-    "Sensitivity",
-    "SentPrompt",
-    "SentText",
-    "Shortener",
-    "ShownBlock",
-    "ShownHistory",
-    "ShownMessage",
-    "Skein",
-    "SkeinTemplate",
-    "SlotRule",
-    "SnapshotConfig",
-    "Stage",
-    "StreamBReport",
-    "Summarizer",
-    "SummarizerError",
-    "SummaryConfig",
-    "SummaryRequest",
-    "SummaryText",
-    "TemplateError",
-    "Temporal",
-    "ToolPairError",
-    "Triage",
-    "Turn",
-    "TurnRateError",
-    "TurnView",
-    "Verdict",
-    "Workshop",
-    "WorldInfoConfig",
-    "WorldUnavailableError",
-    "apply_experiments",
-    "build_bare_world",
-    "build_recall_query",
-    "config_from_environment",
-    "config_from_mapping",
-    "config_from_yaml",
-    "count_tokens_by_block",
-    "create_context_engine",
-    "find_differences",
-    "find_origins",
-    "find_shipped_templates",
-    "lint_templates",
-    "load_config",
-    "load_layout",
-    "open_embedder",
-    "open_reranker",
-    "open_runtime",
-    "open_selector",
-    "open_token_estimator",
-    "open_workshop",
-    "plan_from_json",
-    "plan_to_json",
-    "read_snapshot",
-    "recent_lines",
-    "render_memories",
-    "render_turn_page",
-    "replay_prompt",
-    "to_messages",
-    "turn_from_record",
-    "turn_to_json",
-    "view_turn",
-    "why_not",
-]
+from .wiring.runtime import Workshop, open_embedder, open_reranker, open_selector, open_token_estimator, open_workshop

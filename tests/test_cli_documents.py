@@ -14,28 +14,23 @@ from typer.testing import CliRunner
 from jacquard import open_runtime
 from jacquard.cli.app import app
 from mnemosyne import (
-    BlockType,
     ContextBlock,
     Evidence,
-    EvidenceLinks,
     EvidenceSource,
     EvidenceType,
-    MessageIndexRange,
     ModelUsage,
     ModelUsageStage,
-    PathSummary,
-    Priority,
     Ref,
     SourceKind,
     Summary,
     Task,
-    TaskStatus,
     ToolCall,
-    ToolCallStatus,
-    ToolProvider,
-    Trust,
     document_from_json,
 )
+from mnemosyne.schema.document import MessageIndexRange, TaskStatus, ToolCallStatus, ToolProvider
+from mnemosyne.schema.evidence import BlockType, EvidenceLinks, Priority
+from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.record import PathSummary
 
 ROOT = Path(__file__).parents[1]
 FOREST = ROOT / "examples" / "whispering_forest"

@@ -13,13 +13,13 @@ from mnemosyne import (
     Evidence,
     EvidenceSource,
     EvidenceType,
-    ImportedTurn,
     Message,
     Role,
     SessionStart,
     SourceKind,
     open_store,
 )
+from mnemosyne.schema.record import ImportedTurn
 
 SECRET = "My sister Ottoline keeps the quicksilver ledger behind the brewery at Harrowgate."
 SECRET_ZH = "我姐姐把水银账册藏在酿酒坊的夹墙后面，没有人知道这件事。"

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from benchmarks.conversation import session_of, utterances
 from jacquard import open_runtime
 from jacquard.cli.app import app
-from mnemosyne import Chain, session_scope
+from mnemosyne import Chain
+from mnemosyne.schema.memory import session_scope
 
 ROOT = Path(__file__).parents[1]
 PACK = ROOT / "examples" / "whispering_forest" / "en"

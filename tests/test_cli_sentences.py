@@ -463,7 +463,7 @@ def test_a_reply_to_no_turn_is_told_in_words(here):
 )
 def test_what_is_damaged_in_postgresql_is_told_too(postgres_url, tmp_path, monkeypatch, statement, what):
     psycopg = pytest.importorskip("psycopg")
-    from mnemosyne import postgres_address
+    from mnemosyne.stores.locate import postgres_address
 
     monkeypatch.chdir(tmp_path)
     replay_prompt = [

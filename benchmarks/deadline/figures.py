@@ -19,8 +19,8 @@ from rich.text import Text
 
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import load, machine
-from jacquard import BreakerChange
-from mnemosyne import word_tokens
+from jacquard.pipeline.curation.breaker import BreakerChange
+from mnemosyne.retrieval.text.words import word_tokens
 
 AIM_MS = 20.0
 LEGAL = {

@@ -24,7 +24,8 @@ from benchmarks.rivals.names import OURS, find_entrant
 from benchmarks.rivals.stacks.stack import Stack, TurnRequest, estimate, find_missing, normalise_spaces
 from evals.dataset import read_set
 from evals.reporting.machine import memory_mb
-from mnemosyne import Chain, CorpusDocument
+from mnemosyne import Chain
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 SEED = 7
 _LOOPBACK = ("127.", "::1", "localhost")

@@ -17,8 +17,10 @@ from benchmarks.recall import MadeUpVectors
 from benchmarks.rivals.names import TORCH
 from evals.errors import SetupError
 from evals.running.cache import VectorCache, text_key
-from jacquard import open_embedder
-from mnemosyne import Embedder, LocalEmbedder, Vectors, model_folder
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne import Embedder
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
 
 SEED = 7
 BATCH = 32

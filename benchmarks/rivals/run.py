@@ -31,7 +31,7 @@ from benchmarks.rivals.worker import Limits, StackFailedError, Worker, open_work
 from evals.dataset import LabelledQuery, LabelledSet, Pool, read_set
 from evals.errors import DatasetError
 from evals.reporting.machine import load, machine, versions
-from mnemosyne import has_cjk
+from mnemosyne.retrieval.text.words import has_cjk
 
 SEED = 7
 NARROW = {"limit": 5, "tokens": 2000}

@@ -31,23 +31,15 @@ from benchmarks.service.host_process import LARGE, SMALL
 from benchmarks.stores.stores import serve_postgres
 from evals.errors import SetupError
 from evals.reporting.machine import load, machine
-from jacquard import open_embedder
-from mnemosyne import (
-    Chain,
-    Embedder,
-    ImportedTurn,
-    Message,
-    Role,
-    SessionStart,
-    Store,
-    TieredIndex,
-    open_store,
-    postgres_address,
-    session_scope,
-)
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne import Chain, Embedder, Message, Role, SessionStart, Store, open_store
 from mnemosyne.protocols import EmbeddedText, SharedIndexStore
 from mnemosyne.retrieval.engines.rows import text_hash
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.stores.locate import postgres_address
 
 SEED = 11
 DIMENSIONS = 384

@@ -37,8 +37,9 @@ from jacquard.service.proxy import keeping, placing, routes, stored_paths
 from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.protocol import UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
-from mnemosyne import ImportedTurn, Role, SessionStart
 from mnemosyne import Message as SaidMessage
+from mnemosyne import Role, SessionStart
+from mnemosyne.schema.record import ImportedTurn
 
 SEED = 7
 WARM_CALLS, RESTARTS = 4, 5

@@ -24,22 +24,16 @@ import numpy as np
 from benchmarks.conversation import questions, utterances
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import memory_mb, peak_memory_mb
-from jacquard import ProcessTuning
-from mnemosyne import (
-    CalibratedEstimator,
-    Chain,
-    HybridRetriever,
-    IndexFilter,
-    MemoryEntry,
-    RetrievalQuery,
-    SqliteStore,
-    TieredIndex,
-    Vectors,
-)
+from jacquard.wiring.process_tuning import ProcessTuning
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, RetrievalQuery, SqliteStore
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.snapshots.cache import SnapshotCache
 from mnemosyne.retrieval.snapshots.library import SnapshotLibrary
 from mnemosyne.retrieval.snapshots.publish import publish_snapshot
 from mnemosyne.retrieval.snapshots.storage import FolderStorage
+from mnemosyne.schema.query import IndexFilter
 
 SEED, WIDTH, NEAREST = 31, 384, 50
 WORLD, SCOPE = "atlas", "world:atlas"

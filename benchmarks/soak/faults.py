@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from benchmarks.deadline.server import ServerProcess
 from jacquard import InputTooLargeError, Runtime
-from mnemosyne import StateOpError
+from mnemosyne.core.errors import StateOpError
 
 BUSY_SECONDS = 0.5
 DAMAGED_BYTES = 64

@@ -29,7 +29,8 @@ from evals.reporting.figures import percentiles
 from evals.reporting.machine import memory_mb
 from jacquard import CurationConfig, Runtime, RuntimeConfig, SelectorConfig, open_runtime
 from jacquard.wiring.process_tuning import return_free_memory
-from mnemosyne import Role, TieredIndex, load_world
+from mnemosyne import Role, load_world
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 
 __all__ = ["Settings", "run", "show"]
 

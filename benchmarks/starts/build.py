@@ -11,8 +11,13 @@ from typing import Literal
 
 from benchmarks.conversation import session_of
 from benchmarks.recall import SEED, MadeUpVectors
-from jacquard import open_embedder, open_runtime
-from mnemosyne import CalibratedEstimator, Embedder, HybridRetriever, TieredIndex, Vectors, locate_store, open_store
+from jacquard import open_runtime
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne import CalibratedEstimator, Embedder, open_store
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.stores.locate import locate_store
 
 Progress = Callable[[str, int, int], None]
 

@@ -22,7 +22,9 @@ from benchmarks.stores.stores import Progress, Say, open_server
 from evals.errors import SetupError
 from evals.reporting.machine import load, machine
 from jacquard import open_runtime
-from mnemosyne import ImportedTurn, Message, Role, SessionStart, StoreUpkeep, open_store
+from mnemosyne import Message, Role, SessionStart, open_store
+from mnemosyne.protocols import StoreUpkeep
+from mnemosyne.schema.record import ImportedTurn
 
 KINDS = ("sqlite", "postgresql")
 WORLD = Path(__file__).resolve().parents[2] / "examples" / "whispering_forest" / "en"

@@ -32,7 +32,8 @@ from benchmarks.stores.drivers import PlainDriver, PlainLines, PlainList, PlainS
 from evals.errors import SetupError
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import load, machine, memory_mb
-from mnemosyne import ImportedTurn, Message, Role, SessionStart, Store, open_store
+from mnemosyne import Message, Role, SessionStart, Store, open_store
+from mnemosyne.schema.record import ImportedTurn
 
 KINDS = ("memory", "file", "sqlite", "postgresql")
 SESSION = "talk"

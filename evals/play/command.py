@@ -31,7 +31,8 @@ from evals.play.script.values import DEFAULT_BUDGET_TOKENS, Play
 from evals.reporting.console import check_place, error_output, fail, keep_json, standard_output
 from evals.reporting.progress import show_progress
 from evals.running.run import DEFAULT_CACHE
-from jacquard import JacquardError, RuntimeConfig, load_config, render_turn_page
+from jacquard import JacquardError, RuntimeConfig, load_config
+from jacquard.authoring.replay.turn_page import render_turn_page
 from mnemosyne import MnemosyneError
 
 Played = list[tuple[Play, tuple[ScoredTurn, ...]]]

@@ -19,19 +19,13 @@ from evals.answers.date_spans import gives_date, read_answer_date
 from evals.dataset import LabelledQuery, LabelledSet
 from evals.play.engine import LATE_CODES, OpenedEngine, codes_of, limit_prompts, open_engine
 from evals.running.run import find_language
-from jacquard import PreparedTurn, RuntimeConfig, build_bare_world, view_turn
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    Chain,
-    CorpusDocument,
-    MemoryEntry,
-    Message,
-    Role,
-    Trust,
-    WorldPack,
-    world_scope,
-)
+from jacquard import PreparedTurn, RuntimeConfig
+from jacquard.authoring.replay.turn_view import view_turn
+from jacquard.pipeline.worlds import build_bare_world
+from mnemosyne import Author, AuthorKind, Chain, MemoryEntry, Message, Role
+from mnemosyne.formats.corpora.corpus import CorpusDocument
+from mnemosyne.schema.memory import Trust, world_scope
+from mnemosyne.schema.world import WorldPack
 
 SILENCE = "…"
 """Placeholder for the words of a speaker who is silent between two turns of the other; a turn has both."""

@@ -21,17 +21,13 @@ import numpy as np
 from anyio import to_thread
 
 from evals.running.cache import CachedEmbedder, VectorCache
-from jacquard import ContextEngine, PreparedTurn, RuntimeConfig, create_context_engine, open_embedder
-from mnemosyne import (
-    Embedder,
-    Message,
-    RedactingIngestor,
-    RegexRedactor,
-    SqliteStore,
-    Store,
-    Vectors,
-    WorldPack,
-)
+from jacquard import ContextEngine, PreparedTurn, RuntimeConfig, create_context_engine
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne import Embedder, Message, SqliteStore, Store
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.protocols import Vectors
+from mnemosyne.schema.world import WorldPack
 
 SESSION = "play"
 LATE_CODES = frozenset({"vectors_late", "summarize_late", "shorten_late", "timeout"})

@@ -11,7 +11,8 @@ from evals.play.engine import SESSION, OpenedEngine, limit_prompts, open_engine
 from evals.play.script.reading import MAIN_BRANCH, edit_branch
 from evals.play.script.values import Edit, Failure, Fork, GivenEvidence, HostEvent, Play, ScriptTurn, Switch, ToolResult
 from evals.play.session import Item, ItemKind, Path, Step
-from jacquard import CommitResult, JacquardError, PreparedTurn, RuntimeConfig, build_bare_world
+from jacquard import CommitResult, JacquardError, PreparedTurn, RuntimeConfig
+from jacquard.pipeline.worlds import build_bare_world
 from mnemosyne import (
     Author,
     AuthorKind,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evals.play.scores.figures import describe_figures, describe_item, sum_up
 from evals.play.scores.prompt import ScoredTurn
 from evals.play.script.values import Play
-from jacquard import Check, FactRow, PageSection, PageTurn, Verdict
+from jacquard.authoring.replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict
 
 
 def play_section(play: Play, scored: Sequence[ScoredTurn]) -> PageSection:

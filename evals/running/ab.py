@@ -19,10 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.errors import DatasetError
-from jacquard import Action, CurationPath, Report
+from jacquard import Report
 from jacquard.config.experiments import TAG
-from mnemosyne import Store, TurnRecord
+from jacquard.core.receipt import Action, CurationPath
+from mnemosyne import Store
 from mnemosyne.core import codec
+from mnemosyne.schema.record import TurnRecord
 
 RESAMPLES = 10_000
 LEVEL = 95.0

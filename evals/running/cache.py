@@ -17,7 +17,8 @@ import numpy as np
 from anyio import to_thread
 
 from evals.errors import CacheError
-from mnemosyne import Embedder, Vectors
+from mnemosyne import Embedder
+from mnemosyne.protocols import Vectors
 
 CACHE_FILE = "vectors.db"
 BATCH_TEXTS = 64

@@ -15,8 +15,8 @@ from typing import Any
 from evals.dataset import LabelledSet
 from evals.errors import SetupError
 from evals.reporting.report import Row
-from mnemosyne import CodecError
 from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError
 
 SUFFIX = ".part"
 

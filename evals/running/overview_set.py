@@ -19,7 +19,8 @@ from rich.text import Text
 from evals.dataset import read_by_language
 from evals.running.gate import EXAMPLE_PREFIX, find_world
 from jacquard import CurationConfig, HistoryConfig, Runtime, RuntimeConfig, SummaryConfig, open_runtime
-from mnemosyne import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne import Chain, MemoryEntry
+from mnemosyne.schema.memory import session_scope, world_scope
 
 LANGUAGES = ("zh", "en")
 HALVES = ("tune", "gate")

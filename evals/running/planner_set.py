@@ -17,19 +17,13 @@ from rich.text import Text
 
 from evals.dataset import read_by_language
 from evals.running.gate import EXAMPLE_PREFIX, find_world
-from jacquard import PlanContext, RulePlanner, Temporal, Triage, build_bare_world, plan_to_json
-from mnemosyne import (
-    Message,
-    Role,
-    SessionHead,
-    SessionWindow,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-    WindowMessage,
-    WorldPack,
-    load_world,
-)
+from jacquard.core.plan import PlanContext, Temporal, Triage, plan_to_json
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.worlds import build_bare_world
+from mnemosyne import Message, Role, load_world
+from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus, WindowMessage
+from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.scaffold import write_scaffold
 
 LANGUAGES = ("zh", "en")

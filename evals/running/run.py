@@ -25,47 +25,36 @@ from evals.reporting.report import Result, Row
 from evals.running.cache import CachedEmbedder, VectorCache
 from evals.running.journal import Journal, identity_of
 from evals.running.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
-from jacquard import (
-    CurationConfig,
-    MemoryLabels,
-    RulePlanner,
-    RuntimeConfig,
-    Selection,
-    SelectionRequest,
-    Selector,
-    SelectorError,
-    ShownHistory,
-    Turn,
-    build_bare_world,
-    build_recall_query,
-    recent_lines,
-    render_memories,
-)
+from jacquard import CurationConfig, RuntimeConfig, Selection, SelectionRequest, Selector
+from jacquard.core.errors import SelectorError
+from jacquard.pipeline.curation.memory_blocks import MemoryLabels, render_memories
+from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.turn import ShownHistory, Turn
+from jacquard.pipeline.worlds import build_bare_world
 from mnemosyne import (
     Author,
     AuthorKind,
     CalibratedEstimator,
     Chain,
-    CorpusDocument,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryEntry,
     Message,
-    RedactingIngestor,
-    RegexRedactor,
     Role,
-    SessionHead,
-    SessionWindow,
     SourceKind,
     SqliteStore,
-    SystemClock,
     TokenEstimator,
-    WindowMessage,
-    has_cjk,
-    session_scope,
-    to_session,
 )
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.formats.corpora.corpus import CorpusDocument, to_session
+from mnemosyne.host_parts import SystemClock
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.retrieval.text.words import has_cjk
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import SessionHead, WindowMessage
 
 SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"

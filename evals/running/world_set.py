@@ -20,7 +20,6 @@ from evals.metrics import Outcome
 from evals.reporting.machine import load, machine, versions
 from evals.reporting.report import WHOLE_TURNS, Result, Row
 from jacquard import (
-    Action,
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
@@ -29,7 +28,9 @@ from jacquard import (
     SummaryConfig,
     open_runtime,
 )
-from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Store, session_scope, world_scope
+from jacquard.core.receipt import Action
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Store
+from mnemosyne.schema.memory import session_scope, world_scope
 
 SELECT_LIMIT = 5
 PATIENCE_MS = 600_000

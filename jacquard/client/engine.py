@@ -18,9 +18,10 @@ from typing import Any, Self
 
 import httpx
 
-from jacquard import ChatMessage, CommitResult, ConsolidationResult, ContextEngine, RuntimeConfig
+from jacquard import ChatMessage, CommitResult, ContextEngine, RuntimeConfig
 from jacquard.client.connection import Connection, address_of, call_operation, remote
 from jacquard.client.verbs import RemoteVerbs
+from jacquard.memory.consolidate.consolidator import ConsolidationResult
 from jacquard.remote.operations import BY_NAME
 from jacquard.remote.wire import RemoteTurn as RemoteTurn
 from jacquard.remote.wire import ShortReport as ShortReport

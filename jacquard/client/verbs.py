@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jacquard import MemoryEdit, MemoryVerbs
+from jacquard import MemoryVerbs
 from jacquard.client.connection import Connection, call_operation, remote
+from jacquard.memory.verbs.values import MemoryEdit
 from jacquard.remote.operations import BY_NAME
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead

@@ -13,7 +13,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag
+from filament import display, escape_text
+from filament.markup import close_tag, open_tag
+from filament.state.verdicts import Legal, OpVerdict
 from jacquard.core.block_kinds import REFUSALS_SOURCE, STATE_LAYER, slot_of
 from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from jacquard.core.quests import is_scalar

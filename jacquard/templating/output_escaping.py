@@ -15,8 +15,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from filament import display, dump_yaml, escape_attribute, escape_text, list_limits, scalar
-from filament import show_text as show_between_tags
+from filament import display, dump_yaml, escape_attribute, escape_text, scalar
+from filament.boundaries import show_text as show_between_tags
+from filament.state.display import list_limits
 from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.limits import (
     FILTER_OPERATIONS,

@@ -42,15 +42,8 @@ from typing import Any, Protocol
 import anyio
 import pytest
 
-from jacquard import (
-    ChatMessage,
-    ChunkConflictError,
-    CommitResult,
-    ConfigError,
-    InputTooLargeError,
-    MissingChunksError,
-    PreparedTurn,
-)
+from jacquard import ChatMessage, CommitResult, ConfigError, InputTooLargeError, PreparedTurn
+from jacquard.core.errors import ChunkConflictError, MissingChunksError
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,

@@ -24,14 +24,14 @@ from jacquard import (
     BudgetConfig,
     BudgetExceededError,
     ContextEngine,
-    DegradationCode,
     InMemoryEventBus,
     RuntimeConfig,
-    build_bare_world,
     create_context_engine,
     sync,
 )
+from jacquard.core.degradations import DegradationCode
 from jacquard.integrations import AgentFrameworkAdapter, FailurePolicy, SessionOwnerError
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.testing.server import ScriptedRequest, ScriptedServer, SeenMessage
 from mnemosyne.schema.document import SessionDocument, ToolCallStatus
 from mnemosyne.schema.event import Event, EventType

@@ -19,21 +19,10 @@ from typing import Any
 
 import pytest
 
-from jacquard import (
-    Action,
-    Block,
-    BlockKind,
-    BlockOrigin,
-    BlockPlace,
-    BudgetExceededError,
-    PlacedBlock,
-    PruneBudget,
-    Pruner,
-    PruneResult,
-    PruneRules,
-    Sensitivity,
-)
-from jacquard.core.block_kinds import FLESH_SLOT
+from jacquard import BudgetExceededError, PlacedBlock, PruneBudget, Pruner, PruneResult, PruneRules
+from jacquard.core.block_kinds import FLESH_SLOT, BlockKind
+from jacquard.core.blocks import Block, BlockOrigin, BlockPlace, Sensitivity
+from jacquard.core.receipt import Action
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Ref
 

@@ -19,15 +19,8 @@ from typing import Any
 
 import pytest
 
-from jacquard import (
-    BudgetConfig,
-    BudgetExceededError,
-    ContextEngine,
-    MissingChunksError,
-    RuntimeConfig,
-    ToolPairError,
-    create_context_engine,
-)
+from jacquard import BudgetConfig, BudgetExceededError, ContextEngine, RuntimeConfig, create_context_engine
+from jacquard.core.errors import MissingChunksError, ToolPairError
 from mnemosyne.core.errors import EvidenceNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Message, Ref, Role

@@ -18,7 +18,9 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from jacquard import ConversationTurn, Summarizer, SummarizerError, SummaryRequest
+from jacquard import Summarizer, SummaryRequest
+from jacquard.core.errors import SummarizerError
+from jacquard.core.protocols import ConversationTurn
 from mnemosyne.core.tokens import CalibratedEstimator
 
 LIMIT_TOKENS = 200

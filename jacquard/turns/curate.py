@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from filament import without_hidden
+from filament.state.display import without_hidden
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import Temporal

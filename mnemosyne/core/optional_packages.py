@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import lazy_loader
@@ -61,11 +63,15 @@ def attach_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return (`__getattr__`, `__dir__`, `__all__`) for a package that loads the names of its `__init__.pyi` lazily.
 
+    The stub's `__all__` lists the public names. A name that the stub imports and does not list is internal: reading it from
+    the package warns (DeprecationWarning).
+
     `needs` maps (optional package, extra that installs it) to the names that need the package. If the package is not
     installed, these names are missing in `__dir__` and `__all__`. Importing one then raises ModuleNotFoundError with
     the command that installs the extra.
     """
-    load, list_names, names = lazy_loader.attach_stub(package, file)
+    load, _, names = lazy_loader.attach_stub(package, file)
+    public = _public_names(f"{file}i")
     lacking = {
         name: explain_missing_package(f"{package}.{name}", needed, extra)
         for (needed, extra), users in needs.items()
@@ -76,13 +82,24 @@ def attach_names(
     def load_name(name: str) -> Any:
         if name in lacking:
             raise ModuleNotFoundError(lacking[name])
-        return load(name)
+        found = load(name)
+        if name in names and name not in public:
+            module = getattr(found, "__module__", package)
+            text = f"{package}.{name} is internal and leaves the package in 0.2: import it from {module}"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return found
 
-    return (
-        load_name,
-        lambda: [name for name in list_names() if name not in lacking],
-        [name for name in names if name not in lacking],
-    )
+    shown = [name for name in public if name not in lacking]
+    return load_name, lambda: shown, shown
+
+
+def _public_names(stub: str) -> list[str]:
+    """Return the list `__all__` of a stub."""
+    tree = ast.parse(Path(stub).read_text(encoding="utf-8"))
+    lists = [
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return list(ast.literal_eval(lists[0]))
 
 
 def install_command(*extras: str) -> str:

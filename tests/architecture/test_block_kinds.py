@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import BlockKind
-from jacquard.core.block_kinds import KINDS, SLOTS, Subject, remedy_of, slot_of, slot_traits, subject_of
+from jacquard.core.block_kinds import KINDS, SLOTS, BlockKind, Subject, remedy_of, slot_of, slot_traits, subject_of
 
 ROOT = Path(__file__).parents[2]
 TABLE = "jacquard/core/block_kinds.py"

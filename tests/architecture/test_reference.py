@@ -7,12 +7,12 @@ import importlib
 import pytest
 
 from docs.reference import PACKAGES, cell, list_errors, make_light_pages, walk_commands
-from jacquard import PrometheusMetrics
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.authoring.linting.shapes import build_variable_shapes
 from jacquard.core.degradations import SENTENCES
 from jacquard.templating import language
-from mnemosyne import EventType
 from mnemosyne.plugins import IMPORTERS
+from mnemosyne.schema.event import EventType
 
 
 @pytest.fixture(scope="module")

@@ -14,33 +14,24 @@ from entry_points import LIMITS, MEASURED_CHARS, entry
 from rich.console import Console
 from rich.text import Text as Line
 
-from jacquard import (
-    JacquardError,
-    find_shipped_templates,
-    lint_templates,
-)
+from jacquard import JacquardError
 from jacquard.adapters.prompts.templates import parse_template
+from jacquard.authoring.linting.lint import lint_templates
 from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.authoring.reports import read_evaluation
 from jacquard.authoring.target import find_target
 from jacquard.cli.command_parts import clean
 from jacquard.core.names import normalise
-from jacquard.templating import open_templates
+from jacquard.templating import find_shipped_templates, open_templates
 from jacquard.templating.limits import FILE_LIMIT_BYTES
 from jacquard.templating.sandbox import render_reply
-from mnemosyne import (
-    MnemosyneError,
-    document_to_json,
-    load_world,
-    parse_uri,
-    read_corpus,
-    to_session,
-)
+from mnemosyne import MnemosyneError, document_to_json, load_world
+from mnemosyne.chains.uris import parse_uri
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.documents.session_json import read_document
-from mnemosyne.formats.corpora.corpus import MAX_LINE_BYTES
+from mnemosyne.formats.corpora.corpus import MAX_LINE_BYTES, read_corpus, to_session
 
 # --- addresses, command line ------------------------------------------------------------------------------------------
 

@@ -9,10 +9,13 @@ from tempfile import mkdtemp
 
 from entry_points import MEASURED_CHARS, entry
 
-from mnemosyne import BookEntry, FieldCounter, ImportRequest, MnemosyneError, WorldBook
+from mnemosyne import MnemosyneError
 from mnemosyne.formats.cards.card_json import parse_card
+from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
 from mnemosyne.formats.worlds.pack import ImportedWorld, join_imports, pack_files
+from mnemosyne.schema.imported_files import BookEntry, WorldBook
+from mnemosyne.schema.record import ImportRequest
 from mnemosyne.world import load_world_files
 from mnemosyne.world.activation.entries import read_entry
 from mnemosyne.world.activation.macros import fill_names

@@ -7,21 +7,15 @@ from contextlib import suppress
 
 from entry_points import AT, COUNT, LIMITS, MEASURED_CHARS, entry, plan_of
 
-from filament import dump_yaml, escape_text, show_text
-from jacquard import (
-    Block,
-    BlockKind,
-    BlockOrigin,
-    BlockPlace,
-    ConversationTurn,
-    JacquardError,
-    SelectionRequest,
-    SummarizerError,
-    SummaryRequest,
-)
+from filament import dump_yaml, escape_text
+from filament.boundaries import show_text
+from jacquard import JacquardError, SelectionRequest, SummaryRequest
 from jacquard.adapters.prompts.templates import find_text_language
-from jacquard.core.blocks import place_block
+from jacquard.core.block_kinds import BlockKind
+from jacquard.core.blocks import Block, BlockOrigin, BlockPlace, place_block
+from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import read_fence, strip_thoughts
+from jacquard.core.protocols import ConversationTurn
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import extract_summary
 from jacquard.memory.summarize.model import read_summary, shorten_summary, summary_prompt
@@ -35,7 +29,6 @@ from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS
 from jacquard.pipeline.truncation import truncate_with_size
 from jacquard.pipeline.weaving.authored_cuts import cut_block
 from mnemosyne import (
-    BlockType,
     CalibratedEstimator,
     Candidate,
     Chain,
@@ -44,14 +37,9 @@ from mnemosyne import (
     EvidenceType,
     MemoryEntry,
     MnemosyneError,
-    RedactionRules,
     RetrievalQuery,
-    ShownText,
-    Signals,
     SourceKind,
     extract,
-    parse_selector,
-    word_tokens,
 )
 from mnemosyne.core.json_text import parse_json, read_json
 from mnemosyne.core.jsonpath import MAX_PATH_CHARS, compile_path, find_nodes
@@ -59,6 +47,7 @@ from mnemosyne.core.regexes import MAX_PATTERN_CHARS, compile_pattern, compile_r
 from mnemosyne.evidence.conflicts import claims_of
 from mnemosyne.evidence.echoes import without_shown
 from mnemosyne.evidence.relevance import rank_evidence
+from mnemosyne.evidence.selectors import parse_selector
 from mnemosyne.privacy.redact import redact_text, result_of
 from mnemosyne.privacy.runs import RUN, RUN_WEIGHT, TELLING, TextMatcher, plain_form, weight
 from mnemosyne.privacy.scrub import Scrubber
@@ -69,6 +58,11 @@ from mnemosyne.retrieval.recall.rerank_features import text_features
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.lexical import Postings
 from mnemosyne.retrieval.text.preview import preview
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.evidence import BlockType
+from mnemosyne.schema.ingest import ShownText
+from mnemosyne.schema.query import Signals
+from mnemosyne.schema.redaction import RedactionRules
 
 # --- recall and selection ---------------------------------------------------------------------------------------------
 

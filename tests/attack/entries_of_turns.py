@@ -23,29 +23,23 @@ from filament import (
     parse_element,
     parse_reply,
     scalar,
-    show_text,
-    split_content,
     unescape,
     with_anchors,
 )
-from jacquard import (
-    JacquardError,
-    PlanRequest,
-    RulePlanner,
-)
+from filament.boundaries import show_text, split_content
+from jacquard import JacquardError
 from jacquard.core.names import NameDictionary, find_mentions, normalise
+from jacquard.core.protocols import PlanRequest
 from jacquard.core.sentences import parse_sentence, render_sentence, translate
 from jacquard.pipeline.curation.recall_query import find_searched_text
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS, read_input
 from jacquard.pipeline.planning.model import plan_prompt, read_plan
 from jacquard.pipeline.planning.reading import read_input_words
-from jacquard.pipeline.planning.rules import find_quiet, guess_names
-from mnemosyne import (
-    SessionHead,
-    SessionWindow,
-    load_world,
-)
+from jacquard.pipeline.planning.rules import RulePlanner, find_quiet, guess_names
+from mnemosyne import load_world
 from mnemosyne.chains.quantities import calculate, read_number
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import SessionHead
 
 # --- filament: replies, escaping, YAML, ops ---------------------------------------------------------------------------
 

@@ -15,23 +15,15 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from mnemosyne import (
-    Actor,
     Author,
     AuthorKind,
-    BlockType,
     Chain,
     ContextBlock,
     Evidence,
     EvidenceSource,
     EvidenceType,
-    FolderVault,
-    ImportedTurn,
     MemoryEntry,
     Message,
-    Meta,
-    PathSummary,
-    Prefetch,
-    Priority,
     Ref,
     Role,
     SessionStart,
@@ -40,13 +32,13 @@ from mnemosyne import (
     Summary,
     Task,
     ToolCall,
-    Trust,
-    TurnCommit,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-    session_scope,
 )
+from mnemosyne.evidence import FolderVault
+from mnemosyne.schema.document import Actor, Meta
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit, TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 USERS = ("lin", "kai", "mo")

@@ -15,25 +15,17 @@ from pathlib import Path
 
 from hostile_packs import sound_pack, write_files
 
-from filament import ReplyError, StreamParser, judge_ops, parse_reply
+from filament import StreamParser, judge_ops, parse_reply
+from filament.errors import ReplyError
 from jacquard.migrate import migrate_document
-from mnemosyne import (
-    CorpusError,
-    ImportRequest,
-    MigrationError,
-    SchemaValidationError,
-    WorldPackError,
-    document_faults,
-    document_from_json,
-    document_to_json,
-    load_world,
-    package_from_json,
-    package_to_json,
-    read_corpus,
-    to_session,
-)
+from mnemosyne import WorldPackError, document_from_json, document_to_json, load_world
+from mnemosyne.core.errors import CorpusError, MigrationError, SchemaValidationError
+from mnemosyne.documents.package_json import package_from_json, package_to_json
+from mnemosyne.documents.session_json import document_faults
+from mnemosyne.formats.corpora.corpus import read_corpus, to_session
 from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
 from mnemosyne.formats.worlds.pack import ImportedWorld, join_imports, pack_files
+from mnemosyne.schema.record import ImportRequest
 from mnemosyne.world import load_world_files
 
 PIECES = (1, 2, 3, 7, 64)

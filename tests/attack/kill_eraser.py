@@ -13,7 +13,8 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
 
-from mnemosyne import Erasure, FolderVault, open_store
+from mnemosyne import Erasure, open_store
+from mnemosyne.evidence import FolderVault
 from mnemosyne.privacy.forget import MemoryLocations, forget
 from mnemosyne.testing.stores.samples import AT
 

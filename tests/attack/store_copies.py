@@ -10,20 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mnemosyne import (
-    Chain,
-    ContextEngineError,
-    PathSummary,
-    Prefetch,
-    Store,
-    Summary,
-    TurnCommit,
-    open_store,
-    session_scope,
-    world_scope,
-)
+from mnemosyne import Chain, Store, Summary, open_store
 from mnemosyne.core.codec import encode
+from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.damage import LostTree
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import PathSummary, Prefetch, TurnCommit
 from mnemosyne.testing.stores.samples import (
     AT,
     block,

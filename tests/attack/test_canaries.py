@@ -28,19 +28,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from servers.openai_server import OpenAiServer, closed_port
 from typer.testing import CliRunner
 
-from jacquard import (
-    ConfigError,
-    RuntimeConfig,
-    config_from_mapping,
-    config_from_yaml,
-    create_context_engine,
-    open_runtime,
-)
+from jacquard import ConfigError, RuntimeConfig, config_from_yaml, create_context_engine, open_runtime
 from jacquard.cli.app import app
 from jacquard.config.sections import drop_config_secrets, list_credentials
-from mnemosyne import MemoryStore, MnemosyneError, ToolCall, locate_store, open_store
+from jacquard.config.settings import config_from_mapping
+from mnemosyne import MemoryStore, MnemosyneError, ToolCall, open_store
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import mask_credentials, remember_secrets
+from mnemosyne.stores.locate import locate_store
 
 SHORT = 12
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

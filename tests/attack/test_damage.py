@@ -16,19 +16,12 @@ import anyio
 from long_form import LongForm
 from store_copies import REFUSED, SESSIONS, TURNS, harm_files, harm_sqlite, play_store, read_pieces
 
-from mnemosyne import (
-    CalibratedEstimator,
-    ContextEngineError,
-    HybridRetriever,
-    Message,
-    RetrievalQuery,
-    Role,
-    Store,
-    TieredIndex,
-    open_store,
-    session_scope,
-)
+from mnemosyne import CalibratedEstimator, Message, RetrievalQuery, Role, Store, open_store
+from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.documents.store_check import check_store
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.memory import session_scope
 
 SHORT = 9
 KINDS = ("sqlite", "files", "index")

@@ -26,8 +26,11 @@ from long_form import LongForm
 from postgres_server import PostgresServer, running_server
 from raw_search import bytes_of_folder, bytes_of_object, cells_of_postgres, empty_postgres, find_runs, runs_of
 
-from mnemosyne import Erasure, FolderVault, MemoryStore, Store, StoreUpkeep, locate_store, open_store
+from mnemosyne import Erasure, MemoryStore, Store, open_store
+from mnemosyne.evidence import FolderVault
 from mnemosyne.privacy.forget import ErasureReport, MemoryLocations, forget, plan_erasure
+from mnemosyne.protocols import StoreUpkeep
+from mnemosyne.stores.locate import locate_store
 
 SHORT = 24
 SERVER = "TEST_POSTGRES_ADDRESS"

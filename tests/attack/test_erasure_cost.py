@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from erasure_cases import AT, Case, by, reply
 
-from mnemosyne import Erasure, FileStore, ImportedTurn, MemoryStore, PostgresStore, SessionStart, SqliteStore, Store
+from mnemosyne import Erasure, FileStore, MemoryStore, PostgresStore, SessionStart, SqliteStore, Store
 from mnemosyne.privacy.forget import MemoryLocations, forget
+from mnemosyne.schema.record import ImportedTurn
 
 pytestmark = pytest.mark.anyio
 STORES = ("memory", "file", "sqlite", "postgresql")

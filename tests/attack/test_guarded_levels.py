@@ -27,13 +27,12 @@ from jacquard import (
     ConsolidationConfig,
     CurationConfig,
     HistoryConfig,
-    PlannerConfig,
-    PruneConfig,
     RuntimeConfig,
     SummaryConfig,
     create_context_engine,
 )
 from jacquard.cli.app import app
+from jacquard.config.sections import PlannerConfig, PruneConfig
 from mnemosyne import (
     Chain,
     Evidence,
@@ -42,17 +41,16 @@ from mnemosyne import (
     IngestOptions,
     MemoryEntry,
     MemoryStore,
-    RedactingIngestor,
-    RegexRedactor,
     SourceKind,
     ToolCall,
-    Trust,
     document_from_json,
     export_session,
     import_session,
     load_world,
-    session_scope,
 )
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.schema.memory import Trust, session_scope
 
 SHORT = 10
 VIEWERS = ("chief", "cook", "smith")

@@ -32,8 +32,9 @@ from test_service_kills import Services
 
 from jacquard.client.connection import Connection
 from jacquard.client.errors import ServiceError
-from mnemosyne import MnemosyneError, StoreError, postgres_address
+from mnemosyne import MnemosyneError, StoreError
 from mnemosyne.core import codec
+from mnemosyne.stores.locate import postgres_address
 
 RESTART_EVERY = 10
 PLAYERS = 2

@@ -23,7 +23,9 @@ sys.path.insert(0, str(ROOT / "tests" / "mnemosyne"))
 
 from test_store_kill import SESSION, check_all, wait_for_server  # noqa: E402 (its folder is added above)
 
-from mnemosyne import Message, Role, SessionStart, TurnNotFoundError, locate_store, open_store  # noqa: E402
+from mnemosyne import Message, Role, SessionStart, open_store  # noqa: E402
+from mnemosyne.core.errors import TurnNotFoundError  # noqa: E402
+from mnemosyne.stores.locate import locate_store  # noqa: E402
 
 SHORT = 2
 BACKEND_EVERY = 10

@@ -16,9 +16,11 @@ from cli_calls import call
 from long_form import LongForm
 from random_ops import random_ops, random_state
 
-from filament import Refusal, apply_patch, dump_yaml, judge_ops, load_yaml
+from filament import apply_patch, dump_yaml, judge_ops, load_yaml
+from filament.state.verdicts import Refusal
 from jacquard import open_runtime
-from mnemosyne import WorldPack, load_world
+from mnemosyne import load_world
+from mnemosyne.schema.world import WorldPack
 
 SHORT = 40
 NAMES = ("id", "_anchor")

@@ -14,16 +14,8 @@ import pytest
 from cli_calls import call
 from store_copies import REFUSED, play_store, read_pieces
 
-from mnemosyne import (
-    FileStore,
-    Message,
-    PostgresStore,
-    Role,
-    SqliteStore,
-    StoreUnavailableError,
-    locate_store,
-    open_store,
-)
+from mnemosyne import FileStore, Message, PostgresStore, Role, SqliteStore, StoreUnavailableError, open_store
+from mnemosyne.stores.locate import locate_store
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent

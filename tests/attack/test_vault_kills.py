@@ -16,8 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
 from kill_eraser import KILLED
 from raw_search import bytes_of_folder, find_runs, runs_of
 
-from mnemosyne import Author, AuthorKind, Erasure, FolderVault, ImportedTurn, Message, Role, SessionStart, open_store
+from mnemosyne import Author, AuthorKind, Erasure, Message, Role, SessionStart, open_store
+from mnemosyne.evidence import FolderVault
 from mnemosyne.privacy.forget import MemoryLocations, forget, prove
+from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.testing.stores.samples import AT, evidence
 
 pytestmark = pytest.mark.anyio

@@ -14,10 +14,11 @@ from jacquard.authoring.replay.line_diff import MOST_LINES, diff_lines
 from jacquard.core.names import NAME_CHARS, NameDictionary, find_mentions
 from jacquard.core.plan import KEYWORD_CHARS
 from jacquard.pipeline.planning.rules import guess_names
-from mnemosyne import Entity, PatternError
 from mnemosyne.chains.quantities import calculate, read_number
+from mnemosyne.core.errors import PatternError
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.core.regexes import MAX_PATTERN_CHARS, compile_re
+from mnemosyne.schema.world import Entity
 
 SETS = st.text("ab-[]^|&~\\w9]", max_size=12).map(lambda inner: f"[{inner}]")
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.conversation import questions, session_of, utterances
-from mnemosyne import has_cjk
+from mnemosyne.retrieval.text.words import has_cjk
 
 
 def bench(*arguments):

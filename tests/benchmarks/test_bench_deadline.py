@@ -13,7 +13,7 @@ from benchmarks.__main__ import app
 from benchmarks.conversation import scenes
 from benchmarks.deadline.deadline import CYCLE, find_mood
 from benchmarks.deadline.figures import Change, Run, Sample, Settings, faults_of, figures_of
-from mnemosyne import word_tokens
+from mnemosyne.retrieval.text.words import word_tokens
 
 SETTINGS = Settings(turns=2, reset_seconds=3.0)
 LATE = Sample(

@@ -35,7 +35,8 @@ from benchmarks.rivals.stacks.stack import Lines, TurnRequest, find_missing, nor
 from evals.errors import SetupError
 from evals.metrics import TOKEN_METRICS
 from evals.running.plain_rrf import score_reciprocal_ranks
-from mnemosyne import Chain, CorpusDocument
+from mnemosyne import Chain
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 SAID = (
     "The silver key hangs behind the mill.",

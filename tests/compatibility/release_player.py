@@ -19,7 +19,8 @@ from pathlib import Path
 
 import anyio
 
-from jacquard import MemoryVerbs, Runtime, load_config, open_runtime, turn_from_record
+from jacquard import MemoryVerbs, Runtime, load_config, open_runtime
+from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne import ModelUsage, ModelUsageStage, Store, Task, ToolCall
 
 Turns = tuple[tuple[str, str | None], ...]

@@ -10,7 +10,7 @@ import pytest
 
 from evals.dataset import read_set
 from evals.running.run import Options, run_set
-from jacquard import HeuristicSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 
 OPTIONS = Options(embedder="none")
 

@@ -19,7 +19,7 @@ from evals.play.scores.prompt import score_play
 from evals.play.scores.receipts import NamedIds, order_of, read_named_ids
 from evals.play.script.reading import PLAYS_FOLDER, find_plays, read_play
 from evals.play.session import Item, ItemKind
-from jacquard import render_turn_page
+from jacquard.authoring.replay.turn_page import render_turn_page
 
 pytestmark = pytest.mark.anyio
 

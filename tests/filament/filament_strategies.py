@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from filament import Data, Element, Node, Text
+from filament import Data, Element
+from filament.nodes import Node, Text
 
 NASTY = (
     "</status>",

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filament import choose_boundary, clean_surrogates, clean_text, open_tag, show_text, split_content, unescape_content
+from filament import clean_text
+from filament.boundaries import choose_boundary, show_text, split_content, unescape_content
+from filament.markup import clean_surrogates, open_tag
 
 BOUNDARY = "b7c1f2a09d33"
 HOSTILE = st.lists(

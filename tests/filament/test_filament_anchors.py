@@ -10,7 +10,8 @@ from filament_strategies import values
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filament import AnchorError, collect_anchors, display, with_anchors
+from filament import collect_anchors, display, with_anchors
+from filament.errors import AnchorError
 
 TREE: dict[str, Any] = {
     "$meta": {"description": "not shown", "id": "no_anchor"},

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from filament import is_hidden_at, judge_ops, with_anchors, without_hidden
+from filament import judge_ops, with_anchors
+from filament.state.display import is_hidden_at, without_hidden
 
 STATE: dict[str, Any] = {
     "$meta": {"typed": True, "hidden": ["seed"]},

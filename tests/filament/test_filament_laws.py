@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from filament import (
     Data,
     Element,
-    Node,
-    Text,
     clean_text,
     dump_yaml,
     element,
@@ -29,10 +27,11 @@ from filament import (
     load_yaml,
     parse_element,
     render,
-    render_body,
     scalar,
     unescape,
 )
+from filament.nodes import Node, Text
+from filament.render import render_body
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 READERS: tuple[Callable[[str], Any], ...] = (load_yaml, lambda text: yaml.load(text, yaml.CSafeLoader))

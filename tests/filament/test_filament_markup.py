@@ -8,20 +8,18 @@ import filament
 from filament import (
     Data,
     Element,
-    MarkupError,
-    Text,
-    check_name,
-    close_tag,
     element,
     escape_attribute,
     escape_text,
-    open_tag,
     parse_element,
     render,
     show_as_written,
-    show_text,
     unescape,
 )
+from filament.boundaries import show_text
+from filament.errors import MarkupError
+from filament.markup import check_name, close_tag, open_tag
+from filament.nodes import Text
 
 
 def test_the_exact_text_of_a_page() -> None:

@@ -11,7 +11,9 @@ from filament_strategies import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filament import AnchorError, Op, OpError, Verb, apply_ops, collect_anchors, display, parse_op
+from filament import OpError, apply_ops, collect_anchors, display, parse_op
+from filament.errors import AnchorError
+from filament.state.changes.ops import Op, Verb
 
 ARITHMETIC = [Verb.ADD, Verb.SUB, Verb.MUL, Verb.DIV]
 KEYS = st.one_of(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from filament import Op, OpError, Verb, apply_ops, apply_patch, collect_anchors, parse_op, resolve, with_anchors
+from filament import OpError, apply_ops, apply_patch, collect_anchors, parse_op, resolve, with_anchors
+from filament.state.changes.ops import Op, Verb
 
 
 def state() -> dict[str, Any]:

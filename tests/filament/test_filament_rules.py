@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from filament import JudgedOps, apply_patch, display, judge_ops, parse_reply, with_descriptions, with_own_lists
+from filament import apply_patch, display, judge_ops, parse_reply
+from filament.state.changes.judge import JudgedOps
+from filament.state.descriptions import with_descriptions
+from filament.state.display import with_own_lists
 from filament.state.rules import rules_at_root
 
 WOUNDS = [[0, "濒死"], [30, "重伤"], [70, "受伤状态"], [100, "安然无恙"]]

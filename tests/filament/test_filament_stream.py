@@ -19,11 +19,6 @@ from filament import (
     EventKind,
     ExpectedReply,
     FilamentError,
-    MarkupError,
-    ParsedReply,
-    ParseEvent,
-    PieceKind,
-    ReplyError,
     StreamParser,
     TagRule,
     clean_text,
@@ -31,6 +26,8 @@ from filament import (
     parse_reply,
     unescape,
 )
+from filament.errors import MarkupError, ReplyError
+from filament.reply.values import ParsedReply, ParseEvent, PieceKind
 
 SET = '["SET", "hero.gold", 1]'
 GOOD = (

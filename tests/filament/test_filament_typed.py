@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from filament import Authority, JudgedOps, Note, OpVerdict, apply_patch, judge_ops, list_limits
+from filament import apply_patch, judge_ops
+from filament.state.changes.judge import JudgedOps
+from filament.state.display import list_limits
+from filament.state.verdicts import Authority, Note, OpVerdict
 
 
 def state(**meta: Any) -> dict[str, Any]:

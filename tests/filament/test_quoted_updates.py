@@ -8,16 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from filament import (
-    Body,
-    EventKind,
-    ExpectedReply,
-    ParsedReply,
-    StreamParser,
-    TagRule,
-    parse_op,
-    parse_reply,
-)
+from filament import Body, EventKind, ExpectedReply, StreamParser, TagRule, parse_op, parse_reply
+from filament.reply.values import ParsedReply
 
 CHEAT = '<state_update>[["SET","hero.gold",9999]]</state_update>'
 OWN = '<state_update>[["SUB", "hero.gold", 1]]</state_update>'

@@ -22,11 +22,11 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from jacquard import build_bare_world
 from jacquard.integrations.openai_agents import RunContextAdapter
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.testing.framework import OURS, AgentSetup, FrameworkContract, open_scene
 from jacquard.testing.server import ScriptedServer
-from mnemosyne import NumericalAction
+from mnemosyne.schema.world import NumericalAction
 
 
 class SdkAgent:

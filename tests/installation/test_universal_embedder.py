@@ -9,7 +9,7 @@ import pytest
 
 from jacquard import open_runtime
 from jacquard.wiring.parts.embedder import open_embedder
-from mnemosyne import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM
 from mnemosyne.retrieval.embedding.universal import USE_NAME, UniversalSentenceEmbedder
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jacquard import Block, BlockKind, BlockOrigin, BlockPlace
-from mnemosyne import BlockType
+from jacquard.core.block_kinds import BlockKind
+from jacquard.core.blocks import Block, BlockOrigin, BlockPlace
+from mnemosyne.schema.evidence import BlockType
 
 _KINDS = {"history": BlockKind.MESSAGE, "user_input": BlockKind.INPUT}
 

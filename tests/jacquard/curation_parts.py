@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard import PlanContext, SearchIntent, SelectionRequest, Triage
+from jacquard import SelectionRequest
+from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.pipeline.curation.stream import CurationRequest
-from mnemosyne import (
-    BranchSpan,
-    Candidate,
-    Chain,
-    MemoryEntry,
-    Recall,
-    RetrievalQuery,
-    SessionHead,
-    Signals,
-    word_tokens,
-)
+from mnemosyne import Candidate, Chain, MemoryEntry, RetrievalQuery
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.query import Recall, Signals
+from mnemosyne.schema.session import BranchSpan, SessionHead
 
 ENTRIES = (
     MemoryEntry(

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from forest_parts import WORLD
 from servers.scripted_model import ScriptedModel
 
-from jacquard import InMemoryEventBus, ModelError, create_context_engine
+from jacquard import InMemoryEventBus, create_context_engine
+from jacquard.core.errors import ModelError
 from mnemosyne import MemoryStore
 
 PLANNED = {

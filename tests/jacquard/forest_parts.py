@@ -6,29 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard import PlanContext, SearchIntent, Triage, plan_to_json
-from mnemosyne import (
-    Author,
-    Chain,
-    Comparison,
-    Condition,
-    Entity,
-    MemoryEntry,
-    Message,
-    NumericalAction,
-    PathSummary,
-    PlannerRules,
-    Role,
-    SessionHead,
-    SessionWindow,
-    Summary,
-    TemplateRule,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-    WindowMessage,
-    WorldPack,
-)
+from jacquard.core.plan import PlanContext, SearchIntent, Triage, plan_to_json
+from mnemosyne import Author, Chain, MemoryEntry, Message, Role, Summary
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus, WindowMessage
+from mnemosyne.schema.world import Entity, NumericalAction, PlannerRules, TemplateRule, WorldPack
 
 
 class CharacterEstimator:

@@ -13,16 +13,12 @@ from pathlib import Path
 import anyio
 
 from jacquard import CurationConfig, RuntimeConfig, create_context_engine
-from mnemosyne import (
-    FileSessionLocks,
-    PostgresSessionLocks,
-    PostgresStore,
-    SessionLocks,
-    SqliteStore,
-    Store,
-    TurnNotPendingError,
-    postgres_address,
-)
+from mnemosyne import PostgresStore, SqliteStore, Store
+from mnemosyne.core.errors import TurnNotPendingError
+from mnemosyne.protocols import SessionLocks
+from mnemosyne.stores.file.session_locks import FileSessionLocks
+from mnemosyne.stores.locate import postgres_address
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 
 
 def store_of(address: str) -> Store:

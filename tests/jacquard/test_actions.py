@@ -10,9 +10,9 @@ from forest_parts import HEAL, STATE, WORLD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.pipeline.planning.actions import apply_action, find_action_faults, match_action
-from mnemosyne import StateOpError
+from mnemosyne.core.errors import StateOpError
 
 
 @pytest.mark.parametrize(

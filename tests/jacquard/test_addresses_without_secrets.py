@@ -17,18 +17,16 @@ from typer.testing import CliRunner
 
 from jacquard import (
     ConfigError,
-    ObservabilityConfig,
-    PlannerConfig,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
-    config_from_environment,
-    config_from_mapping,
     config_from_yaml,
     create_context_engine,
     open_runtime,
 )
 from jacquard.cli.app import app
+from jacquard.config.sections import ObservabilityConfig, PlannerConfig
+from jacquard.config.settings import config_from_environment, config_from_mapping
 from mnemosyne import MemoryStore
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

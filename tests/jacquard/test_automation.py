@@ -15,22 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import clean_text, display, load_yaml, unescape, with_anchors
-from jacquard import (
-    AutomationStream,
-    Block,
-    HistoryConfig,
-    JacquardError,
-    Position,
-    RuntimeConfig,
-    TemplateError,
-    Turn,
-    find_shipped_templates,
-)
+from jacquard import HistoryConfig, JacquardError, RuntimeConfig
 from jacquard.core.block_kinds import HISTORY_SLOT
-from jacquard.pipeline.skeleton.automation import Skeleton
+from jacquard.core.blocks import Block, Position
+from jacquard.core.errors import TemplateError
+from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
-from jacquard.pipeline.turn import TurnLore
-from mnemosyne import Author, AuthorKind, LoreCategory, Message, Priority, Role, SessionWindow, Task, TaskStatus, Trust
+from jacquard.pipeline.turn import Turn, TurnLore
+from jacquard.templating import find_shipped_templates
+from mnemosyne import Author, AuthorKind, Message, Role, Task
+from mnemosyne.schema.document import TaskStatus
+from mnemosyne.schema.evidence import Priority
+from mnemosyne.schema.memory import LoreCategory, Trust
+from mnemosyne.schema.record import SessionWindow
 
 STREAM = AutomationStream(CharacterEstimator(), find_shipped_templates())
 GOLDEN = Path(__file__).parent.parent / "golden"

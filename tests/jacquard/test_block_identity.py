@@ -18,34 +18,25 @@ from hypothesis import strategies as st
 from servers.scripted_model import ScriptedModel
 from typer.testing import CliRunner
 
-from jacquard import (
-    BudgetConfig,
-    CurationConfig,
-    GreedyPriorityPruner,
-    PruneConfig,
-    RuntimeConfig,
-    create_context_engine,
-)
+from jacquard import BudgetConfig, CurationConfig, GreedyPriorityPruner, RuntimeConfig, create_context_engine
 from jacquard.cli.app import app
+from jacquard.config.sections import PruneConfig
 from mnemosyne import (
     Chain,
     Evidence,
     EvidenceSource,
     EvidenceType,
-    ImportedTurn,
-    Injection,
     MemoryEntry,
     MemoryStore,
     Message,
-    PlannerRules,
     Ref,
     Role,
     SessionStart,
     SourceKind,
-    WorldPack,
-    session_scope,
-    world_scope,
 )
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.schema.world import Injection, PlannerRules, WorldPack
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 DATA = Path(__file__).with_name("data")

@@ -29,7 +29,10 @@ from jacquard import (
     open_runtime,
 )
 from jacquard.cli.app import app
-from mnemosyne import Chain, MemoryEntry, PathSummary, Summary, WorldPack, load_world, session_scope
+from mnemosyne import Chain, MemoryEntry, Summary, load_world
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.record import PathSummary
+from mnemosyne.schema.world import WorldPack
 
 pytestmark = pytest.mark.anyio
 

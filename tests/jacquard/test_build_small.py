@@ -9,16 +9,13 @@ from jacquard import (
     ConfigError,
     CurationConfig,
     GreedyPriorityPruner,
-    ObservabilityConfig,
-    PlannerConfig,
-    PruneConfig,
     PruneResult,
-    RedactionConfig,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
     create_context_engine,
 )
+from jacquard.config.sections import ObservabilityConfig, PlannerConfig, PruneConfig, RedactionConfig
 from mnemosyne import MemoryStore, ToolCall
 
 pytestmark = pytest.mark.anyio

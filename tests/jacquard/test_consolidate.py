@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 from jacquard import (
     ConfigError,
     ConsolidationConfig,
-    ConversationTurn,
     HistoryConfig,
     Runtime,
     RuntimeConfig,
-    SummarizerError,
     SummaryConfig,
     open_runtime,
 )
 from jacquard.cli.app import app
+from jacquard.core.errors import SummarizerError
+from jacquard.core.protocols import ConversationTurn
 from jacquard.memory.consolidate.prompts import (
     EVENTS_A_TURN,
     SUMMARY_CHARS,
@@ -35,17 +35,9 @@ from jacquard.memory.consolidate.prompts import (
     turns_request,
 )
 from jacquard.memory.consolidate.spans import macro_spans
-from mnemosyne import (
-    Chain,
-    ImportedTurn,
-    MemoryEntry,
-    Message,
-    ModelUsageStage,
-    Role,
-    SessionStart,
-    Trust,
-    session_scope,
-)
+from mnemosyne import Chain, MemoryEntry, Message, ModelUsageStage, Role, SessionStart
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.record import ImportedTurn
 
 pytestmark = pytest.mark.anyio
 

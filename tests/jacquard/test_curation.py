@@ -13,21 +13,17 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
 from filament import escape_text
-from jacquard import (
-    CurationPath,
-    CurationStream,
-    FlashSelector,
-    HeuristicSelector,
-    LiteLlmModel,
-    Selection,
-    SelectionContext,
-    SelectionRequest,
-    render_memories,
-)
-from jacquard.pipeline.curation.memory_blocks import describe_cuts
-from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Priority, Recall, extract
+from jacquard import Selection, SelectionContext, SelectionRequest
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
+from jacquard.core.receipt import CurationPath
+from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import Curation, CurationStream, build_stream_report
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, extract
 from mnemosyne.evidence.selectors import ref_hash
+from mnemosyne.schema.evidence import Priority
+from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

@@ -22,34 +22,35 @@ from jacquard import (
     CurationConfig,
     GreedyPriorityPruner,
     HistoryConfig,
-    ModelError,
     RuntimeConfig,
-    SummarizerError,
     SummaryConfig,
 )
 from jacquard.adapters.observe.spans import NoTracing
+from jacquard.core.errors import ModelError, SummarizerError
 from mnemosyne import (
     CalibratedEstimator,
-    ContextEngineError,
-    EmbedderUnavailableError,
     Evidence,
     EvidenceSource,
     EvidenceType,
-    IndexUnavailableError,
     IngestOptions,
-    MemoryIndex,
     MemoryStore,
-    RedactingIngestor,
-    RedactionError,
-    RegexRedactor,
-    Sha256Hasher,
     SourceKind,
-    StoreBusyError,
     StoreUnavailableError,
-    TieredIndex,
     ToolCall,
     VersionConflictError,
 )
+from mnemosyne.core.errors import (
+    ContextEngineError,
+    EmbedderUnavailableError,
+    IndexUnavailableError,
+    RedactionError,
+    StoreBusyError,
+)
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.host_parts import Sha256Hasher
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 
 pytestmark = pytest.mark.anyio
 CALL = ToolCall(tool_call_id="c1", tool="lookup", args_digest={"order": "17"})

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import DegradationCode
-from jacquard.core.degradations import SENTENCES, degradation_table, describe_degradation
+from jacquard.core.degradations import SENTENCES, DegradationCode, degradation_table, describe_degradation
 from mnemosyne.evidence.blocks.resolve import RefFault
 
 ROOT = Path(__file__).parents[2]

@@ -5,20 +5,11 @@ from typer.testing import CliRunner
 
 from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
-from mnemosyne import (
-    Erasure,
-    EvidenceSource,
-    EvidenceType,
-    IngestOptions,
-    Message,
-    RefResolver,
-    Role,
-    SessionStart,
-    SourceKind,
-    SystemClock,
-    resolve_uri,
-    session_scope,
-)
+from mnemosyne import Erasure, EvidenceSource, EvidenceType, IngestOptions, Message, Role, SessionStart, SourceKind
+from mnemosyne.chains.uris import resolve_uri
+from mnemosyne.evidence.blocks.resolve import RefResolver
+from mnemosyne.host_parts import SystemClock
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 SHIPPING = "Parcels to Norway need a customs form; the courier is called Heron Post."

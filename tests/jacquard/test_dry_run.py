@@ -33,17 +33,9 @@ from jacquard import (
 from jacquard.cli.app import app
 from jacquard.config.service import ServiceSettings, TenantSettings
 from jacquard.service.running.application import build_app
-from mnemosyne import (
-    EvidenceSource,
-    EvidenceType,
-    MemoryStore,
-    SessionNotFoundError,
-    SourceKind,
-    UserFact,
-    session_scope,
-    world_scope,
-)
+from mnemosyne import EvidenceSource, EvidenceType, MemoryStore, SessionNotFoundError, SourceKind, UserFact
 from mnemosyne.core import codec
+from mnemosyne.schema.memory import session_scope, world_scope
 
 pytestmark = pytest.mark.anyio
 FOREST = Path("examples/whispering_forest/zh")

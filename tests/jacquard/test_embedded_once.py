@@ -20,9 +20,10 @@ import anyio
 import pytest
 from counted_host import PLUGIN
 
-from mnemosyne import PostgresStore, session_scope, world_scope
+from mnemosyne import PostgresStore
 from mnemosyne.retrieval.engines.rows import spoken_words
 from mnemosyne.retrieval.recall.query_features import RECALLED
+from mnemosyne.schema.memory import session_scope, world_scope
 
 ROOT = Path(__file__).parents[2]
 FOREST = ROOT / "examples" / "whispering_forest" / "en"

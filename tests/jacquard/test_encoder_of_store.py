@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import CurationConfig, RuntimeConfig, open_embedder, open_runtime
+from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.wiring.parts.embedder import reopen_embedder
-from mnemosyne import session_scope
+from jacquard.wiring.runtime import open_embedder
 from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 

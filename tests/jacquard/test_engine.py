@@ -21,7 +21,8 @@ from jacquard import (
     create_context_engine,
     open_runtime,
 )
-from mnemosyne import MemoryStore, Message, Role, TurnNotFoundError, TurnNotPendingError, load_world
+from mnemosyne import MemoryStore, Message, Role, load_world
+from mnemosyne.core.errors import TurnNotFoundError, TurnNotPendingError
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from jacquard import ConfigError, create_context_engine, open_runtime
-from mnemosyne import Author, AuthorKind, BranchExistsError, MemoryStore, Message, Role, TurnNotFoundError
+from mnemosyne import Author, AuthorKind, MemoryStore, Message, Role
+from mnemosyne.core.errors import BranchExistsError, TurnNotFoundError
 
 pytestmark = pytest.mark.anyio
 WORLD = "examples/whispering_forest/en"

@@ -12,33 +12,25 @@ from xml.etree import ElementTree
 import pytest
 from engine_parts import small_engine
 
-from jacquard import (
-    BudgetConfig,
-    BudgetExceededError,
-    ChunkConfig,
-    CurationConfig,
-    MissingChunksError,
-    ObservabilityConfig,
-    RuntimeConfig,
-    open_runtime,
-    read_snapshot,
-    turn_from_record,
-)
+from jacquard import BudgetConfig, BudgetExceededError, CurationConfig, RuntimeConfig, open_runtime, read_snapshot
+from jacquard.config.sections import ChunkConfig, ObservabilityConfig
+from jacquard.core.errors import MissingChunksError
+from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne import (
     Evidence,
-    EvidenceNotFoundError,
     EvidenceSource,
     EvidenceType,
     ModelUsage,
     ModelUsageStage,
     Ref,
-    RegexRedactor,
     SourceKind,
     Task,
     ToolCall,
-    ToolProvider,
 )
 from mnemosyne.core import codec
+from mnemosyne.core.errors import EvidenceNotFoundError
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.schema.document import ToolProvider
 
 FOREST = Path("examples/whispering_forest/zh")
 pytestmark = pytest.mark.anyio

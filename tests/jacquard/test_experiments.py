@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard import (
-    ArmConfig,
     BudgetConfig,
     ConfigError,
     RuntimeConfig,
@@ -21,6 +20,7 @@ from jacquard import (
     open_runtime,
 )
 from jacquard.config.experiments import arm_of
+from jacquard.config.sections import ArmConfig
 from mnemosyne import MemoryStore
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

@@ -12,7 +12,10 @@ from engine_parts import small_engine
 from jacquard import CurationConfig, RuntimeConfig
 from jacquard.pipeline.curation.index_feed import IndexFeed
 from jacquard.turns.host.session_lock import SessionLock
-from mnemosyne import EmbedderUnavailableError, MemoryIndex, MemoryStore, session_scope
+from mnemosyne import MemoryStore
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 SESSION = session_scope("s")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mnemosyne import model_folder
+from mnemosyne.retrieval.embedding.local import model_folder
 
 HEAVY = ("lancedb", "pyarrow", "pydantic", "torch", "litellm", "onnxruntime")
 PLAY = """
@@ -21,7 +21,8 @@ store, embedder, heavy, turns, *questions = sys.argv[1:]
 async def main():
     async with open_runtime(store, embedder=embedder, bare=True) as runtime:
         if int(turns):
-            from mnemosyne import ImportedTurn, Message, Role, SessionStart
+            from mnemosyne import Message, Role, SessionStart
+            from mnemosyne.schema.record import ImportedTurn
 
             said = [
                 ImportedTurn(turn_id=f"t{n}", messages=(

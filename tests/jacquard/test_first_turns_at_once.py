@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from jacquard import create_context_engine, open_runtime
-from mnemosyne import FileSessionLocks, load_world, open_store
+from mnemosyne import load_world, open_store
+from mnemosyne.stores.file.session_locks import FileSessionLocks
 
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "examples" / "whispering_forest" / "en"

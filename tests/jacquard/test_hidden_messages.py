@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jacquard import HistoryConfig, RuntimeConfig, open_runtime
-from mnemosyne import ImportedTurn, Message, Role, SessionStart
+from mnemosyne import Message, Role, SessionStart
 from mnemosyne.chains.audience import NOBODY, audience_field, audience_of_messages, told_messages
+from mnemosyne.schema.record import ImportedTurn
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from jacquard import BudgetConfig, HistoryConfig, RuntimeConfig, open_runtime
 from jacquard.pipeline.skeleton.history import WindowLimits, trim_history
-from mnemosyne import Role, WindowMessage
+from mnemosyne import Role
+from mnemosyne.schema.session import WindowMessage
 
 pytestmark = pytest.mark.anyio
 WIDE = WindowLimits(max_messages=10, max_tokens=10_000, low_water=0.6)

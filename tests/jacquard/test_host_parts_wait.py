@@ -8,8 +8,10 @@ import anyio
 import pytest
 from engine_parts import ScriptedModel, small_engine
 
-from jacquard import PlannerConfig, RuntimeConfig, SummaryConfig
-from mnemosyne import MemoryStore, RedactResult
+from jacquard import RuntimeConfig, SummaryConfig
+from jacquard.config.sections import PlannerConfig
+from mnemosyne import MemoryStore
+from mnemosyne.schema.redaction import RedactResult
 
 pytestmark = pytest.mark.anyio
 

@@ -172,7 +172,8 @@ def test_a_session_of_another_world_is_refused(run, tmp_path):
 
 @pytest.mark.anyio
 async def test_a_state_that_a_turn_has_changed_is_not_taken_away(tmp_path):
-    from mnemosyne import SessionStart, WorldNotAdoptedError
+    from mnemosyne import SessionStart
+    from mnemosyne.core.errors import WorldNotAdoptedError
 
     async with open_runtime(tmp_path, embedder="none", config=RuntimeConfig(profile="story")) as runtime:
         await runtime.import_session(

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from jacquard import RuntimeConfig, config_from_yaml, find_origins, open_runtime, read_snapshot
 from jacquard.cli.app import app
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
-from mnemosyne import Task, ToolCall, resolve_uri
+from mnemosyne import Task, ToolCall
+from mnemosyne.chains.uris import resolve_uri
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 TOLD = {"rhyme": "Answer in <verse> & rhyme.", "kind": "Be kind.", "none": " \n"}

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from jacquard import ChunkConfig, ChunkConflictError, MissingChunksError, RuntimeConfig, open_runtime
+from jacquard import RuntimeConfig, open_runtime
+from jacquard.config.sections import ChunkConfig
+from jacquard.core.errors import ChunkConflictError, MissingChunksError
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jacquard import open_runtime
-from mnemosyne import session_scope, world_scope
 from mnemosyne.retrieval.embedding.packaged_models import E5, MINILM
+from mnemosyne.schema.memory import session_scope, world_scope
 
 pytestmark = pytest.mark.anyio
 

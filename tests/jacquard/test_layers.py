@@ -10,29 +10,25 @@ import pytest
 from block_parts import make_block
 
 from jacquard import (
-    Block,
     ConfigError,
     ContextCollector,
     ContextComposer,
     CurationConfig,
-    Layer,
-    LayersConfig,
-    PromptMessage,
     RuntimeConfig,
-    find_shipped_templates,
-    load_layout,
     open_runtime,
     read_snapshot,
     replay_prompt,
 )
-from jacquard.core.block_kinds import SYSTEM_PROMPT
+from jacquard.config.sections import LayersConfig
+from jacquard.core.block_kinds import SYSTEM_PROMPT, Layer
+from jacquard.core.blocks import Block
+from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, find_allowed_layers, layer_of, layers_of
+from jacquard.templating import find_shipped_templates
+from jacquard.templating.layouts import load_layout
 from mnemosyne import (
     CalibratedEstimator,
-    ImportedTurn,
     Message,
-    MessageIndexRange,
-    PathSummary,
     Role,
     Session,
     SessionDocument,
@@ -40,9 +36,10 @@ from mnemosyne import (
     Summary,
     Task,
     TaskState,
-    TaskStatus,
     TodoList,
 )
+from mnemosyne.schema.document import MessageIndexRange, TaskStatus
+from mnemosyne.schema.record import ImportedTurn, PathSummary
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"

@@ -22,24 +22,27 @@ from servers.scripted_model import ScriptedModel
 from jacquard import (
     ConfigError,
     CurationConfig,
-    CurationPath,
-    PrometheusMetrics,
     RuntimeConfig,
-    SearchIntent,
     Selection,
     SelectorConfig,
-    Temporal,
-    config_from_environment,
     config_from_yaml,
     find_differences,
     open_runtime,
     read_snapshot,
     replay_prompt,
 )
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
+from jacquard.config.settings import config_from_environment
+from jacquard.core.plan import SearchIntent, Temporal
+from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from jacquard.pipeline.curation.prefetch import build_prefetch, find_lease, is_late
 from jacquard.pipeline.curation.stream import Curation
-from mnemosyne import BranchSpan, CalibratedEstimator, Comparison, Condition, Erasure, Prefetch, Recall
+from mnemosyne import CalibratedEstimator, Erasure
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.schema.query import Recall
+from mnemosyne.schema.record import Prefetch
+from mnemosyne.schema.session import BranchSpan
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 LEASING = CurationConfig(lease_turns=3)

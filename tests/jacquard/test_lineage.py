@@ -9,24 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import (
-    CurationConfig,
-    EvidenceConfig,
-    HistoryConfig,
-    MemoryNotFoundError,
-    MemoryVerbs,
-    RuntimeConfig,
-    open_runtime,
-)
+from jacquard import CurationConfig, HistoryConfig, MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard.config.sections import EvidenceConfig
+from jacquard.core.errors import MemoryNotFoundError
 from mnemosyne import (
-    BlockType,
     ContextBlock,
-    EvidenceFilter,
-    EvidenceLinks,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
-    Priority,
     Ref,
     SessionStart,
     SourceKind,
@@ -35,6 +25,8 @@ from mnemosyne import (
     export_session,
     import_session,
 )
+from mnemosyne.schema.evidence import BlockType, EvidenceLinks, Priority
+from mnemosyne.schema.query import EvidenceFilter
 
 pytestmark = pytest.mark.anyio
 

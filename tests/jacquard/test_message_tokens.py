@@ -3,7 +3,9 @@
 import pytest
 
 from jacquard import BudgetConfig, BudgetExceededError, RuntimeConfig, create_context_engine
-from mnemosyne import CalibratedEstimator, MemoryStore, Message, MessageTokenEstimator, Role, TiktokenEstimator
+from mnemosyne import CalibratedEstimator, MemoryStore, Message, Role
+from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
+from mnemosyne.core.exact_tokens.tiktoken_encoding import TiktokenEstimator
 
 pytestmark = pytest.mark.anyio
 TEXT = "Das Donaudampfschifffahrtsgesellschaftskapitänspatent liegt im Archiv."

@@ -11,8 +11,10 @@ import pytest
 from curation_parts import ENTRIES, as_candidate, asked, candidate, plan
 from forest_parts import WORLD, window
 
-from jacquard import ConversationTurn, PlanRequest, SelectionRequest, SummaryRequest, TemplateError
+from jacquard import SelectionRequest, SummaryRequest
 from jacquard.adapters.prompts.templates import find_language, find_text_language, parse_template, render_prompt
+from jacquard.core.errors import TemplateError
+from jacquard.core.protocols import ConversationTurn, PlanRequest
 from jacquard.memory.consolidate.prompts import macro_request, turns_request
 from jacquard.memory.summarize.model import summary_prompt
 from jacquard.pipeline.curation.selectors.flash import selector_prompt

@@ -12,7 +12,9 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard import LiteLlmModel, LlmRequest, ModelError
+from jacquard import LlmRequest
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
+from jacquard.core.errors import ModelError
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +223,7 @@ async def test_the_event_loop_imports_none_of_litellm_and_a_process_ends_clean(s
 async def test_closing_the_last_model_leaves_the_connections_of_a_remote_embedder_alone(server: OpenAiServer) -> None:
     import litellm
 
-    from mnemosyne import RemoteEmbedder
+    from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
 
     embedder = RemoteEmbedder("openai/embed", api_base=server.api_base)
     await embedder.embed(["one"], "query")

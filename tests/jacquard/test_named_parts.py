@@ -14,25 +14,19 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from typer.testing import CliRunner
 
-from jacquard import (
-    EXTENSION_POINTS,
-    ConfigError,
-    PlannerConfig,
-    RedactionConfig,
-    RuntimeConfig,
-    SelectorConfig,
-    config_from_mapping,
-    create_context_engine,
-    open_embedder,
-    open_selector,
-    open_token_estimator,
-)
+from jacquard import ConfigError, RuntimeConfig, SelectorConfig, create_context_engine
 from jacquard.cli.app import app
+from jacquard.config.extension_points import EXTENSION_POINTS
+from jacquard.config.sections import PlannerConfig, RedactionConfig
+from jacquard.config.settings import config_from_mapping
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS, choose_pruner
 from jacquard.wiring.parts.ingest import open_redactor
 from jacquard.wiring.parts.named_parts import open_planner
-from mnemosyne import EmbedderUnavailableError, MemoryStore, TokenizerFileEstimator
+from jacquard.wiring.runtime import open_embedder, open_selector, open_token_estimator
+from mnemosyne import MemoryStore
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.exact_tokens.tokenizer_file import TokenizerFileEstimator
 
 ROOT = Path(__file__).parents[2]
 WORLD = ROOT / "examples" / "whispering_forest" / "en"

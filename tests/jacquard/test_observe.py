@@ -22,16 +22,15 @@ from jacquard import (
     CurationConfig,
     InMemoryEventBus,
     LlmRequest,
-    ModelError,
-    ObservabilityConfig,
-    OtelTracing,
-    PlannerConfig,
-    PrometheusMetrics,
     RuntimeConfig,
     open_runtime,
 )
 from jacquard.adapters.observe.models import TracedModel
-from mnemosyne import Event, EventType
+from jacquard.adapters.observe.otel import OtelTracing
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
+from jacquard.config.sections import ObservabilityConfig, PlannerConfig
+from jacquard.core.errors import ModelError
+from mnemosyne.schema.event import Event, EventType
 
 pytestmark = pytest.mark.anyio
 DOCS = Path(__file__).parents[2] / "docs" / "en" / "observability.md"

@@ -14,35 +14,25 @@ from jacquard import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
-    OverviewScope,
-    RulePlanner,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
     create_context_engine,
     find_differences,
     open_runtime,
-    plan_from_json,
-    plan_to_json,
     read_snapshot,
     replay_prompt,
 )
-from mnemosyne import (
-    BranchSpan,
-    CalibratedEstimator,
-    Chain,
-    EntryList,
-    HybridRetriever,
-    MemoryEntry,
-    MemoryIndex,
-    MemoryStore,
-    RatedEntry,
-    RetrievalQuery,
-    SessionHead,
-    SessionWindow,
-    load_world,
-    session_scope,
-)
+from jacquard.core.plan import OverviewScope, plan_from_json, plan_to_json
+from jacquard.pipeline.planning.rules import RulePlanner
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, MemoryStore, RetrievalQuery, load_world
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.query import RatedEntry
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import BranchSpan, SessionHead
 
 WORLDS = Path(__file__).parents[2] / "examples" / "whispering_forest"
 PACKS = {locale: load_world(WORLDS / locale) for locale in ("zh", "en")}

@@ -16,34 +16,30 @@ from jacquard import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
-    PackageConfig,
     RuntimeConfig,
     SummaryConfig,
     find_origins,
     open_runtime,
-    to_messages,
-    turn_to_json,
 )
-from jacquard.pipeline.record.package import constrain, document_of, source_of
-from mnemosyne import (
-    Chain,
-    ContextPackage,
-    Evidence,
-    EvidenceItem,
-    MemoryEntry,
-    PackageBlock,
-    PackageMessage,
-    ToolCall,
-    TurnNotFoundError,
-    TurnRecord,
-    UriError,
-    package_from_json,
-    package_to_json,
+from jacquard.config.sections import PackageConfig
+from jacquard.pipeline.record.package import constrain, document_of, source_of, to_messages
+from jacquard.pipeline.record.prepared_turn import turn_to_json
+from mnemosyne import Chain, Evidence, MemoryEntry, ToolCall
+from mnemosyne.chains.uris import (
+    EntryAddress,
+    EvidenceAddress,
+    TurnAddress,
+    entry_uri,
+    format_uri,
     parse_uri,
     resolve_uri,
+    turn_uri,
 )
-from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, TurnAddress, entry_uri, format_uri, turn_uri
+from mnemosyne.core.errors import TurnNotFoundError, UriError
 from mnemosyne.documents.json_schema import package_schema
+from mnemosyne.documents.package_json import package_from_json, package_to_json
+from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
+from mnemosyne.schema.record import TurnRecord
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"

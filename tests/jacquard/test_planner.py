@@ -11,9 +11,11 @@ from forest_parts import PLAN, STATE, WORLD, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import PlanContext, Planner, RulePlanner, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from jacquard import Planner
 from jacquard.core.names import NameDictionary, mentions, normalise
-from mnemosyne import Entity, PlannerRules
+from jacquard.core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from jacquard.pipeline.planning.rules import RulePlanner
+from mnemosyne.schema.world import Entity, PlannerRules
 
 PLANNER: Planner = RulePlanner()
 

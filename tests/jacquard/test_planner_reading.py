@@ -11,9 +11,10 @@ from dataclasses import fields, replace
 import pytest
 from forest_parts import WORLD, window
 
-from jacquard import RulePlanner, Temporal, plan_to_json
+from jacquard.core.plan import Temporal, plan_to_json
 from jacquard.pipeline.planning.lexicons import chinese, english, overviews
-from mnemosyne import PlannerRules, TemplateRule
+from jacquard.pipeline.planning.rules import RulePlanner
+from mnemosyne.schema.world import PlannerRules, TemplateRule
 
 GAME = replace(
     WORLD,

@@ -9,20 +9,18 @@ import pytest
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from forest_parts import WORLD, talk, window
 
-from jacquard import (
-    NO_TRACING,
-    CurationConfig,
-    ModelError,
-    ModelPlanner,
-    PlannerConfig,
-    RulePlanner,
-    RuntimeConfig,
-    plan_to_json,
-)
+from jacquard import CurationConfig, RuntimeConfig
+from jacquard.adapters.observe.spans import NO_TRACING
+from jacquard.config.sections import PlannerConfig
+from jacquard.core.errors import ModelError
+from jacquard.core.plan import plan_to_json
+from jacquard.pipeline.planning.model import ModelPlanner
 from jacquard.pipeline.planning.refiner_chain import RefinerChain
+from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.planning.turn_planner import UNSTEADY, TurnPlanner
 from jacquard.wiring.parts.models import open_refiner
-from mnemosyne import Comparison, Condition, Injection
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.schema.world import Injection
 
 pytestmark = pytest.mark.anyio
 

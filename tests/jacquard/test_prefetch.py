@@ -9,10 +9,13 @@ from curation_parts import candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import CurationPath, Selection
+from jacquard import Selection
+from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.prefetch import build_prefetch, build_prefetched_curation, is_keepable, scene_matches
 from jacquard.pipeline.curation.stream import Curation
-from mnemosyne import BranchSpan, Prefetch, Recall
+from mnemosyne.schema.query import Recall
+from mnemosyne.schema.record import Prefetch
+from mnemosyne.schema.session import BranchSpan
 
 NOTHING: frozenset[str] = frozenset()
 LATE = Curation(

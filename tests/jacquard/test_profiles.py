@@ -14,16 +14,16 @@ from jacquard import (
     MemoryVerbs,
     PreparedTurn,
     RuntimeConfig,
-    build_bare_world,
     create_context_engine,
     find_origins,
-    find_shipped_templates,
-    lint_templates,
     open_runtime,
     read_snapshot,
     replay_prompt,
 )
+from jacquard.authoring.linting.lint import lint_templates
 from jacquard.authoring.target import TemplateTarget
+from jacquard.pipeline.worlds import build_bare_world
+from jacquard.templating import find_shipped_templates
 from jacquard.templating.profiles import STORY, MessageForm, Profile, find_profile_id, load_profile
 from mnemosyne import (
     Author,

@@ -14,10 +14,10 @@ from jacquard import (
     find_origins,
     open_runtime,
     read_snapshot,
-    turn_from_record,
 )
 from jacquard.authoring.replay.provenance import find_origin
-from mnemosyne import resolve_uri
+from jacquard.pipeline.record.prepared_turn import turn_from_record
+from mnemosyne.chains.uris import resolve_uri
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import ConfigError, PreparedTurn, PromptMessage, RuntimeConfig, create_context_engine
+from jacquard import ConfigError, PreparedTurn, RuntimeConfig, create_context_engine
 from jacquard.pipeline.record.provider_messages import Attachment, to_anthropic, to_openai
+from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne import MemoryStore, SqliteStore
 
 SESSION = "s"

@@ -9,20 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import (
-    Action,
-    BlockKind,
-    BudgetExceededError,
-    DegradeToSummaryPruner,
-    GreedyPriorityPruner,
-    GroupAwarePruner,
-    PruneBudget,
-    PruneRules,
-    Sensitivity,
-)
+from jacquard import BudgetExceededError, GreedyPriorityPruner, PruneBudget, PruneRules
+from jacquard.core.block_kinds import BlockKind
+from jacquard.core.blocks import Sensitivity
+from jacquard.core.receipt import Action
+from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
+from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.pruner import sample_block as block
-from mnemosyne import BlockType, Priority, Ref
+from mnemosyne import Ref
+from mnemosyne.schema.evidence import BlockType, Priority
 
 GREEDY, GROUPS, DEGRADE = GreedyPriorityPruner(), GroupAwarePruner(), DegradeToSummaryPruner()
 ALL = pytest.mark.parametrize("pruner", [GREEDY, GROUPS, DEGRADE], ids=["greedy", "groups", "degrade"])

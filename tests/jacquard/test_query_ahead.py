@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard import CurationConfig, PlannerConfig, RuntimeConfig
-from mnemosyne import EmbedderUnavailableError, MemoryStore, PrefetchingEmbedder, RetrievalQuery, StoreUnavailableError
+from jacquard import CurationConfig, RuntimeConfig
+from jacquard.config.sections import PlannerConfig
+from mnemosyne import MemoryStore, RetrievalQuery, StoreUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import on_loop
-from mnemosyne.retrieval.embedding.prefetching import KEPT
+from mnemosyne.retrieval.embedding.prefetching import KEPT, PrefetchingEmbedder
 from mnemosyne.retrieval.recall.query_features import vector_texts
 
 pytestmark = pytest.mark.anyio

@@ -17,21 +17,16 @@ from curation_parts import ListRetriever, head, turn
 from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 
-from jacquard import (
-    CurationConfig,
-    CurationPath,
-    CurationStream,
-    FlashSelector,
-    HeuristicSelector,
-    LiteLlmModel,
-    Selection,
-    SelectionContext,
-    SelectionRequest,
-)
+from jacquard import CurationConfig, Selection, SelectionContext, SelectionRequest
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
+from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.prefetch import build_prefetch, build_prefetched_curation, scene_matches
-from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from mnemosyne import Recall, RetrievalQuery
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import Curation, CurationStream, build_stream_report
+from mnemosyne import RetrievalQuery
+from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

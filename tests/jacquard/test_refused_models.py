@@ -6,16 +6,9 @@ import pytest
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
-from jacquard import (
-    ConsolidationConfig,
-    HistoryConfig,
-    PlannerConfig,
-    RuntimeConfig,
-    SelectorConfig,
-    SummaryConfig,
-    open_runtime,
-)
+from jacquard import ConsolidationConfig, HistoryConfig, RuntimeConfig, SelectorConfig, SummaryConfig, open_runtime
 from jacquard.cli.app import app
+from jacquard.config.sections import PlannerConfig
 from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio

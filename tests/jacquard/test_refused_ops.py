@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from jacquard import ConfigError, MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
-from mnemosyne import StateOpError, ToolCall
+from mnemosyne import ToolCall
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.world.scaffold import write_scaffold
 
 BAD = 'Fine.<state_update>[["SET", "location", 42], ["ADD", "hero.helth", 5], ["SUB", "hero.coins", 2]]</state_update>'

@@ -11,31 +11,18 @@ from curation_parts import asked, candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import (
-    CurationConfig,
-    CurationPath,
-    EvidenceConfig,
-    HeuristicSelector,
-    HistoryConfig,
-    RuntimeConfig,
-    SearchIntent,
-    Temporal,
-    open_runtime,
-)
+from jacquard import CurationConfig, HistoryConfig, RuntimeConfig, open_runtime
+from jacquard.config.sections import EvidenceConfig
+from jacquard.core.plan import SearchIntent, Temporal
+from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.recall_query import find_searched_text
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from mnemosyne import (
-    Chain,
-    MemoryEntry,
-    Recall,
-    RetrievalQuery,
-    SessionWindow,
-    ToolCall,
-    WorldPackError,
-    load_world,
-    session_scope,
-)
+from mnemosyne import Chain, MemoryEntry, RetrievalQuery, ToolCall, WorldPackError, load_world
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.query import Recall
+from mnemosyne.schema.record import SessionWindow
 
 SCORE = re.compile(r"score (-?\d\.\d\d) = ")
 RELEVANT = re.compile(r"relevant at (\d+)%")

@@ -13,32 +13,34 @@ import pytest
 from anyio import to_thread
 
 from jacquard import (
-    Block,
-    BlockOrigin,
-    BlockPlace,
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
-    PromptSnapshot,
-    PruneConfig,
     Runtime,
     RuntimeConfig,
     find_differences,
-    find_shipped_templates,
     open_runtime,
     read_snapshot,
     replay_prompt,
-    turn_from_record,
 )
 from jacquard.authoring.replay.replay import changed_settings, compare_templates
 from jacquard.authoring.replay.what_if import WhatIf
-from jacquard.pipeline.record.prompt_snapshot import config_to_plain, snapshot_from_json, snapshot_to_json
+from jacquard.config.sections import PruneConfig
+from jacquard.core.blocks import Block, BlockOrigin, BlockPlace
+from jacquard.pipeline.record.prepared_turn import turn_from_record
+from jacquard.pipeline.record.prompt_snapshot import (
+    PromptSnapshot,
+    config_to_plain,
+    snapshot_from_json,
+    snapshot_to_json,
+)
 from jacquard.pipeline.weaving.pieces import BLOCK_FIELDS, split_messages
-from jacquard.templating import open_templates
+from jacquard.templating import find_shipped_templates, open_templates
 from jacquard.templating.files import template_roots
-from mnemosyne import CalibratedEstimator, TurnRecord
+from mnemosyne import CalibratedEstimator
 from mnemosyne.core import codec
 from mnemosyne.core.codec import replace_struct
+from mnemosyne.schema.record import TurnRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,8 @@ from curation_parts import asked, candidate, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import HeuristicSelector, Selection, SelectionRequest, Selector
+from jacquard import Selection, SelectionRequest, Selector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from mnemosyne import Candidate, Chain
 
 

@@ -13,20 +13,11 @@ from click.testing import Result
 from curation_parts import asked, candidate
 from typer.testing import CliRunner
 
-from jacquard import (
-    ConfigError,
-    CurationConfig,
-    ModelError,
-    RerankSelector,
-    RuntimeConfig,
-    SelectorConfig,
-    SelectorError,
-    open_reranker,
-    open_runtime,
-    open_selector,
-)
+from jacquard import ConfigError, CurationConfig, RuntimeConfig, SelectorConfig, open_runtime
 from jacquard.cli.app import app
-from jacquard.pipeline.curation.selectors.rerank import LOT
+from jacquard.core.errors import ModelError, SelectorError
+from jacquard.pipeline.curation.selectors.rerank import LOT, RerankSelector
+from jacquard.wiring.runtime import open_reranker, open_selector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 WORDS = (

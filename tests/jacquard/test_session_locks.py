@@ -15,9 +15,13 @@ import pytest
 from engine_parts import WORLD
 from session_player import locks_of, store_of
 
-from jacquard import CurationConfig, LockConfig, RuntimeConfig, create_context_engine, open_runtime
+from jacquard import CurationConfig, RuntimeConfig, create_context_engine, open_runtime
+from jacquard.config.sections import LockConfig
 from jacquard.turns.host.session_lock import SessionLock
-from mnemosyne import PostgresSessionLocks, Role, StoreBusyError, StoreUnavailableError, postgres_address
+from mnemosyne import Role, StoreUnavailableError
+from mnemosyne.core.errors import StoreBusyError
+from mnemosyne.stores.locate import postgres_address
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 
 pytestmark = pytest.mark.anyio
 PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))

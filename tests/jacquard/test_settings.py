@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jacquard import (
-    BudgetConfig,
-    ConfigError,
-    RuntimeConfig,
-    config_from_environment,
-    config_from_mapping,
-    config_from_yaml,
-    load_config,
-)
+from jacquard import BudgetConfig, ConfigError, RuntimeConfig, config_from_yaml, load_config
 from jacquard.config.service import load_settings
+from jacquard.config.settings import config_from_environment, config_from_mapping
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 
 

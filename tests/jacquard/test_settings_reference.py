@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from jacquard import ConfigError, RuntimeConfig, config_from_environment, config_from_mapping, load_config
+from jacquard import ConfigError, RuntimeConfig, load_config
 from jacquard.config.reference import (
     PAGE_FILE,
     SCHEMA_FILE,
@@ -20,6 +20,7 @@ from jacquard.config.reference import (
     settings_schema,
 )
 from jacquard.config.service import ServiceSettings, load_service_settings
+from jacquard.config.settings import config_from_environment, config_from_mapping
 
 DOCS = Path(__file__).parents[2] / "docs"
 SERVICE = tuple(settings_of(ServiceSettings, ("service",)))

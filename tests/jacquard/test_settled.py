@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import ProcessTuning, open_runtime
-from jacquard.wiring.process_tuning import HEAPS_A_CORE, SWITCH_SECONDS
+from jacquard import open_runtime
+from jacquard.wiring.process_tuning import HEAPS_A_CORE, SWITCH_SECONDS, ProcessTuning
 
 DEFAULT_SECONDS = sys.getswitchinterval()
 DEFAULT_THRESHOLD = gc.get_threshold()
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 COUNT_HEAPS = """
 import ctypes, re, sys, tempfile, threading
-from jacquard import ProcessTuning
+from jacquard.wiring.process_tuning import ProcessTuning
 if sys.argv[1] == "tuned":
     ProcessTuning().tune()
 library, begun = ctypes.CDLL(None), threading.Barrier(64)
@@ -39,7 +39,7 @@ with tempfile.TemporaryFile() as file:
 
 FREE_MEMORY = """
 import ctypes, os, sys, time
-from jacquard import ProcessTuning
+from jacquard.wiring.process_tuning import ProcessTuning
 from jacquard.wiring import process_tuning
 def resident():
     with open("/proc/self/statm") as file:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jacquard import HistoryConfig, RuntimeConfig, SummaryConfig, create_context_engine, open_runtime
-from mnemosyne import Chain, MemoryEntry, MemoryStore, load_world, session_scope, world_scope
+from mnemosyne import Chain, MemoryEntry, MemoryStore, load_world
+from mnemosyne.schema.memory import session_scope, world_scope
 
 pytestmark = pytest.mark.anyio
 WORLDS = Path(__file__).parents[2] / "examples" / "whispering_forest"

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from jacquard import HistoryConfig, MemoryVerbs, RuntimeConfig, build_bare_world, open_runtime
-from mnemosyne import Chain, LoreCategory, MemoryEntry, world_scope
+from jacquard import HistoryConfig, MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard.pipeline.worlds import build_bare_world
+from mnemosyne import Chain, MemoryEntry
+from mnemosyne.schema.memory import LoreCategory, world_scope
 
 pytestmark = pytest.mark.anyio
 BEES = "Runa keeps nine hives of black bees behind the mill."

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from filament import OpLimits, judge_ops, with_anchors
 from jacquard import CurationConfig, LimitsConfig, RuntimeConfig, create_context_engine
 from jacquard.cli.app import app
-from mnemosyne import MemoryStore, NumericalAction, StateOpError, load_world
+from mnemosyne import MemoryStore, load_world
+from mnemosyne.core.errors import StateOpError
+from mnemosyne.schema.world import NumericalAction
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

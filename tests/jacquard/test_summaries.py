@@ -16,21 +16,20 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
 from jacquard import (
-    ConversationTurn,
-    ExtractSummarizer,
     HistoryConfig,
-    LiteLlmModel,
-    ModelSummarizer,
     PreparedTurn,
     Runtime,
     RuntimeConfig,
     Summarizer,
-    SummarizerError,
     SummaryConfig,
     SummaryRequest,
     open_runtime,
 )
-from jacquard.memory.summarize.model import clean_answer, read_summary, shorten_summary, summary_prompt
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
+from jacquard.core.errors import SummarizerError
+from jacquard.core.protocols import ConversationTurn
+from jacquard.memory.summarize.extract import ExtractSummarizer
+from jacquard.memory.summarize.model import ModelSummarizer, clean_answer, read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.span import find_due_depth, history_of, read_own_coverage
 from jacquard.testing.summarizer import SummarizerContract
 from mnemosyne import (
@@ -39,15 +38,14 @@ from mnemosyne import (
     CalibratedEstimator,
     EvidenceType,
     Message,
-    MessageIndexRange,
     ModelUsageStage,
-    ModelUsageStatus,
-    PathSummary,
     Role,
     SessionStart,
     Summary,
-    WindowMessage,
 )
+from mnemosyne.schema.document import MessageIndexRange, ModelUsageStatus
+from mnemosyne.schema.record import PathSummary
+from mnemosyne.schema.session import WindowMessage
 
 pytestmark = pytest.mark.anyio
 SMALL = HistoryConfig(max_messages=8, max_tokens=3000, low_water=0.5)

@@ -6,16 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import (
-    ConversationTurn,
-    ExtractSummarizer,
-    HistoryConfig,
-    RuntimeConfig,
-    SummaryConfig,
-    SummaryRequest,
-    open_runtime,
-)
-from jacquard.memory.summarize.extract import read_line
+from jacquard import HistoryConfig, RuntimeConfig, SummaryConfig, SummaryRequest, open_runtime
+from jacquard.core.protocols import ConversationTurn
+from jacquard.memory.summarize.extract import ExtractSummarizer, read_line
 from jacquard.memory.summarize.sentences import split_sentences
 from jacquard.memory.summarize.worth import read_sentence
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import JacquardError, LintReport, find_shipped_templates, lint_templates
+from jacquard import JacquardError
 from jacquard.authoring.findings import CODES, FindingSeverity, format_finding
+from jacquard.authoring.linting.lint import LintReport, lint_templates
 from jacquard.authoring.target import TemplateTarget, find_target
+from jacquard.templating import find_shipped_templates
 from mnemosyne import load_world
 
 SHIPPED = find_shipped_templates()

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from jacquard import TemplateError
 from jacquard.cli.app import app
+from jacquard.core.errors import TemplateError
 from jacquard.templating import open_templates, render_reply
 
 ENDLESS = "{{ 1.5|round(30000000,'ceil') }}"

@@ -18,8 +18,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 from raw_search import bytes_of_object
 
 from filament import clean_text, load_yaml, unescape
-from jacquard import TemplateError, find_shipped_templates
-from jacquard.templating import describe_template_faults, open_templates, template_set, validate_templates
+from jacquard.core.errors import TemplateError
+from jacquard.templating import (
+    describe_template_faults,
+    find_shipped_templates,
+    open_templates,
+    template_set,
+    validate_templates,
+)
 from jacquard.templating.files import TemplateFile
 from jacquard.templating.sandbox import SandboxRenderer
 from jacquard.templating.sets import RenderedTexts, TemplateSet, forget_rendered_texts

@@ -8,7 +8,8 @@ from decimal import Decimal
 import pytest
 
 from jacquard import ConfigError, open_runtime
-from mnemosyne import EvidenceNotFoundError, SessionStart, ToolCall
+from mnemosyne import SessionStart, ToolCall
+from mnemosyne.core.errors import EvidenceNotFoundError
 
 pytestmark = pytest.mark.anyio
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jacquard import ConfigError, ToolPairError
+from jacquard import ConfigError
 from jacquard.core.calibration import add_token_counts, correction_of
+from jacquard.core.errors import ToolPairError
 from jacquard.pipeline.record.tools import check_tasks
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, tail_tokens
 from mnemosyne import ModelUsage, ModelUsageStage, Task

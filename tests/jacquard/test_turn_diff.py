@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jacquard import ShownBlock, ShownMessage, TurnView
 from jacquard.authoring.replay.turn_diff import BlockChange, compare_turns
+from jacquard.authoring.replay.turn_view import ShownBlock, ShownMessage, TurnView
 from jacquard.core.blocks import BlockKind
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
+from jacquard.authoring.replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
 from jacquard.cli.app import app
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

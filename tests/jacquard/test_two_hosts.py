@@ -16,7 +16,8 @@ import pytest
 from anyio import to_thread
 
 from jacquard import Runtime, open_runtime
-from mnemosyne import Erasure, load_world, session_scope
+from mnemosyne import Erasure, load_world
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 

@@ -7,18 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from jacquard import HistoryConfig, RuntimeConfig, open_runtime
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    Chain,
-    Erasure,
-    Message,
-    Role,
-    TurnNotPendingError,
-    export_session,
-    import_session,
-    session_scope,
-)
+from mnemosyne import Author, AuthorKind, Chain, Erasure, Message, Role, export_session, import_session
+from mnemosyne.core.errors import TurnNotPendingError
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 

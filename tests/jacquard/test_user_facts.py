@@ -9,7 +9,6 @@ import pytest
 from jacquard import BudgetConfig, ConfigError, RuntimeConfig, create_context_engine
 from jacquard.templating.profiles import session_boundary
 from mnemosyne import (
-    Actor,
     Author,
     AuthorKind,
     Erasure,
@@ -17,17 +16,16 @@ from mnemosyne import (
     FileStore,
     MemoryStore,
     Message,
-    Meta,
     PostgresStore,
     Role,
     Session,
     SessionDocument,
     SqliteStore,
-    Trust,
     UserFact,
 )
 from mnemosyne.privacy.forget import MemoryLocations, forget
-from mnemosyne.schema.memory import is_profile_session
+from mnemosyne.schema.document import Actor, Meta
+from mnemosyne.schema.memory import Trust, is_profile_session
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -16,7 +16,9 @@ from raw_search import bytes_of_object
 
 from jacquard import open_runtime
 from jacquard.turns.host.waiting import MOST_HELD, WaitingTurn, WaitingTurns
-from mnemosyne import Erasure, PostgresStore, SessionHead, SqliteStore, ToolCall, TurnNotPendingError
+from mnemosyne import Erasure, PostgresStore, SqliteStore, ToolCall
+from mnemosyne.core.errors import TurnNotPendingError
+from mnemosyne.schema.session import SessionHead
 from mnemosyne.testing.stores.samples import AT, prepared_turn
 
 pytestmark = pytest.mark.anyio

@@ -10,23 +10,17 @@ from block_parts import make_block
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import (
-    Action,
-    BudgetExceededError,
-    GreedyPriorityPruner,
-    LayoutError,
-    Position,
-    SkeinTemplate,
-    SlotRule,
-    Stage,
-    load_layout,
-)
-from jacquard.core.blocks import FRAME
+from jacquard import BudgetExceededError, GreedyPriorityPruner
+from jacquard.core.blocks import FRAME, Position, SkeinTemplate, SlotRule, Stage
+from jacquard.core.errors import LayoutError
+from jacquard.core.receipt import Action
 from jacquard.pipeline.weaving.assemble import assemble, prefix
 from jacquard.pipeline.weaving.prompt import complete, lay_out
 from jacquard.pipeline.weaving.weave import truncate, weave
-from jacquard.templating.layouts import find_layout_ids
-from mnemosyne import LoreCategory, Priority, Ref, Role
+from jacquard.templating.layouts import find_layout_ids, load_layout
+from mnemosyne import Ref, Role
+from mnemosyne.schema.evidence import Priority
+from mnemosyne.schema.memory import LoreCategory
 
 ROOT = Path(__file__).parents[2] / "templates"
 CLASSIC = load_layout("classic", [ROOT])

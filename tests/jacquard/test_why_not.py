@@ -8,9 +8,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import CurationConfig, MemoryNotFoundError, MemoryVerbs, RuntimeConfig, open_runtime, why_not
+from jacquard import CurationConfig, MemoryVerbs, RuntimeConfig, open_runtime, why_not
 from jacquard.cli.app import app
 from jacquard.config.service import ServiceSettings
+from jacquard.core.errors import MemoryNotFoundError
 from jacquard.service.running.application import build_app
 
 pytestmark = pytest.mark.anyio

@@ -20,16 +20,17 @@ from jacquard import (
     BudgetExceededError,
     ConfigError,
     CurationConfig,
-    PromptMessage,
     RuntimeConfig,
-    WorldInfoConfig,
-    config_from_mapping,
     find_differences,
     read_snapshot,
     replay_prompt,
 )
 from jacquard.cli.app import app
-from mnemosyne import CalibratedEstimator, Chain, Comparison, Condition, MemoryEntry, MemoryStore, Role
+from jacquard.config.sections import WorldInfoConfig
+from jacquard.config.settings import config_from_mapping
+from jacquard.pipeline.weaving.assemble import PromptMessage
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, MemoryStore, Role
+from mnemosyne.schema.memory import Comparison, Condition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "world_info.txt"
 RECALL = RuntimeConfig(activation="recall")

@@ -16,7 +16,9 @@ import anyio
 from anyio import to_thread
 from recall_parts import LetterEmbedder, question
 
-from mnemosyne import CalibratedEstimator, HybridRetriever, SqliteStore, StoreError, TieredIndex
+from mnemosyne import CalibratedEstimator, SqliteStore, StoreError
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 
 TIERS = {
     "memory": {"held_rows": 16},

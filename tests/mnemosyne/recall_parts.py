@@ -7,18 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from mnemosyne import (
-    BranchSpan,
-    Chain,
-    Hits,
-    IndexFilter,
-    MemoryEntry,
-    RetrievalQuery,
-    SequencedEntry,
-    Vectors,
-    session_scope,
-    world_scope,
-)
+from mnemosyne import Chain, MemoryEntry, RetrievalQuery
+from mnemosyne.protocols import Vectors
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.query import Hits, IndexFilter
+from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.schema.session import BranchSpan
 
 WORLD = world_scope("forest")
 SESSION = session_scope("s1")

@@ -10,18 +10,10 @@ import sys
 
 import anyio
 
-from mnemosyne import (
-    Chain,
-    MemoryEntry,
-    Message,
-    Role,
-    TurnCommit,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-    open_store,
-    session_scope,
-)
+from mnemosyne import Chain, MemoryEntry, Message, Role, open_store
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.record import TurnCommit, TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
 
 SESSION = "s1"
 

@@ -17,33 +17,28 @@ from mnemosyne import (
     Evidence,
     EvidenceSource,
     EvidenceType,
-    ImportedTurn,
     MemoryEntry,
     MemoryStore,
     Message,
-    MessageIndexRange,
     ModelUsage,
-    PathSummary,
     Role,
-    SchemaValidationError,
     SessionStart,
     SourceKind,
     SqliteStore,
     Summary,
-    Trust,
-    TurnCommit,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
     document_from_json,
     document_to_json,
     export_session,
     import_session,
-    session_scope,
 )
 from mnemosyne.chains.json_patch import replay_ops
+from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.core.json_text import json_text
 from mnemosyne.documents.archive import TREE, describe_tree, read_tree
+from mnemosyne.schema.document import MessageIndexRange
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.record import ImportedTurn, PathSummary, TurnCommit, TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 1, 9, tzinfo=UTC)

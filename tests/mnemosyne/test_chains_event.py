@@ -5,19 +5,12 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import (
-    Chain,
-    PlannerRules,
-    PrologueEvent,
-    PrologueNarrative,
-    PrologueTurn,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-    WorldPack,
-    session_start,
-)
+from mnemosyne import Chain
 from mnemosyne.chains.event import closed_quests, quest_distances, quest_events
+from mnemosyne.chains.session_start import session_start
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
+from mnemosyne.schema.world import PlannerRules, PrologueEvent, PrologueNarrative, PrologueTurn, WorldPack
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 

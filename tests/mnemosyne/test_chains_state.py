@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import filament.state.changes.patch
 from filament import OpError
-from mnemosyne import Chain, Comparison, Condition, LoreCategory, MemoryEntry, StateOpError
+from mnemosyne import Chain, MemoryEntry
 from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.lore import entries_by_category, hidden_entries
 from mnemosyne.chains.state import (
@@ -20,6 +20,8 @@ from mnemosyne.chains.state import (
     read_value,
     view_state,
 )
+from mnemosyne.core.errors import StateOpError
+from mnemosyne.schema.memory import Comparison, Condition, LoreCategory
 
 STATE = {
     "hero": {

@@ -13,20 +13,18 @@ import pytest
 from anyio import to_thread
 from recall_parts import ALL, SESSION, said, unit, written
 
-from mnemosyne import (
-    BranchSpan,
-    Chain,
-    IndexFilter,
-    TieredIndex,
-    UnreadableError,
-)
+from mnemosyne import Chain
+from mnemosyne.core.errors import UnreadableError
 from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, write_arrays
 from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint, write_checkpoint
 from mnemosyne.retrieval.engines.lance.files import checkpoint_file
 from mnemosyne.retrieval.engines.rows import batch_of, row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.engines.tiers.durable import open_engine
 from mnemosyne.schema.memory import staged_scope
+from mnemosyne.schema.query import IndexFilter
+from mnemosyne.schema.session import BranchSpan
 
 pytestmark = pytest.mark.anyio
 
@@ -154,7 +152,7 @@ def test_a_scope_opens_without_the_engine(tmp_path):
 import sys, anyio
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_checkpoints import fill, words
-from mnemosyne import TieredIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 async def main():
     if sys.argv[1] == "fill":
         await fill({str(tmp_path)!r})

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import MemoryLabels, Selection, render_memories
+from jacquard import Selection
+from jacquard.pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry
 from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.text.dates import MOST_DATES, READ_CHARS, resolve_dates

@@ -5,20 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import (
-    EvidenceSource,
-    EvidenceType,
-    IngestOptions,
-    MemoryStore,
-    RedactingIngestor,
-    RegexRedactor,
-    SessionStart,
-    SourceKind,
-    extract,
-    session_scope,
-)
+from mnemosyne import EvidenceSource, EvidenceType, IngestOptions, MemoryStore, SessionStart, SourceKind, extract
+from mnemosyne.evidence import RedactingIngestor
 from mnemosyne.evidence.documents import MOST_WEIGHT, document_entries, has_expired, index_documents, split_document
 from mnemosyne.evidence.sweep import sweep_expired
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -9,8 +9,8 @@ from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
 import mnemosyne
-from jacquard import open_embedder
-from mnemosyne import EmbedderUnavailableError
+from jacquard.wiring.runtime import open_embedder
+from mnemosyne.core.errors import EmbedderUnavailableError
 
 pytestmark = pytest.mark.anyio
 

@@ -8,43 +8,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mnemosyne import (
-    Actor,
     Author,
     AuthorKind,
-    BranchSpan,
     CalibratedEstimator,
     Chain,
     Erasure,
     Evidence,
     EvidenceSource,
     EvidenceType,
-    FolderVault,
-    HybridRetriever,
-    ImportedTurn,
     IngestOptions,
     MemoryEntry,
     Message,
-    Meta,
-    Prefetch,
-    RedactingIngestor,
-    RegexRedactor,
     RetrievalQuery,
     Role,
     Session,
     SessionDocument,
     SessionStart,
     SourceKind,
-    TieredIndex,
-    Trust,
-    TurnCommit,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
     open_store,
-    session_scope,
 )
+from mnemosyne.evidence import FolderVault, RedactingIngestor
 from mnemosyne.privacy.forget import MemoryLocations, forget, forms_on_disk, plan_erasure, prove
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.privacy.runs import is_distinctive
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.document import Actor, Meta
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.record import ImportedTurn, Prefetch, TurnCommit, TurnRecord
+from mnemosyne.schema.session import BranchSpan, TurnKind, TurnStatus
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

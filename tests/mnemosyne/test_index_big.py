@@ -17,11 +17,15 @@ from hypothesis import strategies as st
 from lancedb.index import HnswSq
 from recall_parts import SESSION, entry, unit, where, written
 
-from mnemosyne import Chain, Hits, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
+from mnemosyne import Chain, MemoryEntry
 from mnemosyne.retrieval.engines.lance.files import table_name
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import LargeScope
 from mnemosyne.retrieval.engines.rows import row_batch
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.schema.query import Hits
+from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio
 NARRATIVE, HISTORY = frozenset({Chain.NARRATIVE}), frozenset({Chain.HISTORY})

@@ -14,11 +14,15 @@ from anyio import to_thread
 from filelock import FileLock
 from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
-from mnemosyne import Chain, Hits, Index, MemoryIndex, SequencedEntry, TieredIndex
+from mnemosyne import Chain
+from mnemosyne.protocols import Index
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.rows import row_batch
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
-from mnemosyne.schema.query import TextSearch
+from mnemosyne.schema.query import Hits, TextSearch
+from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio
 

@@ -14,20 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, scores_of, where
 
-from mnemosyne import (
-    CalibratedEstimator,
-    Chain,
-    EmbedderUnavailableError,
-    EntryList,
-    MemoryEntry,
-    MemoryIndex,
-    Vectors,
-    word_tokens,
-)
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 from mnemosyne.retrieval.recall.indexing.text_vectors import TextVectors
 from mnemosyne.retrieval.text.preview import preview
+from mnemosyne.retrieval.text.words import word_tokens
 
 pytestmark = pytest.mark.anyio
 NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import Chain, Hits, RetrievalQuery
+from mnemosyne import Chain, RetrievalQuery
 from mnemosyne.retrieval.recall import fusion
 from mnemosyne.retrieval.recall.fusion import (
     WEIGHTS,
@@ -22,6 +22,7 @@ from mnemosyne.retrieval.recall.fusion import (
     vector_weight,
 )
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, find_query_features, lexical_terms
+from mnemosyne.schema.query import Hits
 
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
 

@@ -11,9 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recall_parts import WORLD, entry, unit, where, written
 
-from mnemosyne import Chain, Hits, MemoryIndex, TieredIndex
+from mnemosyne import Chain
 from mnemosyne.retrieval.engines.rows import StoredScope
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.schema.query import Hits
 
 WORD = st.sampled_from(["key", "temple", "river", "guild", "moon", "神庙", "钥匙", "河畔", "行会", "银"])
 TEXTS = st.lists(st.lists(WORD, max_size=8).map(" ".join), min_size=1, max_size=14)

@@ -18,20 +18,10 @@ from index_worker import open_index, open_retriever
 from recall_parts import LetterEmbedder, entry, where
 
 from jacquard import open_runtime
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    Chain,
-    Erasure,
-    ImportedTurn,
-    Message,
-    Role,
-    SessionStart,
-    SqliteStore,
-    session_scope,
-    world_scope,
-)
+from mnemosyne import Author, AuthorKind, Chain, Erasure, Message, Role, SessionStart, SqliteStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import ImportedTurn
 
 pytestmark = pytest.mark.anyio
 

@@ -10,16 +10,13 @@ import lancedb
 import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, scores_of, where
 
-from mnemosyne import (
-    CalibratedEstimator,
-    Embedder,
-    EntryList,
-    HybridRetriever,
-    IndexUnavailableError,
-    MemoryIndex,
-    TieredIndex,
-)
+from mnemosyne import CalibratedEstimator, Embedder
+from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.retrieval.engines.lance.files import table_name
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 
 pytestmark = pytest.mark.anyio

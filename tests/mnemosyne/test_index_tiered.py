@@ -11,10 +11,13 @@ import anyio
 import pytest
 from recall_parts import SESSION, WORLD, entry, unit, where, written
 
-from mnemosyne import Chain, IndexUnavailableError, MemoryEntry, SequencedEntry, TieredIndex
+from mnemosyne import Chain, MemoryEntry
+from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.rows import RowBatch, row_batch
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.schema.query import TextSearch
+from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +46,7 @@ async def test_what_was_closed_is_there_again(tmp_path: Path) -> None:
 IMPORTED = """
 import sys
 import anyio
-from mnemosyne import TieredIndex
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 
 async def main():
     index = TieredIndex(sys.argv[1])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import has_cjk, word_tokens
+from mnemosyne.retrieval.text.words import has_cjk, word_tokens
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,19 @@ import sys
 
 import pytest
 
-from mnemosyne import CorpusError, PluginError, StoreUnavailableError, find_plugins, locate_store, open_store
-from mnemosyne.plugins import EMBEDDERS, IMPORTERS, STORES, TOKEN_ESTIMATORS, open_plugin, plugin_names, split_name
+from mnemosyne import StoreUnavailableError, open_store
+from mnemosyne.core.errors import CorpusError, PluginError
+from mnemosyne.plugins import (
+    EMBEDDERS,
+    IMPORTERS,
+    STORES,
+    TOKEN_ESTIMATORS,
+    find_plugins,
+    open_plugin,
+    plugin_names,
+    split_name,
+)
+from mnemosyne.stores.locate import locate_store
 
 
 @pytest.fixture

@@ -7,22 +7,14 @@ import math
 import pytest
 from recall_parts import WORLD, LetterEmbedder, entry, question
 
-from mnemosyne import (
-    ALL_ARMS,
-    BM25,
-    VECTOR,
-    CalibratedEstimator,
-    Chain,
-    EntryList,
-    Hits,
-    HybridRetriever,
-    MemoryIndex,
-    RetrievalQuery,
-)
-from mnemosyne.retrieval.recall.arms import ARMS, build_arm
+from mnemosyne import CalibratedEstimator, Chain, RetrievalQuery
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.recall.arms import ALL_ARMS, ARMS, BM25, VECTOR, build_arm
+from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights, find_weights
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
-from mnemosyne.schema.query import SIGNAL_NAMES
+from mnemosyne.schema.query import SIGNAL_NAMES, Hits
 
 QUERY = RetrievalQuery(text="Where did the wolf go?", world_id="forest")
 FEATURES = find_query_features(QUERY, lexical_terms(QUERY))

@@ -6,17 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne import (
-    BranchSpan,
-    CalibratedEstimator,
-    Chain,
-    EntryList,
-    HybridRetriever,
-    MemoryEntry,
-    MemoryIndex,
-    RetrievalQuery,
-    session_scope,
-)
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, RetrievalQuery
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.session import BranchSpan
 
 pytestmark = pytest.mark.anyio
 

@@ -6,26 +6,24 @@ import pytest
 from mnemosyne import (
     Chain,
     ConflictPolicy,
-    EvidenceFilter,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryEntry,
     MemoryStore,
-    Priority,
-    RedactingIngestor,
     Ref,
-    RefResolver,
-    RegexRedactor,
     SessionStart,
     SourceKind,
-    derive_evidence_blocks,
     resolve_conflicts,
-    world_scope,
 )
-from mnemosyne.evidence.blocks.derive import refs_of
-from mnemosyne.evidence.blocks.resolve import RefFault
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.evidence.blocks.derive import derive_evidence_blocks, refs_of
+from mnemosyne.evidence.blocks.resolve import RefFault, RefResolver
 from mnemosyne.evidence.sweep import find_expired_evidences
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.schema.evidence import Priority
+from mnemosyne.schema.memory import world_scope
+from mnemosyne.schema.query import EvidenceFilter
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -14,14 +14,13 @@ from mnemosyne import (
     EvidenceType,
     Ref,
     RefState,
-    SelectorResolveError,
     SourceKind,
     check_ref,
     extract,
     make_ref,
-    parse_selector,
 )
-from mnemosyne.evidence.selectors import ref_hash
+from mnemosyne.core.errors import SelectorResolveError
+from mnemosyne.evidence.selectors import parse_selector, ref_hash
 
 GUARD_SECONDS = 60.0
 POEM = "one fish\ntwo fish\r\nred fish\n\n蓝色的鱼\n"

@@ -9,22 +9,13 @@ import pytest
 from anyio import to_thread
 from test_shared_vectors import AT, SCOPE, Host, begin, run, spoken
 
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    Erasure,
-    ImportedTurn,
-    LeaseLostError,
-    Message,
-    PostgresStore,
-    Role,
-    SessionStart,
-    postgres_address,
-    session_scope,
-    world_scope,
-)
+from mnemosyne import Author, AuthorKind, Erasure, Message, PostgresStore, Role, SessionStart
+from mnemosyne.core.errors import LeaseLostError
 from mnemosyne.protocols import SharedScope
 from mnemosyne.retrieval.engines.shared.scopes import LEAST_ROWS
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.stores.locate import postgres_address
 from mnemosyne.testing.stores.samples import lore
 
 pytestmark = pytest.mark.anyio

@@ -19,22 +19,21 @@ from mnemosyne import (
     CalibratedEstimator,
     Chain,
     Erasure,
-    HybridRetriever,
-    ImportedTurn,
     Message,
     PostgresStore,
     Role,
     SessionStart,
-    TieredIndex,
-    postgres_address,
-    session_scope,
-    world_scope,
 )
 from mnemosyne.privacy.forget import MemoryLocations, forget
 from mnemosyne.protocols import EmbeddedText, IndexBase, SegmentRows, StoredSegments
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.retrieval.engines.shared.scopes import CHAIN_SEGMENTS, LEAST_ROWS, SEGMENT_ROWS
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.stores.locate import postgres_address
 from mnemosyne.testing.stores.samples import lore
 
 pytestmark = pytest.mark.anyio

@@ -18,19 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import collect_anchors, with_anchors
-from mnemosyne import (
-    MemoryStore,
-    Message,
-    Role,
-    SessionStart,
-    SqliteStore,
-    Store,
-    TurnCommit,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-)
+from mnemosyne import MemoryStore, Message, Role, SessionStart, SqliteStore, Store
 from mnemosyne.chains.state import judge_reply_ops
+from mnemosyne.schema.record import TurnCommit, TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
 
 pytestmark = pytest.mark.anyio
 

@@ -23,21 +23,17 @@ from postgres_server import own_tenant, running_server
 from mnemosyne import (
     Author,
     AuthorKind,
-    ChunkLimits,
-    DamagedRecordError,
     Erasure,
-    LeaseLostError,
     PostgresStore,
-    ReplyChunk,
-    SessionExistsError,
-    SessionLimit,
     SqliteStore,
     Store,
-    StoreUpkeep,
     VersionConflictError,
-    locate_store,
     open_store,
 )
+from mnemosyne.core.errors import DamagedRecordError, LeaseLostError, SessionExistsError
+from mnemosyne.protocols import SessionLimit, StoreUpkeep
+from mnemosyne.schema.replies import ChunkLimits, ReplyChunk
+from mnemosyne.stores.locate import locate_store
 from mnemosyne.stores.maintenance.rows import NAMES, reading
 from mnemosyne.stores.sql.schema import COLUMNS
 from mnemosyne.stores.sqlite.file import SqliteOptions, open_database

@@ -9,22 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    Chain,
-    CodecError,
-    Comparison,
-    Condition,
-    MemoryEntry,
-    Message,
-    MnemosyneError,
-    Ref,
-    Role,
-    TurnKind,
-    TurnRecord,
-    TurnStatus,
-)
+from mnemosyne import Author, AuthorKind, Chain, MemoryEntry, Message, MnemosyneError, Ref, Role
 from mnemosyne.core.codec import (
     JsonTree,
     decode,
@@ -36,6 +21,10 @@ from mnemosyne.core.codec import (
     parse_time,
     to_plain,
 )
+from mnemosyne.core.errors import CodecError
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
 
 texts = st.text(alphabet=st.characters(exclude_categories=()), max_size=12)
 json_values = st.recursive(

@@ -15,7 +15,9 @@ from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 from jacquard.service.access.records import using_records
 from jacquard.service.values import Scope
-from mnemosyne import FolderVault, StoreUnavailableError, export_session, locate_store, open_store
+from mnemosyne import StoreUnavailableError, export_session, open_store
+from mnemosyne.evidence import FolderVault
+from mnemosyne.stores.locate import locate_store
 from mnemosyne.stores.maintenance.copies import backup_store, restore_store
 from mnemosyne.stores.maintenance.digest import write_digest
 from mnemosyne.stores.maintenance.rows import NAMES, reading

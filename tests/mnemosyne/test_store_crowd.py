@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from store_appender import open_patiently
 
-from mnemosyne import Chain, SessionStart, session_scope
+from mnemosyne import Chain, SessionStart
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,8 @@ import anyio
 import pytest
 from filelock import FileLock
 
-from mnemosyne import Erasure, FileStore, StoreBusyError, StoreUnavailableError
+from mnemosyne import Erasure, FileStore, StoreUnavailableError
+from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.testing.stores.samples import (
     AT,
     SESSION,

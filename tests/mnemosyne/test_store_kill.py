@@ -14,7 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemosyne import Chain, SessionStart, Store, TurnNotFoundError, TurnStatus, locate_store, open_store, session_scope
+from mnemosyne import Chain, SessionStart, Store, open_store
+from mnemosyne.core.errors import TurnNotFoundError
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.session import TurnStatus
+from mnemosyne.stores.locate import locate_store
 
 pytestmark = pytest.mark.anyio
 

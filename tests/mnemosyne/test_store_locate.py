@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne import StoreUnavailableError, locate_store, postgres_address
+from mnemosyne import StoreUnavailableError
+from mnemosyne.stores.locate import locate_store, postgres_address
 
 
 def test_a_folder_holds_database_and_index(tmp_path, monkeypatch):

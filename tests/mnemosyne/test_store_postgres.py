@@ -15,17 +15,9 @@ from blockbuster import blockbuster_ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import (
-    Chain,
-    CommitUnknownError,
-    Erasure,
-    PostgresStore,
-    StoreBusyError,
-    StoreError,
-    StoreUnavailableError,
-    VersionConflictError,
-    postgres_address,
-)
+from mnemosyne import Chain, Erasure, PostgresStore, StoreError, StoreUnavailableError, VersionConflictError
+from mnemosyne.core.errors import CommitUnknownError, StoreBusyError
+from mnemosyne.stores.locate import postgres_address
 from mnemosyne.stores.postgres.connection import PostgresConnection, escape_nul, unescape_nul
 from mnemosyne.stores.postgres.database import PostgresOptions, open_driver
 from mnemosyne.stores.sql.reading import entries as sql_recall

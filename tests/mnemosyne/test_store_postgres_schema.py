@@ -11,7 +11,8 @@ import psycopg
 import pytest
 from anyio import to_thread
 
-from mnemosyne import PostgresStore, StoreUnavailableError, postgres_address
+from mnemosyne import PostgresStore, StoreUnavailableError
+from mnemosyne.stores.locate import postgres_address
 from mnemosyne.stores.sql.schema import REVISION
 from mnemosyne.testing.stores.samples import SESSION, imported_turn, start
 

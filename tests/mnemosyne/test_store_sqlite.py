@@ -16,7 +16,8 @@ import anyio
 import pytest
 from blockbuster import blockbuster_ctx
 
-from mnemosyne import Chain, SqliteStore, StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
+from mnemosyne import Chain, SqliteStore, StoreError, StoreUnavailableError, VersionConflictError
+from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import CalibratedEstimator, TiktokenEstimator
-from mnemosyne.core.exact_tokens.tiktoken_encoding import load_encoding
+from mnemosyne import CalibratedEstimator
+from mnemosyne.core.exact_tokens.tiktoken_encoding import TiktokenEstimator, load_encoding
 
 ENGLISH = (
     "The lantern had burned low by the time Mara reached the old mill. She set down her pack, counted the coins that were "

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding.export_note import WEIGHTS, check_weights, check_weights_file
 from mnemosyne.retrieval.embedding.universal import UniversalSentenceEmbedder
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import Comparison, Condition
+from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.format.conditions import parse_condition
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from filament import display
-from mnemosyne import Chain, Comparison, Condition, NumericalAction, PrologueEvent, TemplateRule, Trust, load_world
+from mnemosyne import Chain, load_world
 from mnemosyne.chains.state import apply_reply_ops
+from mnemosyne.schema.memory import Comparison, Condition, Trust
+from mnemosyne.schema.world import NumericalAction, PrologueEvent, TemplateRule
 from mnemosyne.world import describe
 from mnemosyne.world.scaffold import starter_files
 

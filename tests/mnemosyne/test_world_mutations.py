@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from filament import dump_yaml, load_yaml
-from mnemosyne import WorldPack, WorldPackError, load_world
+from mnemosyne import WorldPackError, load_world
 from mnemosyne.core.faults import SourceLocation
+from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.format.check import PackFaults, check
 from mnemosyne.world.format.fields import FILES
 from mnemosyne.world.scaffold import starter_files

@@ -172,7 +172,7 @@ def check_stores(before: Path, names: list[str], postgres: Postgres, after: Path
 def _drop_schema(address: str) -> None:
     import psycopg
 
-    from mnemosyne import postgres_address
+    from mnemosyne.stores.locate import postgres_address
 
     place = postgres_address(address)
     with psycopg.connect(place.conninfo, autocommit=True) as connection:

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from evals.play.script.reading import find_plays, read_play
 from evals.play.script.values import Failure, Fork, GivenEvidence, Play, Switch, ToolResult
-from jacquard import ContextEngine, RuntimeConfig, load_config, open_runtime, turn_to_json
+from jacquard import ContextEngine, RuntimeConfig, load_config, open_runtime
 from jacquard.cli.app import GROUPS, app
+from jacquard.pipeline.record.prepared_turn import turn_to_json
 from jacquard.testing.server import ScriptedRequest, ScriptedServer
 from mnemosyne import EvidenceSource, EvidenceType, SourceKind, ToolCall
 from mnemosyne.core import codec

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from mnemosyne import postgres_address
+from mnemosyne.stores.locate import postgres_address
 
 DUMP = "dump.sql"
 

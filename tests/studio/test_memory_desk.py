@@ -7,7 +7,8 @@ import httpx
 import pytest
 from walks import SAID, Walker, play_demo, run_in_thread, serve_studio
 
-from jacquard import MemoryConfig, MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard.config.sections import MemoryConfig
 
 FACTS = {
     "en": ("The boat key hangs behind the blue clock.", "The ferry leaves at noon.", "Reed owes the miller two sacks."),

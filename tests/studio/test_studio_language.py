@@ -10,7 +10,8 @@ import httpx
 import pytest
 from walks import WORLDS, run_in_thread, serve_studio
 
-from jacquard import config_from_mapping, open_runtime
+from jacquard import open_runtime
+from jacquard.config.settings import config_from_mapping
 
 SESSION = "demo-zh"
 ENGLISH = re.compile(r"[A-Za-z][A-Za-z'’]*(?: +[A-Za-z][A-Za-z'’]*){2,}")

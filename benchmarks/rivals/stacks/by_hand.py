@@ -20,7 +20,7 @@ from benchmarks.rivals.stacks.stack import (
     split_words,
 )
 from evals.running.plain_rrf import score_reciprocal_ranks
-from mnemosyne import CorpusDocument
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 
 class PlainVector:

@@ -13,7 +13,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from benchmarks.rivals.stacks.stack import INSTRUCTION, Lines, Model, Turn, TurnRequest, format_document
-from mnemosyne import CorpusDocument
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 _SYSTEM = INSTRUCTION + "\n\nMemories:\n{% for line in memories %}{{ line }}\n{% endfor %}"
 

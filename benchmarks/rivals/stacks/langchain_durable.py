@@ -19,7 +19,7 @@ from sqlalchemy import create_engine
 
 from benchmarks.rivals.stacks.langchain_stack import LangChain, to_messages
 from benchmarks.rivals.stacks.stack import Model, Turn, TurnRequest
-from mnemosyne import CorpusDocument
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 _SESSION = "bench"
 

@@ -24,7 +24,7 @@ from benchmarks.rivals.stacks.stack import (
     format_document,
     split_words,
 )
-from mnemosyne import CorpusDocument
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 _ROLES = {"human": "user", "ai": "assistant"}
 _PROMPT = ChatPromptTemplate.from_messages(

@@ -27,7 +27,7 @@ from benchmarks.rivals.stacks.stack import (
     TurnRequest,
     format_document,
 )
-from mnemosyne import CorpusDocument
+from mnemosyne.formats.corpora.corpus import CorpusDocument
 
 _WIDTH = 384
 _BATCH = 512

@@ -17,7 +17,7 @@ from mem0.embeddings.base import EmbeddingBase  # noqa: E402
 
 from benchmarks.rivals.stacks.by_hand import PlainVector  # noqa: E402
 from benchmarks.rivals.stacks.stack import Lines, Model, format_document  # noqa: E402
-from mnemosyne import CorpusDocument  # noqa: E402
+from mnemosyne.formats.corpora.corpus import CorpusDocument  # noqa: E402
 
 _WIDTH = 384
 _SCOPE = {"user_id": "bench"}

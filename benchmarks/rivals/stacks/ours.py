@@ -16,43 +16,34 @@ from anyio import to_thread
 
 from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Turn, TurnRequest
 from jacquard import (
-    Action,
-    AutomationStream,
     BudgetConfig,
     ContextEngine,
     CurationConfig,
-    CurationStream,
-    EngineParts,
-    HeuristicSelector,
     HistoryConfig,
     PreparedTurn,
-    ProcessTuning,
-    RulePlanner,
     RuntimeConfig,
-    ShownHistory,
     SummaryConfig,
-    build_bare_world,
-    build_recall_query,
-    find_shipped_templates,
 )
-from jacquard import Turn as PlannedTurn
-from mnemosyne import (
-    CalibratedEstimator,
-    Corpus,
-    CorpusDocument,
-    Embedder,
-    HybridRetriever,
-    Message,
-    PrefetchingEmbedder,
-    RetrievalQuery,
-    Role,
-    SessionHead,
-    SessionWindow,
-    SqliteStore,
-    TieredIndex,
-    session_scope,
-    to_session,
-)
+from jacquard.core.receipt import Action
+from jacquard.pipeline.curation.recall_query import build_recall_query
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import CurationStream
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.turn import ShownHistory
+from jacquard.pipeline.turn import Turn as PlannedTurn
+from jacquard.pipeline.worlds import build_bare_world
+from jacquard.templating import find_shipped_templates
+from jacquard.turns.parts import EngineParts
+from jacquard.wiring.process_tuning import ProcessTuning
+from mnemosyne import CalibratedEstimator, Embedder, Message, RetrievalQuery, Role, SqliteStore
+from mnemosyne.formats.corpora.corpus import Corpus, CorpusDocument, to_session
+from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import SessionHead
 
 _SESSION = "bench"
 _FLESH = "flesh:"

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from mnemosyne import CalibratedEstimator, Chain, CorpusDocument, Vectors
+from mnemosyne import CalibratedEstimator, Chain
+from mnemosyne.formats.corpora.corpus import CorpusDocument
+from mnemosyne.protocols import Vectors
 
 INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from the memories and the conversation; say so when they do not "

@@ -11,7 +11,8 @@ from evals.play.scores.receipts import find_turns_left_out, order_of, read_named
 from evals.play.script.values import CHECKPOINTS, Fact, Pattern, Play
 from evals.play.session import Item, ItemKind, Path
 from filament import clean_text
-from jacquard import PreparedTurn, TurnView, view_turn
+from jacquard import PreparedTurn
+from jacquard.authoring.replay.turn_view import TurnView, view_turn
 
 _TELLING_CHARS = 8
 _FLESH = "flesh:"

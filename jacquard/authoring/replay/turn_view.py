@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from filament import unescape_content
+from filament.boundaries import unescape_content
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, SAID, Subject, subject_of
 from jacquard.core.blocks import FRAME, BlockKind
 from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report

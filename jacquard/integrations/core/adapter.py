@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 
 import anyio
 
-from jacquard import ContextEngine, DegradationCode, PreparedTurn, turn_from_record
+from jacquard import ContextEngine, PreparedTurn
 from jacquard.adapters.observe.bus import add_tags
+from jacquard.core.degradations import DegradationCode
 from jacquard.integrations.core.bridge import EngineBridge
 from jacquard.integrations.core.mapping import find_status, read_documents, write_result
 from jacquard.integrations.core.prompt import prompt_of
@@ -38,6 +39,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
     ToolResultError,
 )
+from jacquard.pipeline.record.prepared_turn import turn_from_record
 from jacquard.sync import SyncEngine
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.core.masking.call_logs import open_log

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from filament import is_hidden_at
+from filament.state.display import is_hidden_at
 from jacquard.adapters.prompts.templates import find_text_language, warm_prompts
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError

@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
-from filament import escape_text, open_tag, show_text
+from filament import escape_text
+from filament.boundaries import show_text
+from filament.markup import open_tag
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
 from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position, sensitivity_of
 from jacquard.core.degradations import DegradationCode

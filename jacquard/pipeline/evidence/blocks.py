@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from filament import escape_text, open_tag, show_text
+from filament import escape_text
+from filament.boundaries import show_text
+from filament.markup import open_tag
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import (

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from filament import open_tag, show_text
+from filament.boundaries import show_text
+from filament.markup import open_tag
 from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
 from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, sensitivity_of
 from jacquard.core.receipt import CandidateDecision, LeftOut

@@ -13,7 +13,8 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
-from filament import escape_attribute, escape_text, unescape_strings
+from filament import escape_attribute, escape_text
+from filament.reply.json_body import unescape_strings
 from jacquard.adapters.prompts.templates import render_prompt, warm_prompts
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from filament import Correction, JudgedOps, OpLimits, OpVerdict, ParsedReply, parse_reply
+from filament import OpLimits, parse_reply
+from filament.reply.values import Correction, ParsedReply
+from filament.state.changes.judge import JudgedOps
+from filament.state.verdicts import OpVerdict
 from jacquard.config.sections import RuntimeConfig
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.refusals import CARRIED_OUT, SET_ASIDE, UNTAGGED

@@ -15,7 +15,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from filament import split_content
+from filament.boundaries import split_content
 from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from jacquard.pipeline.record.stored_turn import viewer_of

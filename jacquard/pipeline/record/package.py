@@ -12,7 +12,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from filament import close_tag, escape_text, open_tag, split_content
+from filament import escape_text
+from filament.boundaries import split_content
+from filament.markup import close_tag, open_tag
 from jacquard.config.sections import PackageConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, USER_LAYER, PackagePart, slot_traits
 from jacquard.core.blocks import Block, BlockKind, PlacedBlock

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from filament import choose_boundary
+from filament.boundaries import choose_boundary
 from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.core.receipt import BlockSpan
 from jacquard.pipeline.weaving.assemble import PromptMessage

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from filament import unescape_content
+from filament.boundaries import unescape_content
 from jacquard.core.block_kinds import SAID
 from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS
 from jacquard.core.receipt import EDITED, PREPARED, Action, BlockDecision, BlockSpan, SentPrompt, SentText

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from filament import open_tag, show_text
+from filament.boundaries import show_text
+from filament.markup import open_tag
 from jacquard.core.block_kinds import (
     FACTS_SLOT,
     FORMER_SECTION,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from filament import escape_text, open_tag
+from filament import escape_text
+from filament.markup import open_tag
 from jacquard.core.block_kinds import HOST_SOURCE, slot_of
 from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position
 from mnemosyne.schema.evidence import BlockType, Priority

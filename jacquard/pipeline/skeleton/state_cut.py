@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from filament import dump_yaml, escape_text, with_own_lists
+from filament import dump_yaml, escape_text
+from filament.state.display import with_own_lists
 from jacquard.core.quests import META, is_scalar, read_plain_value
 from jacquard.core.receipt import CutPart
 from mnemosyne.values import dataclass

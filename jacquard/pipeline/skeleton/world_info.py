@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from filament import open_tag, show_text
+from filament.boundaries import show_text
+from filament.markup import open_tag
 from jacquard.core.block_kinds import WORLD_INFO_SOURCE, slot_of
 from jacquard.core.blocks import (
     Block,

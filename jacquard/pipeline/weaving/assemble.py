@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from filament import choose_boundary, escape_attribute
+from filament import escape_attribute
+from filament.boundaries import choose_boundary
 from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, PlacedBlock, Position, Skein
 from jacquard.core.errors import AssemblerError
 from jacquard.core.receipt import BlockSpan, PrefixReport

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from filament import ContentPiece, FilamentError, dump_yaml, load_yaml, split_content
+from filament import FilamentError, dump_yaml, load_yaml
+from filament.boundaries import ContentPiece, split_content
 from jacquard.core.block_kinds import AUTHORED, SUMMARY_SLOT, remedy_of
 from jacquard.core.blocks import Block, PlacedBlock, shorten_block
 from jacquard.core.degradations import Degradation, DegradationCode

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from filament import ContentPiece, show_as_written, split_content
+from filament import show_as_written
+from filament.boundaries import ContentPiece, split_content
 from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, Block, PlacedBlock, shorten_block
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from math import ceil
 
-from filament import split_content
+from filament.boundaries import split_content
 from jacquard.core.block_kinds import AUTHORED
 from jacquard.core.blocks import Block, PlacedBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError

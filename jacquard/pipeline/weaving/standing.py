@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from filament import split_content
+from filament.boundaries import split_content
 from jacquard.core.blocks import Block, BlockKind, Position, SkeinTemplate
 from jacquard.pipeline.weaving.pieces import fill_block, join_messages
 from mnemosyne.chains.audience import audience_of_entry

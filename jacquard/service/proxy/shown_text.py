@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-from filament import split_content
+from filament.boundaries import split_content
 from mnemosyne.privacy.forget import TEXT_CACHES
 
 NEARLY_ALL = 0.9

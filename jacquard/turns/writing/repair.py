@@ -12,7 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from filament import Authority, JudgedOps, OpLimits, OpVerdict
+from filament import OpLimits
+from filament.state.changes.judge import JudgedOps
+from filament.state.verdicts import Authority, OpVerdict
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import LimitsConfig
 from jacquard.core.errors import ConfigError

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from filament import Authority, Remark, judge_ops
+from filament import judge_ops
+from filament.state.verdicts import Authority, Remark
 from mnemosyne.chains.quantities import calculate, expand_pattern, is_expression
 from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.core.plain_values import Path as KeyPath

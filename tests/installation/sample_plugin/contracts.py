@@ -10,9 +10,11 @@ from jacquard_sample.pruner import ExplainingPruner
 from jacquard_sample.redactor import BadgeRedactor
 from jacquard_sample.stores import open_store
 
-from jacquard import RuntimeConfig, config_from_mapping, create_context_engine, open_embedder
+from jacquard import RuntimeConfig, create_context_engine
+from jacquard.config.settings import config_from_mapping
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.smoke import EngineSmoke
+from jacquard.wiring.runtime import open_embedder
 from mnemosyne import MemoryStore
 from mnemosyne.testing.redactor import RedactorContract
 from mnemosyne.testing.store import StoreContract

@@ -12,7 +12,8 @@ import anyio
 import pytest
 from toy_framework import ToyMapper
 
-from jacquard import BudgetExceededError, ConfigError, RuntimeConfig, ToolPairError, create_context_engine
+from jacquard import BudgetExceededError, ConfigError, RuntimeConfig, create_context_engine
+from jacquard.core.errors import ToolPairError
 from jacquard.integrations import (
     AdapterOptions,
     ContextAdapter,
@@ -30,18 +31,8 @@ from jacquard.integrations.core.bridge import EngineBridge
 from jacquard.integrations.core.mapping import find_status, read_arguments, read_documents, read_text, write_result
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.sync import create_context_engine as create_sync_engine
-from mnemosyne import (
-    Author,
-    AuthorKind,
-    EvidenceType,
-    MemoryStore,
-    Message,
-    Role,
-    SessionNotFoundError,
-    Task,
-    TaskStatus,
-    ToolCallStatus,
-)
+from mnemosyne import Author, AuthorKind, EvidenceType, MemoryStore, Message, Role, SessionNotFoundError, Task
+from mnemosyne.schema.document import TaskStatus, ToolCallStatus
 
 pytestmark = pytest.mark.anyio
 FRAMEWORKS = {

@@ -9,7 +9,8 @@ import pytest
 
 from jacquard import create_context_engine
 from jacquard.integrations.mcp import RecordedMcpClient
-from mnemosyne import MemoryStore, SessionNotFoundError, ToolCallStatus
+from mnemosyne import MemoryStore, SessionNotFoundError
+from mnemosyne.schema.document import ToolCallStatus
 
 SESSION = "s1"
 

@@ -8,24 +8,25 @@ from datetime import UTC, datetime
 import pytest
 from verb_faces import FACES
 
-from jacquard import ConfigError, MemoryAction, MemoryNotFoundError, MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard import ConfigError, MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard.core.errors import MemoryNotFoundError
+from jacquard.memory.verbs.values import MemoryAction
 from mnemosyne import (
-    Actor,
     Author,
     AuthorKind,
     Chain,
     Erasure,
     MemoryEntry,
     Message,
-    Meta,
     Role,
     Session,
     SessionDocument,
-    SessionExistsError,
     SessionNotFoundError,
     UserFact,
-    session_scope,
 )
+from mnemosyne.core.errors import SessionExistsError
+from mnemosyne.schema.document import Actor, Meta
+from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio
 SETTINGS = RuntimeConfig(profile="assistant")

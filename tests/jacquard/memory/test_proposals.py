@@ -12,26 +12,20 @@ from mcp import Client
 from servers.openai_server import OpenAiServer
 from verb_faces import FACES
 
-from jacquard import (
-    ConfigError,
-    ConsolidationConfig,
-    MemoryAction,
-    MemoryConfig,
-    MemoryNotFoundError,
-    MemoryVerbs,
-    RuntimeConfig,
-    SummaryConfig,
-    build_bare_world,
-    open_runtime,
-)
+from jacquard import ConfigError, ConsolidationConfig, MemoryVerbs, RuntimeConfig, SummaryConfig, open_runtime
+from jacquard.config.sections import MemoryConfig
 from jacquard.config.service import ServiceSettings
+from jacquard.core.errors import MemoryNotFoundError
+from jacquard.memory.verbs.values import MemoryAction
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.server import build_server
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
-from mnemosyne import Author, AuthorKind, Chain, Erasure, ImportedTurn, Message, Role, SessionStart, session_scope
-from mnemosyne.schema.memory import world_session_id
+from mnemosyne import Author, AuthorKind, Chain, Erasure, Message, Role, SessionStart
+from mnemosyne.schema.memory import session_scope, world_session_id
+from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.world.pack_json import with_own_digest
 
 pytestmark = pytest.mark.anyio

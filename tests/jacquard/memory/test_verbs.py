@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jacquard import ConfigError, MemoryAction, MemoryVerbs, RuntimeConfig, open_runtime
-from mnemosyne import Message, Role, StateOpError, export_session, import_session
+from jacquard import ConfigError, MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard.memory.verbs.values import MemoryAction
+from mnemosyne import Message, Role, export_session, import_session
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.evidence.documents import index_documents
 
 pytestmark = pytest.mark.anyio

@@ -7,12 +7,13 @@ from functools import reduce
 
 import pytest
 
-from jacquard import ArmConfig, ConfigError, RuntimeConfig, config_from_mapping
+from jacquard import ConfigError, RuntimeConfig
 from jacquard.config.experiments import with_viewer
 from jacquard.config.fields import ANY, LOWER
 from jacquard.config.per_call import read_call_settings
 from jacquard.config.reference import settings_of
-from jacquard.config.sections import list_credentials
+from jacquard.config.sections import ArmConfig, list_credentials
+from jacquard.config.settings import config_from_mapping
 from jacquard.remote.operations import OPERATIONS
 from mnemosyne.core.codec import to_plain
 

@@ -12,7 +12,7 @@ import yaml
 from cli_calls import find_command
 
 from jacquard.config.service import ServiceSettings, load_service_settings
-from mnemosyne import locate_store
+from mnemosyne.stores.locate import locate_store
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

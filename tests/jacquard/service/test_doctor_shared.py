@@ -16,9 +16,12 @@ from test_doctor import COMMANDS, WORLD, codes, examine, files_of, make_store
 
 from jacquard.cli.app import app
 from jacquard.wiring.parts.embedder import open_embedder
-from mnemosyne import Chain, Erasure, PostgresStore, SystemClock, postgres_address, session_scope
+from mnemosyne import Chain, Erasure, PostgresStore
+from mnemosyne.host_parts import SystemClock
 from mnemosyne.protocols import EmbeddedText
 from mnemosyne.retrieval.engines.rows import text_hash
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.stores.locate import postgres_address
 from mnemosyne.testing.stores.samples import imported_turn, start
 
 WORLD_ID = "whispering_forest_en"

@@ -8,13 +8,18 @@ import pytest
 from doors import CALLERS, WORLD, open_doors, tool_arguments
 from test_doors import CALLS
 
-from jacquard import Degradation, RuntimeConfig, TemplateError, open_runtime
+from jacquard import RuntimeConfig, open_runtime
+from jacquard.core.degradations import Degradation
+from jacquard.core.errors import TemplateError
 from jacquard.service.answers import describe
 from jacquard.service.host_paths import error_for, event_for, hide_places, turn_for
 from jacquard.service.mcp.tools import TOOLS
 from jacquard.service.values import LOCAL, Principal
 from jacquard.testing.server import ScriptedServer
-from mnemosyne import Event, EventType, IndexUnavailableError, StoreUnavailableError, SystemClock
+from mnemosyne import StoreUnavailableError
+from mnemosyne.core.errors import IndexUnavailableError
+from mnemosyne.host_parts import SystemClock
+from mnemosyne.schema.event import Event, EventType
 
 pytestmark = pytest.mark.anyio
 TENANT = Principal(tenant="north", token_id="t")

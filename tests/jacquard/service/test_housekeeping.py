@@ -22,8 +22,10 @@ from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.upkeep.housekeeper import LEASE, Housekeeper
 from jacquard.service.values import Scope
-from mnemosyne import PostgresStore, SqliteStore, SystemClock, locate_store, postgres_address
+from mnemosyne import PostgresStore, SqliteStore
+from mnemosyne.host_parts import SystemClock
 from mnemosyne.retrieval.engines.lance.files import list_tables
+from mnemosyne.stores.locate import locate_store, postgres_address
 from mnemosyne.stores.maintenance.copies import backup_store
 from mnemosyne.testing.stores.samples import imported_turn, play, prepared_turn, read_everything, start
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from jacquard import MemoryNotFoundError, RuntimeConfig
+from jacquard import RuntimeConfig
 from jacquard.client import RemoteEngine
 from jacquard.config.service import ServiceSettings
+from jacquard.core.errors import MemoryNotFoundError
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.values import Scope

@@ -13,17 +13,8 @@ from jacquard.config.service import ServiceSettings
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.values import Scope
-from mnemosyne import (
-    Chain,
-    Evidence,
-    EvidenceSource,
-    EvidenceType,
-    MemoryEntry,
-    SourceKind,
-    open_store,
-    session_scope,
-)
-from mnemosyne.schema.memory import DOCUMENT_ID
+from mnemosyne import Chain, Evidence, EvidenceSource, EvidenceType, MemoryEntry, SourceKind, open_store
+from mnemosyne.schema.memory import DOCUMENT_ID, session_scope
 
 pytestmark = pytest.mark.anyio
 FACTS = ("The boat key hangs behind the blue clock.", "The ferry leaves at noon.", "船夫的女儿叫阿苇。")

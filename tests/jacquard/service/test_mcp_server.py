@@ -38,7 +38,7 @@ import os, subprocess
 print("noise of an import")
 class Redactor:
     def __init__(self, argument="", *, rules=None):
-        from mnemosyne import RegexRedactor
+        from mnemosyne.privacy.redact import RegexRedactor
         self.redactor = RegexRedactor(rules) if rules is not None else RegexRedactor()
     async def redact(self, text, rules=None):
         print("noise of a call: " + text)

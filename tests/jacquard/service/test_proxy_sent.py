@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from jacquard.cli.app import app
 from jacquard.config.service import ProxySettings
 from jacquard.testing.server import ScriptedServer
-from mnemosyne import AuthorsNote, BookEntry, CharacterCard, WorldBook
 from mnemosyne.formats.worlds.pack import ImportedWorld, pack_files
+from mnemosyne.schema.imported_files import AuthorsNote, BookEntry, CharacterCard, WorldBook
 
 pytestmark = pytest.mark.anyio
 

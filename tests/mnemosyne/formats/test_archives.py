@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from mnemosyne import CorpusError
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.archives import unpack_archive
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from mnemosyne import Chat, Fate, ImportedFile, ImportRequest
 from mnemosyne.formats.recognise import read_imported_file, recognise
+from mnemosyne.schema.imported_files import Chat, Fate, ImportedFile
+from mnemosyne.schema.record import ImportRequest
 
 LIN = ImportRequest(users=("Lin",), assistants=("Mara",))
 

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-from mnemosyne import CorpusError, Fate, FieldCounter
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.character_book import is_lorebook, parse_character_book, read_lorebook
 from mnemosyne.formats.books.fields import BY_ACTIVATION
 from mnemosyne.formats.books.write import character_book_json
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.schema.imported_files import Fate
 
 SILLYTAVERN = {
     "id": 3,

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mnemosyne import CorpusError, Fate
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.agnai import is_agnai, read_agnai, wildcard_pattern
 from mnemosyne.formats.books.fields import BY_ACTIVATION
 from mnemosyne.formats.books.keys import is_regex_key
@@ -15,6 +15,7 @@ from mnemosyne.formats.books.kobold import is_ai_dungeon, is_kobold, read_ai_dun
 from mnemosyne.formats.books.novelai import is_novelai, read_novelai
 from mnemosyne.formats.books.risu import is_risu, read_risu
 from mnemosyne.formats.books.world_info import is_world_info
+from mnemosyne.schema.imported_files import Fate
 
 RISU = {
     "type": "risu",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import CorpusError, FieldCounter
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.agnai import parse_agnai
 from mnemosyne.formats.books.character_book import parse_character_book, read_lorebook
 from mnemosyne.formats.books.fields import CARD_NAMES, EXTENSION_NAMES, FIELDS_BY_NAME, OTHER_NAMES
@@ -18,6 +18,7 @@ from mnemosyne.formats.books.novelai import parse_novelai
 from mnemosyne.formats.books.risu import parse_risu
 from mnemosyne.formats.books.world_info import parse_world_info, read_world_info
 from mnemosyne.formats.books.write import character_book_json, world_info_json
+from mnemosyne.formats.losses import FieldCounter
 
 PARSERS = (
     parse_world_info,

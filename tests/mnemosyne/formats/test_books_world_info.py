@@ -6,9 +6,11 @@ import json
 
 import pytest
 
-from mnemosyne import CorpusError, Fate, FieldCounter
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.fields import BY_ACTIVATION, DEFAULTS
 from mnemosyne.formats.books.world_info import is_world_info, parse_world_info, read_world_info
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.schema.imported_files import Fate
 
 
 def read(tmp_path, value, name="森林.json"):

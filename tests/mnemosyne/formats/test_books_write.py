@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import BookEntry, FieldCounter, WorldBook
 from mnemosyne.formats.books.character_book import parse_character_book
 from mnemosyne.formats.books.fields import CARD_NAMES, DEFAULTS, EXTENSION_NAMES, FIELDS_BY_NAME, OTHER_NAMES
 from mnemosyne.formats.books.world_info import parse_world_info
 from mnemosyne.formats.books.write import character_book_json, world_info_json
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.schema.imported_files import BookEntry, WorldBook
 
 TAKEN = {*FIELDS_BY_NAME, *OTHER_NAMES, *CARD_NAMES, *EXTENSION_NAMES, "uid", "id", "extensions", "original", "entries"}
 HELD = {"name", "priority", "case_sensitive", "use_regex", "position"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from card_files import v2_card, v3_card
 
-from mnemosyne import FieldCounter
 from mnemosyne.formats.cards.card_json import parse_card
 from mnemosyne.formats.cards.texts import greetings_of, instructions_of, persona_of
+from mnemosyne.formats.losses import FieldCounter
 
 
 def card_of(document):

@@ -12,10 +12,12 @@ from card_files import END, NAMES, PICTURE, PIXELS, SIGNATURE, WORDS, chunk, doc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import BookEntry, CharacterCard, CorpusError, DepthPrompt, FieldCounter, WorldBook
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.cards.card_json import parse_card, read_card_json
 from mnemosyne.formats.cards.png import find_text_chunks, read_card_png
 from mnemosyne.formats.cards.write import card_document, card_json_bytes, card_png_bytes
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.schema.imported_files import BookEntry, CharacterCard, DepthPrompt, WorldBook
 
 TEXTS = (
     "name",

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from mnemosyne import Chat, CorpusError, Fate, ImportedFile, ImportRequest, Role
+from mnemosyne import Role
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.chats.chatgpt import is_chatgpt, read_chatgpt
 from mnemosyne.formats.chats.foreign import is_foreign_chat, read_foreign_chat
 from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_openai_messages
 from mnemosyne.formats.chats.transcript import looks_like_transcript, read_transcript
+from mnemosyne.schema.imported_files import Chat, Fate, ImportedFile
+from mnemosyne.schema.record import ImportRequest
 
 LIN = ImportRequest(users=("Lin",), assistants=("Mara",))
 

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne import AuthorsNote, CorpusError, Fate, Role
+from mnemosyne import Role
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.turns import MOST_REPLIES
 from mnemosyne.formats.chats.write import chat_header, chat_jsonl
 from mnemosyne.formats.safe_files import MOST_LINE_BYTES
+from mnemosyne.schema.imported_files import AuthorsNote, Fate
 
 HEADER: dict[str, Any] = {
     "user_name": "林",

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import AuthorKind, Chain, CorpusError, Role, Trust, read_corpus, to_session
-from mnemosyne.formats.corpora.corpus import iter_corpus
+from mnemosyne import AuthorKind, Chain, Role
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.corpora.corpus import iter_corpus, read_corpus, to_session
+from mnemosyne.schema.memory import Trust
 
 
 def line(name: str, chain: str, session: str | None, text: str, **more: Any) -> dict[str, Any]:

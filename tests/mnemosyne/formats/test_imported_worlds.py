@@ -7,8 +7,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne import BookEntry, FieldCounter, WorldBook
 from mnemosyne.formats.cards.card_json import parse_card
+from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.worlds.lore import books_of, list_lore
 from mnemosyne.formats.worlds.pack import (
     ImportedWorld,
@@ -17,6 +17,7 @@ from mnemosyne.formats.worlds.pack import (
     names_for,
     pack_files,
 )
+from mnemosyne.schema.imported_files import BookEntry, WorldBook
 from mnemosyne.world import load_world_files
 
 TEXT = st.one_of(

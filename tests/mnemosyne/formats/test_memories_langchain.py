@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from memory_files import CHECKPOINTS, MESSAGE_STORE, STORE, database, langchain_message, write_json
 
-from mnemosyne import CorpusError, Fate
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain, text_of_item
+from mnemosyne.schema.imported_files import Fate
 from mnemosyne.schema.memory import NOBODY, VIEWERS
 
 CALL = {"name": "look", "args": {"at": "tide"}, "id": "c1", "type": "tool_call"}

@@ -7,8 +7,9 @@ import json
 import pytest
 from memory_files import write_json
 
-from mnemosyne import CorpusError, Fate
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
+from mnemosyne.schema.imported_files import Fate
 
 
 def node(node_id, text, source="", **fields):

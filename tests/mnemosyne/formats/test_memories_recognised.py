@@ -15,7 +15,7 @@ from memory_files import (
     write_json,
 )
 
-from mnemosyne import CorpusError
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.recognise import recognise
 
 MEMORY = {"id": "m1", "memory": "喜欢茶"}

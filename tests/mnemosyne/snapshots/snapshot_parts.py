@@ -11,7 +11,9 @@ from pathlib import Path
 
 from recall_parts import WORLD, LetterEmbedder, entry, question
 
-from mnemosyne import CalibratedEstimator, HybridRetriever, MemoryEntry, SqliteStore, TieredIndex
+from mnemosyne import CalibratedEstimator, MemoryEntry, SqliteStore
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.snapshots.cache import SnapshotCache
 from mnemosyne.retrieval.snapshots.library import SnapshotLibrary
 from mnemosyne.retrieval.snapshots.manifest import Manifest

@@ -9,7 +9,9 @@ import pytest
 from recall_parts import WORLD, LetterEmbedder, question
 from snapshot_parts import tale
 
-from mnemosyne import CalibratedEstimator, HybridRetriever, PostgresStore, TieredIndex
+from mnemosyne import CalibratedEstimator, PostgresStore
+from mnemosyne.retrieval.engines.tiered_index import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.snapshots.cache import SnapshotCache
 from mnemosyne.retrieval.snapshots.library import SnapshotLibrary
 from mnemosyne.retrieval.snapshots.publish import publish_snapshot

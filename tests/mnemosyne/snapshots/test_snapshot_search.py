@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from recall_parts import WORLD, LetterEmbedder
 from snapshot_parts import TIERS, Host, copy_store, files_of, host, publish, published, tale, write_world
 
-from mnemosyne import CalibratedEstimator, HybridRetriever, MemoryIndex
+from mnemosyne import CalibratedEstimator
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.snapshots.publish import publish_snapshot
 from mnemosyne.retrieval.snapshots.storage import FolderStorage
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from mnemosyne import Vectors, word_tokens
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.text.words import word_tokens
 
 
 class HashingEmbedder:

@@ -6,20 +6,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mnemosyne import (
-    BookEntry,
-    CorpusError,
-    FieldCounter,
-    ImportedConversation,
-    ImportedConversations,
-    ImportedFile,
-    ImportedTurn,
-    ImportRequest,
-    Message,
-    Role,
-    SessionStart,
-    WorldBook,
-)
+from mnemosyne import Message, Role, SessionStart
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
+from mnemosyne.schema.record import ImportedConversation, ImportedConversations, ImportedTurn, ImportRequest
 
 
 class DialogueImporter:

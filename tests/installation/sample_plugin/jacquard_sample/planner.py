@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jacquard import PlanContext, RulePlanner
-from mnemosyne import SessionWindow, WorldPack
+from jacquard.core.plan import PlanContext
+from jacquard.pipeline.planning.rules import RulePlanner
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.world import WorldPack
 
 
 class TemplatePlanner:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne import RedactionRules, Redactor, RedactResult, RegexRedactor
+from mnemosyne import Redactor
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.schema.redaction import RedactionRules, RedactResult
 
 BADGE = r"\bbadge-\d{4}\b"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jacquard import LlmAdapter, Selection, SelectionContext, SelectionRequest
-from mnemosyne import word_tokens
+from mnemosyne.retrieval.text.words import word_tokens
 
 
 class SharedWordsSelector:
