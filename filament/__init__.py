@@ -13,7 +13,7 @@ Words of this package:
 - An update is one block of ops in a reply.
 
 The package does no I/O, reads no clock, has no async code and imports nothing from `mnemosyne` or `jacquard`.
-`docs/en/filament.md` explains all of it.
+`docs/en/filament.md`, `state-ops.md`, `state-rules.md` and `replies.md` in the same folder explain all of it.
 """
 
 from filament.errors import FilamentError, OpError, PayloadError

@@ -2,7 +2,7 @@
 
 An update is one block of ops (changes of the state). The reader records a mark for each tag, and for each text outside of all
 elements. Once the reply is complete, one pass over these marks judges every update. So the verdict depends only on the text of
-the reply. `docs/en/filament.md` section 6 explains which places count.
+the reply. `docs/en/replies.md` explains which places count.
 """
 
 from __future__ import annotations

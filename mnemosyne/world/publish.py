@@ -2,7 +2,7 @@
 
 Both are generated from the tables in `mnemosyne.world.format.fields`, by which packs are checked.
 
-`python -m mnemosyne.world.publish DOCS` writes `schema/world-pack.schema.json` and the tables of `en/world-packs.md`.
+`python -m mnemosyne.world.publish DOCS` writes `schema/world-pack.schema.json` and the tables of the pages `en/pack-*.md`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mnemosyne.shapes import format_table, iterate_records, schema_document
 from mnemosyne.world.format.fields import FILES
 
 SCHEMA_FILE = "schema/world-pack.schema.json"
-PAGE_FILE = "en/world-packs.md"
+PAGES = "en/pack-*.md"
 
 
 def schema_text() -> str:
@@ -56,14 +56,14 @@ def page_with_tables(page: str) -> str:
 
 
 def publish(docs: Path) -> None:
-    """Write the schema into the folder `docs`, and regenerate the tables of `en/world-packs.md` in this folder.
+    """Write the schema into the folder `docs`, and regenerate the tables of the pages `en/pack-*.md` in this folder.
 
     Raises OSError if a file cannot be written.
     """
     (docs / SCHEMA_FILE).parent.mkdir(parents=True, exist_ok=True)
     write_file(docs / SCHEMA_FILE, schema_text())
-    page = docs / PAGE_FILE
-    write_file(page, page_with_tables(page.read_text(encoding="utf-8")))
+    for page in sorted(docs.glob(PAGES)):
+        write_file(page, page_with_tables(page.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

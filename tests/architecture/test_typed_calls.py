@@ -9,7 +9,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
-VALUES = {"evidence.md", "filament.md"}
+VALUES = {
+    "evidence.md",
+    "evidence-parts.md",
+    "filament.md",
+    "state-ops.md",
+    "state-rules.md",
+    "replies.md",
+    "erasure.md",
+}
 """Pages that show values one by one: they look into what may be None, and use a name again for another value."""
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

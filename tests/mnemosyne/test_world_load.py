@@ -16,7 +16,7 @@ from mnemosyne.schema.world import NumericalAction, PrologueEvent, TemplateRule
 from mnemosyne.world import describe
 from mnemosyne.world.scaffold import starter_files
 
-PAGE = Path(__file__).parents[2] / "docs" / "en" / "world-packs.md"
+DOCS = Path(__file__).parents[2] / "docs"
 MINIMAL = {"world.yaml": "id: w\ntitle: W\nlocale: en\n"}
 
 
@@ -149,9 +149,10 @@ def test_describe_counts(tmp_path: Path) -> None:
     assert shown["described_values"] == ["weather", "hero.health", "quests.q_light.progress"]
 
 
-def test_the_pack_on_the_authors_page_loads(tmp_path: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize(("language", "skills"), [("en", ["milling", "mending"]), ("zh", ["磨面", "修补"])])
+def test_the_pack_on_the_authors_pages_loads(language: str, skills: list[str], tmp_path: Path) -> None:
+    page = "\n".join(each.read_text(encoding="utf-8") for each in sorted((DOCS / language).glob("pack-*.md")))
+    blocks = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert {name for name, _ in blocks} == {
         *(
             "world.yaml",
@@ -165,7 +166,7 @@ def test_the_pack_on_the_authors_page_loads(tmp_path: Path) -> None:
     }
     (markdown,) = re.findall(r"^```markdown\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     world = load_world(write(tmp_path, {**dict(blocks), "lore/rule.md": markdown}))
-    assert world.state["hero"]["skills"] == ["milling", "mending"]
+    assert world.state["hero"]["skills"] == skills
     assert describe(world)["described_values"] == ["hero.health", "quests.q_wheel.progress"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from mnemosyne.world.publish import PAGE_FILE, SCHEMA_FILE, page_with_tables, publish, schema_text, tables
+from mnemosyne.world.publish import PAGES, SCHEMA_FILE, page_with_tables, publish, schema_text, tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 RENEW = "run `python -m mnemosyne.world.publish docs`"
@@ -18,13 +18,17 @@ def test_the_schema_is_current() -> None:
     assert (DOCS / SCHEMA_FILE).read_text(encoding="utf-8") == schema_text(), RENEW
 
 
-def test_the_authors_page_is_current() -> None:
-    page = (DOCS / PAGE_FILE).read_text(encoding="utf-8")
+def read_pages(docs: Path) -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in sorted(docs.glob(PAGES)))
+
+
+def test_the_authors_pages_are_current() -> None:
+    page = read_pages(DOCS)
     assert page == page_with_tables(page), RENEW
 
 
 def test_every_record_but_the_weights_has_its_table_on_the_page() -> None:
-    page = (DOCS / PAGE_FILE).read_text(encoding="utf-8")
+    page = read_pages(DOCS)
     assert len(tables()) > 10
     for name in tables():
         if name not in ("weights", "domain_weights"):
@@ -40,10 +44,11 @@ def test_the_schema_is_one() -> None:
 
 
 def test_publish_mends_what_is_stale(tmp_path: Path) -> None:
-    (tmp_path / PAGE_FILE).parent.mkdir()
-    (tmp_path / PAGE_FILE).write_text("x\n<!-- table: entity -->\nold\n<!-- end -->\ny\n", encoding="utf-8")
+    stale = tmp_path / PAGES.replace("*", "world")
+    stale.parent.mkdir()
+    stale.write_text("x\n<!-- table: entity -->\nold\n<!-- end -->\ny\n", encoding="utf-8")
     publish(tmp_path)
-    page = (tmp_path / PAGE_FILE).read_text(encoding="utf-8")
+    page = read_pages(tmp_path)
     assert page == f"x\n<!-- table: entity -->\n{tables()['entity']}<!-- end -->\ny\n"
     assert (tmp_path / SCHEMA_FILE).read_text(encoding="utf-8") == schema_text()
 

@@ -146,8 +146,8 @@ def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = 
     """Return the tree after all `ops`, in order, with the JSON Patch. The given `tree` is not changed.
 
     Either all ops are applied or none. (`judge_ops` returns a verdict on every op instead of an error.) Each op sees the effect
-    of the ops before it, including the ids of mappings that were just added. `docs/en/filament.md` explains which changes `$meta`
-    allows. `anchors` are the anchors that the prompt showed, mapped to JSON Pointers.
+    of the ops before it, including the ids of mappings that were just added. `docs/en/state-rules.md` explains which changes
+    `$meta` allows. `anchors` are the anchors that the prompt showed, mapped to JSON Pointers.
 
     Raises:
         OpError: for the first op that is refused, with its place in `ops`, its reason and its code.

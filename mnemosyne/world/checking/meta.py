@@ -1,7 +1,7 @@
 """Checks the rules in `$meta` of a world pack: the form of each rule, the fields that a rule names, and templates.
 
 `$meta` is a key of a mapping in the state. Its value has the rules of the mapping (types, limits, templates, …);
-`docs/en/filament.md` section 6 explains them. A template is a mapping with example fields and rules for all things below a mapping.
+`docs/en/state-rules.md` explains them. A template is a mapping with example fields and rules for all things below a mapping.
 `check_meta` checks the rules as written, also inside templates. `check_follows` checks that the fields of a mapping obey its
 rules.
 """
