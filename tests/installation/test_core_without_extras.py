@@ -201,6 +201,26 @@ def test_an_erasure_removes_an_index_that_another_installation_left(run, tmp_pat
     assert not [each for each in files if b"quicksilver" in each.read_bytes()]
 
 
+def test_the_command_without_its_extra_names_it_in_one_line():
+    hidden = (
+        "import sys; sys.modules.update(dict.fromkeys(('typer', 'rich'))); from jacquard.cli.main import main; main()"
+    )
+    for words in ((), ("studio",), ("--help",)):
+        done = subprocess.run([sys.executable, "-c", hidden, *words], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+        assert 'The command line needs typer: pip install ".[cli]" in a checkout' in done.stderr
+
+
+MOST_PACKAGES = 20
+"""Maximum number of packages that the core brings, itself included."""
+
+
+def test_the_core_brings_few_packages_and_no_part_of_the_command_line():
+    packages = drawn_in([OURS])
+    assert len(packages) <= MOST_PACKAGES, sorted(packages)
+    assert packages.isdisjoint(("typer", "rich", "pygments", "pydantic", "click"))
+
+
 WEAVE = ("play", "weave", "--world", str(PACK), "--session", "s", "--input", "hi")
 PLAIN = ("play", "weave", "--profile", "assistant", "--session", "p", "--input", "hi", "--embedder", "none")
 NEEDS = [
@@ -236,8 +256,8 @@ SENTENCE = re.compile(r'needs ([\w, -]+?)(?: \(.+\))?: pip install "\.\[([\w-]+)
 
 
 def all_but(*extras):
-    """Return the import names of optional packages that neither the core nor these extras bring."""
-    brought = drawn_in([f"{OURS}[{','.join(extras)}]"])
+    """Return the import names of optional packages that neither the command line nor these extras bring."""
+    brought = drawn_in([f"{OURS}[{','.join(('cli', *extras))}]"])
     optional = drawn_in([f"{OURS}[{each}]" for each in EXTRAS if each not in ("dev", "rivals")])
     owners = {name: {*map(canonicalize_name, found)} for name, found in packages_distributions().items()}
     return tuple(sorted(name for name, found in owners.items() if found & optional and not found & brought))

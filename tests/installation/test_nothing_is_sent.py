@@ -119,7 +119,7 @@ run = [sys.executable, "-m", "evals", "gate"]
 subprocess.run(run, check=True)
 """
 EXTRAS = {
-    "local": (LOCAL, {"local", "lance", "models", "e5", "onnx", "tokens", "documents", "otel", "prometheus"}),
+    "local": (LOCAL, {"local", "cli", "lance", "models", "e5", "onnx", "tokens", "documents", "otel", "prometheus"}),
     "models": (MODELS, {"models"}),
     "torch": (TORCH, {"embed", "export", "pii"}),
     "use": (UNIVERSAL, {"use"}),
