@@ -13,7 +13,9 @@ from environments import ROOT, make_environment
 
 @pytest.fixture(scope="module", params=["linked", pytest.param("installed", marks=pytest.mark.full)])
 def environment(request, wheel, tmp_path_factory):
-    return make_environment(tmp_path_factory.mktemp("alone"), wheel, "cli", "testing", is_linked=request.param == "linked")
+    return make_environment(
+        tmp_path_factory.mktemp("alone"), wheel, "cli", "testing", is_linked=request.param == "linked"
+    )
 
 
 def test_the_wheel_weaves_a_prompt_without_the_repository_and_with_no_extra_but_the_command_line(environment):
