@@ -7,20 +7,33 @@ from .config.sections import (
     BudgetConfig,
     ConsolidationConfig,
     CurationConfig,
+    EvidenceConfig,
     HistoryConfig,
     LimitsConfig,
+    ObservabilityConfig,
+    PruneConfig,
+    RedactionConfig,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
 )
 from .config.settings import config_from_yaml, load_config
 from .core.blocks import PlacedBlock
-from .core.errors import BudgetExceededError, ConfigError, InputTooLargeError, JacquardError, WorldUnavailableError
+from .core.errors import (
+    BudgetExceededError,
+    ConfigError,
+    InputTooLargeError,
+    JacquardError,
+    SummarizerError,
+    WorldUnavailableError,
+)
+from .core.plan import PlanContext
 from .core.protocols import (
     NO_RULES,
     LlmAdapter,
     LlmRequest,
     LlmResponse,
+    MessagePart,
     Planner,
     PruneBudget,
     Pruner,
@@ -34,23 +47,25 @@ from .core.protocols import (
     SummaryRequest,
     SummaryText,
 )
-from .core.receipt import Report
+from .core.receipt import BlockDecision, Report
 from .memory.verbs.values import Memory
 from .pipeline.record.commit import CommitResult
-from .pipeline.record.prepared_turn import PreparedTurn
+from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn
 from .pipeline.record.prompt_snapshot import read_snapshot
 from .pipeline.weaving.assemble import Assembler
 from .pipeline.weaving.layers import ContextCollector, ContextComposer
 from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from .turns.engine import ContextEngine
 from .turns.host.values import ChatMessage
-from .wiring.factory import create_context_engine
+from .wiring.factory import DefaultContextEngine, create_context_engine
 from .wiring.runtime import Runtime, open_runtime
 from .wiring.verbs import MemoryVerbs
 
 __all__ = [
     "NO_RULES",
+    "AssembledInput",
     "Assembler",
+    "BlockDecision",
     "BudgetConfig",
     "BudgetExceededError",
     "ChatMessage",
@@ -61,6 +76,8 @@ __all__ = [
     "ContextComposer",
     "ContextEngine",
     "CurationConfig",
+    "DefaultContextEngine",
+    "EvidenceConfig",
     "GreedyPriorityPruner",
     "HistoryConfig",
     "InMemoryEventBus",
@@ -72,13 +89,18 @@ __all__ = [
     "LlmResponse",
     "Memory",
     "MemoryVerbs",
+    "MessagePart",
+    "ObservabilityConfig",
     "PlacedBlock",
+    "PlanContext",
     "Planner",
     "PreparedTurn",
     "PruneBudget",
+    "PruneConfig",
     "PruneResult",
     "PruneRules",
     "Pruner",
+    "RedactionConfig",
     "Report",
     "Runtime",
     "RuntimeConfig",
@@ -88,6 +110,7 @@ __all__ = [
     "Selector",
     "SelectorConfig",
     "Summarizer",
+    "SummarizerError",
     "SummaryConfig",
     "SummaryRequest",
     "SummaryText",
@@ -118,15 +141,11 @@ from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFac
 from .config.sections import (
     ArmConfig,
     ChunkConfig,
-    EvidenceConfig,
     LayersConfig,
     LockConfig,
     MemoryConfig,
-    ObservabilityConfig,
     PackageConfig,
     PlannerConfig,
-    PruneConfig,
-    RedactionConfig,
     SnapshotConfig,
     WorldInfoConfig,
 )
@@ -154,17 +173,15 @@ from .core.errors import (
     ModelError,
     QuotaExceededError,
     SelectorError,
-    SummarizerError,
     TemplateError,
     ToolPairError,
     TurnRateError,
 )
-from .core.plan import OverviewScope, PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from .core.plan import OverviewScope, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from .core.protocols import (
     ConversationTurn,
     GeneratesText,
     IndexFeeder,
-    MessagePart,
     PairScorer,
     PlanRefiner,
     PlanRequest,
@@ -174,7 +191,6 @@ from .core.protocols import (
 from .core.receipt import (
     Action,
     ActivationDecision,
-    BlockDecision,
     BlockSpan,
     BudgetReport,
     CandidateDecision,
@@ -198,7 +214,7 @@ from .pipeline.curation.stream import CurationStream
 from .pipeline.planning.model import ModelPlanner
 from .pipeline.planning.rules import RulePlanner
 from .pipeline.record.package import to_messages
-from .pipeline.record.prepared_turn import AssembledInput, turn_from_record, turn_to_json
+from .pipeline.record.prepared_turn import turn_from_record, turn_to_json
 from .pipeline.record.prompt_snapshot import PromptSnapshot
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.turn import ShownHistory, Turn
@@ -210,6 +226,5 @@ from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.parts import EngineParts, HostParts
 from .turns.writing.repair import RepairResult
-from .wiring.factory import DefaultContextEngine
 from .wiring.process_tuning import ProcessTuning
 from .wiring.runtime import Workshop, open_embedder, open_reranker, open_selector, open_token_estimator, open_workshop

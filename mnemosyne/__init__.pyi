@@ -1,5 +1,11 @@
 from .core.errors import (
+    ContextEngineError,
+    EvidenceNotFoundError,
+    MigrationError,
     MnemosyneError,
+    RedactionError,
+    SchemaValidationError,
+    SelectorResolveError,
     SessionNotFoundError,
     StoreError,
     StoreUnavailableError,
@@ -10,13 +16,17 @@ from .core.tokens import CalibratedEstimator
 from .documents.archive import export_session, import_session
 from .documents.session_json import document_from_json, document_to_json
 from .evidence.conflicts import resolve_conflicts
-from .evidence.selectors import RefState, check_ref, extract, make_ref
+from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref
+from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .protocols import (
+    BlockDeriver,
     Clock,
     Embedder,
     EventBus,
     EvidenceIngestor,
     EvidenceResolver,
+    Hasher,
+    IdGenerator,
     Importer,
     Redactor,
     Renderer,
@@ -25,22 +35,47 @@ from .protocols import (
     TokenEstimator,
 )
 from .schema.document import (
+    Actor,
+    AgentInfo,
+    MessageIndexRange,
+    Meta,
     ModelUsage,
     ModelUsageStage,
+    ModelUsageStatus,
+    ProviderKind,
     Session,
     SessionDocument,
     Summary,
     Task,
     TaskState,
+    TaskStatus,
     TodoList,
     ToolCall,
+    ToolCallStatus,
+    ToolProvider,
+    ToolState,
+    ToolType,
 )
 from .schema.erasure import Erasure
-from .schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
-from .schema.ingest import ConflictPolicy, IngestOptions
+from .schema.event import Event
+from .schema.evidence import (
+    BlockType,
+    ContextBlock,
+    DeriveOptions,
+    Evidence,
+    EvidenceLinks,
+    EvidenceSource,
+    EvidenceType,
+    Priority,
+    RenderedBlock,
+    RenderHints,
+    SourceKind,
+)
+from .schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions
 from .schema.memory import Chain, FactKind, MemoryEntry, UserFact
-from .schema.query import Candidate, RetrievalQuery
-from .schema.record import SessionStart
+from .schema.query import BlockFilter, Candidate, EvidenceFilter, RetrievalQuery
+from .schema.record import PutResult, SessionStart
+from .schema.redaction import RedactionRecord, RedactionRules, RedactResult
 from .schema.session import Author, AuthorKind, Message, Ref, Role
 from .stores.file.store import FileStore
 from .stores.open import open_store
@@ -50,56 +85,94 @@ from .stores.sqlite.store import SqliteStore
 from .world import load_world
 
 __all__ = [
+    "Actor",
+    "AgentInfo",
     "Author",
     "AuthorKind",
+    "BlockDeriver",
+    "BlockFilter",
+    "BlockType",
     "CalibratedEstimator",
     "Candidate",
     "Chain",
     "Clock",
     "ConflictPolicy",
+    "ConflictRecord",
     "ContextBlock",
+    "ContextEngineError",
+    "DeriveOptions",
     "Embedder",
     "Erasure",
+    "Event",
     "EventBus",
     "Evidence",
+    "EvidenceFilter",
     "EvidenceIngestor",
+    "EvidenceLinks",
+    "EvidenceNotFoundError",
     "EvidenceResolver",
     "EvidenceSource",
     "EvidenceType",
     "FactKind",
     "FileStore",
+    "Hasher",
+    "IdGenerator",
     "Importer",
     "IngestOptions",
     "MemoryEntry",
     "MemoryStore",
     "Message",
+    "MessageIndexRange",
+    "Meta",
+    "MigrationError",
     "MnemosyneError",
     "ModelUsage",
     "ModelUsageStage",
+    "ModelUsageStatus",
     "PostgresStore",
+    "Priority",
+    "ProviderKind",
+    "PutResult",
+    "RedactResult",
+    "RedactionError",
+    "RedactionRecord",
+    "RedactionRules",
     "Redactor",
     "Ref",
+    "RefSelector",
     "RefState",
+    "RenderHints",
+    "RenderedBlock",
     "Renderer",
     "RetrievalQuery",
     "Retriever",
     "Role",
+    "SchemaValidationError",
+    "SelectorResolveError",
     "Session",
     "SessionDocument",
     "SessionNotFoundError",
     "SessionStart",
+    "Sha256Hasher",
     "SourceKind",
     "SqliteStore",
     "Store",
     "StoreError",
     "StoreUnavailableError",
     "Summary",
+    "SystemClock",
     "Task",
     "TaskState",
+    "TaskStatus",
     "TodoList",
     "TokenEstimator",
     "ToolCall",
+    "ToolCallStatus",
+    "ToolProvider",
+    "ToolState",
+    "ToolType",
     "UserFact",
+    "UuidV4Generator",
     "VersionConflictError",
     "WorldPackError",
     "check_ref",
@@ -122,22 +195,16 @@ from .core.errors import (
     BranchNotFoundError,
     CodecError,
     CommitUnknownError,
-    ContextEngineError,
     CorpusError,
     DamagedRecordError,
     EmbedderUnavailableError,
     EntryConflictError,
-    EvidenceNotFoundError,
     IndexUnavailableError,
     LeaseLostError,
-    MigrationError,
     NoPendingTurnError,
     PatternError,
     PluginError,
-    RedactionError,
-    SchemaValidationError,
     ScopeDroppedError,
-    SelectorResolveError,
     SessionExistsError,
     StateOpError,
     StoreBusyError,
@@ -156,10 +223,9 @@ from .evidence import FolderVault, IngestRules, RedactingIngestor, SessionIngest
 from .evidence.blocks.derive import EvidenceBlockDeriver, derive_evidence_blocks
 from .evidence.blocks.render import RefRenderer
 from .evidence.blocks.resolve import RefResolver
-from .evidence.selectors import RefSelector, parse_selector
+from .evidence.selectors import parse_selector
 from .formats.corpora.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
 from .formats.losses import FieldCounter
-from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .plugins import (
     EmbedderFactory,
     ExtensionPoint,
@@ -173,11 +239,8 @@ from .plugins import (
 from .privacy.redact import RegexRedactor
 from .protocols import (
     ArchivedSession,
-    BlockDeriver,
     EntrySource,
     Fetch,
-    Hasher,
-    IdGenerator,
     IdlePage,
     IdleSession,
     Index,
@@ -203,33 +266,10 @@ from .retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from .retrieval.recall.entry_list import EntryList
 from .retrieval.recall.hybrid import HybridRetriever
 from .retrieval.text.words import has_cjk, word_tokens
-from .schema.document import (
-    SCHEMA_VERSION,
-    Actor,
-    AgentInfo,
-    MessageIndexRange,
-    Meta,
-    ModelUsageStatus,
-    ProviderKind,
-    TaskStatus,
-    ToolCallStatus,
-    ToolProvider,
-    ToolState,
-    ToolType,
-)
+from .schema.document import SCHEMA_VERSION
 from .schema.erasure import ERASED, PACK_PLACE, AuditRecord, ErasureOutcome
-from .schema.event import Event, EventType
-from .schema.evidence import (
-    BlockType,
-    DeriveOptions,
-    EvidenceLinks,
-    Priority,
-    RefFault,
-    RenderedBlock,
-    RenderFormat,
-    RenderHints,
-    ResolvedRef,
-)
+from .schema.event import EventType
+from .schema.evidence import RefFault, RenderFormat, ResolvedRef
 from .schema.imported_files import (
     AuthorsNote,
     BookEntry,
@@ -242,21 +282,10 @@ from .schema.imported_files import (
     ImportedMemory,
     WorldBook,
 )
-from .schema.ingest import ConflictRecord, IngestResult, ShownText
+from .schema.ingest import IngestResult, ShownText
 from .schema.memory import EMPTY, MACRO, Comparison, Condition, LoreCategory, Trust, session_scope, world_scope
 from .schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage, EvidenceItem, PackageBlock, PackageMessage
-from .schema.query import (
-    PRIORITY_ORDER,
-    BlockFilter,
-    EntryPlace,
-    EvidenceFilter,
-    Hits,
-    IndexFilter,
-    RatedEntry,
-    Recall,
-    Signals,
-    place_of,
-)
+from .schema.query import PRIORITY_ORDER, EntryPlace, Hits, IndexFilter, RatedEntry, Recall, Signals, place_of
 from .schema.record import (
     WINDOW_USAGES,
     ChosenInputs,
@@ -268,14 +297,13 @@ from .schema.record import (
     ImportRequest,
     PathSummary,
     Prefetch,
-    PutResult,
     SequencedEntry,
     SessionWindow,
     TurnCommit,
     TurnInputs,
     TurnRecord,
 )
-from .schema.redaction import RedactionRecord, RedactionRules, RedactResult, SensitiveSpan
+from .schema.redaction import SensitiveSpan
 from .schema.replies import AddedChunk, ChunkLimits, ChunkOutcome, ReplyChunk, UnfinishedReply
 from .schema.session import BranchSpan, SessionHead, TurnKind, TurnStatus, WindowMessage
 from .schema.world import (

@@ -14,21 +14,26 @@ from typer.testing import CliRunner
 from jacquard import open_runtime
 from jacquard.cli.app import app
 from mnemosyne import (
+    BlockType,
     ContextBlock,
     Evidence,
+    EvidenceLinks,
     EvidenceSource,
     EvidenceType,
+    MessageIndexRange,
     ModelUsage,
     ModelUsageStage,
+    Priority,
     Ref,
     SourceKind,
     Summary,
     Task,
+    TaskStatus,
     ToolCall,
+    ToolCallStatus,
+    ToolProvider,
     document_from_json,
 )
-from mnemosyne.schema.document import MessageIndexRange, TaskStatus, ToolCallStatus, ToolProvider
-from mnemosyne.schema.evidence import BlockType, EvidenceLinks, Priority
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.record import PathSummary
 

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from evals.dataset import read_by_language
 from evals.running.gate import EXAMPLE_PREFIX, find_world
-from jacquard.core.plan import PlanContext, Temporal, Triage, plan_to_json
+from jacquard import PlanContext
+from jacquard.core.plan import Temporal, Triage, plan_to_json
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.worlds import build_bare_world
 from mnemosyne import Message, Role, load_world

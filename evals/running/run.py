@@ -45,11 +45,11 @@ from mnemosyne import (
     Role,
     SourceKind,
     SqliteStore,
+    SystemClock,
     TokenEstimator,
 )
 from mnemosyne.evidence import RedactingIngestor
 from mnemosyne.formats.corpora.corpus import CorpusDocument, to_session
-from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.retrieval.text.words import has_cjk
 from mnemosyne.schema.memory import session_scope

@@ -26,12 +26,11 @@ from jacquard.remote.operations import BY_NAME
 from jacquard.remote.wire import RemoteTurn as RemoteTurn
 from jacquard.remote.wire import ShortReport as ShortReport
 from jacquard.remote.wire import receive_turn
+from mnemosyne import Event, EvidenceLinks, EvidenceSource, EvidenceType, IngestOptions, Ref
 from mnemosyne.core import codec
-from mnemosyne.schema.event import Event
-from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
-from mnemosyne.schema.ingest import IngestOptions, IngestResult
+from mnemosyne.schema.ingest import IngestResult
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.session import Ref, SessionHead
+from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.pack_json import pack_to_json
 

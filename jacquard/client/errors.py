@@ -10,8 +10,9 @@ from typing import Any
 from filament import FilamentError
 from jacquard import JacquardError
 from jacquard.remote.wire import ErrorAnswer, ErrorBody
+from mnemosyne import ContextEngineError
 from mnemosyne.core import codec
-from mnemosyne.core.errors import ContextEngineError, UnreadableError
+from mnemosyne.core.errors import UnreadableError
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

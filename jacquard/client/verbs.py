@@ -9,7 +9,7 @@ from jacquard import MemoryVerbs
 from jacquard.client.connection import Connection, call_operation, remote
 from jacquard.memory.verbs.values import MemoryEdit
 from jacquard.remote.operations import BY_NAME
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 
 _PAGE = 200

@@ -30,8 +30,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
 from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="agent-framework", distribution="agent-framework-core", floor="1.23")

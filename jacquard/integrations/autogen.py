@@ -30,8 +30,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
 
 REQUIREMENT = Requirement(extra="autogen", distribution="autogen-agentchat", floor="0.7.5")
 

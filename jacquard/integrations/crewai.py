@@ -38,9 +38,8 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, Task, TaskStatus, ToolCall
 from mnemosyne.core.optional_packages import silence
-from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="crewai", distribution="crewai", floor="1.15.6")

@@ -38,9 +38,8 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
+from mnemosyne import Message, ModelUsage, Role, ToolCall
 from mnemosyne.core.optional_packages import silence
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Message, Role
 from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="haystack", distribution="haystack-ai", floor="3.4")

@@ -17,7 +17,7 @@ from jacquard import ContextEngine
 from jacquard.integrations.core.mapping import find_status, read_arguments, read_text, write_result
 from jacquard.integrations.core.reporting import ReportBook
 from jacquard.integrations.core.values import AdapterReport, FailurePolicy
-from mnemosyne.schema.document import ProviderKind, ToolCall, ToolCallStatus, ToolProvider
+from mnemosyne import ProviderKind, ToolCall, ToolCallStatus, ToolProvider
 
 
 class CallsTools(Protocol):

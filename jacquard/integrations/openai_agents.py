@@ -31,9 +31,8 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
 from mnemosyne.core.optional_packages import silence
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 REQUIREMENT = Requirement(extra="openai-agents", distribution="openai-agents", floor="0.24")
 

@@ -29,8 +29,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Message, Role
+from mnemosyne import Message, ModelUsage, Role, ToolCall
 
 # Before 2.64 there was no `prepare_model_request`: it would be overridden and never called.
 REQUIREMENT = Requirement(extra="pydantic-ai", distribution="pydantic-ai-slim", floor="2.64")

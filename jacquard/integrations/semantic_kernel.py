@@ -31,8 +31,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
 from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="semantic-kernel", distribution="semantic-kernel", floor="1.45")

@@ -44,19 +44,27 @@ import pytest
 
 from jacquard import ChatMessage, CommitResult, ConfigError, InputTooLargeError, PreparedTurn
 from jacquard.core.errors import ChunkConflictError, MissingChunksError
-from mnemosyne.core.errors import (
-    BranchExistsError,
-    BranchNotFoundError,
+from mnemosyne import (
+    Author,
+    AuthorKind,
     EvidenceNotFoundError,
-    NoPendingTurnError,
+    EvidenceSource,
+    EvidenceType,
+    FactKind,
+    Message,
+    ModelUsage,
+    PutResult,
+    Ref,
+    Role,
     SessionNotFoundError,
-    TurnNotFoundError,
+    SourceKind,
+    Task,
+    ToolCall,
+    ToolCallStatus,
+    UserFact,
 )
-from mnemosyne.schema.document import ModelUsage, Task, ToolCall, ToolCallStatus
-from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import FactKind, UserFact
-from mnemosyne.schema.record import PutResult
-from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role, SessionHead
+from mnemosyne.core.errors import BranchExistsError, BranchNotFoundError, NoPendingTurnError, TurnNotFoundError
+from mnemosyne.schema.session import SessionHead
 
 STRANGE = "门开了吗？<b>&amp;</b> {{ x }} \x1b[31m\u202e" + "[(" * 250
 """Text with signs that are often changed on their way: Chinese, markup, control characters, brackets."""

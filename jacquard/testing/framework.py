@@ -33,11 +33,9 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.integrations import AgentFrameworkAdapter, FailurePolicy, SessionOwnerError
 from jacquard.pipeline.worlds import build_bare_world
 from jacquard.testing.server import ScriptedRequest, ScriptedServer, SeenMessage
-from mnemosyne.schema.document import SessionDocument, ToolCallStatus
-from mnemosyne.schema.event import Event, EventType
-from mnemosyne.schema.session import Role
+from mnemosyne import Event, MemoryStore, Role, SessionDocument, ToolCallStatus
+from mnemosyne.schema.event import EventType
 from mnemosyne.schema.world import NumericalAction, WorldPack
-from mnemosyne.stores.sqlite.memory import MemoryStore
 from mnemosyne.values import dataclass
 
 OURS = "MARK-OF-OUR-CONTEXT"

@@ -23,8 +23,7 @@ from jacquard import BudgetExceededError, PlacedBlock, PruneBudget, Pruner, Prun
 from jacquard.core.block_kinds import FLESH_SLOT, BlockKind
 from jacquard.core.blocks import Block, BlockOrigin, BlockPlace, Sensitivity
 from jacquard.core.receipt import Action
-from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.session import Ref
+from mnemosyne import BlockType, Priority, Ref
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 """Time of all samples."""

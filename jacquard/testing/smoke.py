@@ -21,10 +21,19 @@ import pytest
 
 from jacquard import BudgetConfig, BudgetExceededError, ContextEngine, RuntimeConfig, create_context_engine
 from jacquard.core.errors import MissingChunksError, ToolPairError
-from mnemosyne.core.errors import EvidenceNotFoundError, TurnNotFoundError
-from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, TaskStatus, ToolCall
-from mnemosyne.schema.session import Message, Ref, Role
-from mnemosyne.stores.sqlite.memory import MemoryStore
+from mnemosyne import (
+    EvidenceNotFoundError,
+    MemoryStore,
+    Message,
+    ModelUsage,
+    ModelUsageStage,
+    Ref,
+    Role,
+    Task,
+    TaskStatus,
+    ToolCall,
+)
+from mnemosyne.core.errors import TurnNotFoundError
 
 SESSION = "smoke"
 """Session in which the tests of `EngineSmoke` play."""

@@ -18,10 +18,9 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from jacquard import Summarizer, SummaryRequest
-from jacquard.core.errors import SummarizerError
+from jacquard import Summarizer, SummarizerError, SummaryRequest
 from jacquard.core.protocols import ConversationTurn
-from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne import CalibratedEstimator
 
 LIMIT_TOKENS = 200
 """Token limit of the summaries in the tests."""

@@ -4,7 +4,8 @@ import sqlite3
 from dataclasses import fields
 from pathlib import Path
 
-from jacquard.core.plan import PlanContext, SearchIntent
+from jacquard import PlanContext
+from jacquard.core.plan import SearchIntent
 from jacquard.core.receipt import StreamBReport
 from jacquard.wiring.erasure_places import PAGE, list_places, render_page
 from mnemosyne.privacy.places import CONTENTS, WORD_KEYS, Treatment

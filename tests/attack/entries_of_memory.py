@@ -9,11 +9,10 @@ from entry_points import AT, COUNT, LIMITS, MEASURED_CHARS, entry, plan_of
 
 from filament import dump_yaml, escape_text
 from filament.boundaries import show_text
-from jacquard import JacquardError, SelectionRequest, SummaryRequest
+from jacquard import JacquardError, SelectionRequest, SummarizerError, SummaryRequest
 from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.core.block_kinds import BlockKind
 from jacquard.core.blocks import Block, BlockOrigin, BlockPlace, place_block
-from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import ConversationTurn
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
@@ -29,6 +28,7 @@ from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS
 from jacquard.pipeline.truncation import truncate_with_size
 from jacquard.pipeline.weaving.authored_cuts import cut_block
 from mnemosyne import (
+    BlockType,
     CalibratedEstimator,
     Candidate,
     Chain,
@@ -37,6 +37,7 @@ from mnemosyne import (
     EvidenceType,
     MemoryEntry,
     MnemosyneError,
+    RedactionRules,
     RetrievalQuery,
     SourceKind,
     extract,
@@ -59,10 +60,8 @@ from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.lexical import Postings
 from mnemosyne.retrieval.text.preview import preview
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.evidence import BlockType
 from mnemosyne.schema.ingest import ShownText
 from mnemosyne.schema.query import Signals
-from mnemosyne.schema.redaction import RedactionRules
 
 # --- recall and selection ---------------------------------------------------------------------------------------------
 

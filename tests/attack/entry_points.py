@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jacquard import LimitsConfig
+from jacquard import LimitsConfig, PlanContext
 from jacquard.cli.command_parts import sentence
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard.core.plan import SearchIntent, Triage
 from jacquard.memory.summarize.extract import read_line
 from jacquard.memory.summarize.worth import read_sentence
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text

@@ -15,8 +15,10 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from mnemosyne import (
+    Actor,
     Author,
     AuthorKind,
+    BlockType,
     Chain,
     ContextBlock,
     Evidence,
@@ -24,6 +26,8 @@ from mnemosyne import (
     EvidenceType,
     MemoryEntry,
     Message,
+    Meta,
+    Priority,
     Ref,
     Role,
     SessionStart,
@@ -34,8 +38,6 @@ from mnemosyne import (
     ToolCall,
 )
 from mnemosyne.evidence import FolderVault
-from mnemosyne.schema.document import Actor, Meta
-from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit, TurnRecord
 from mnemosyne.schema.session import TurnKind, TurnStatus

@@ -18,8 +18,15 @@ from hostile_packs import sound_pack, write_files
 from filament import StreamParser, judge_ops, parse_reply
 from filament.errors import ReplyError
 from jacquard.migrate import migrate_document
-from mnemosyne import WorldPackError, document_from_json, document_to_json, load_world
-from mnemosyne.core.errors import CorpusError, MigrationError, SchemaValidationError
+from mnemosyne import (
+    MigrationError,
+    SchemaValidationError,
+    WorldPackError,
+    document_from_json,
+    document_to_json,
+    load_world,
+)
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.documents.package_json import package_from_json, package_to_json
 from mnemosyne.documents.session_json import document_faults
 from mnemosyne.formats.corpora.corpus import read_corpus, to_session

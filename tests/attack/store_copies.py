@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mnemosyne import Chain, Store, Summary, open_store
+from mnemosyne import Chain, ContextEngineError, Store, Summary, open_store
 from mnemosyne.core.codec import encode
-from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.damage import LostTree
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import PathSummary, Prefetch, TurnCommit

@@ -16,8 +16,7 @@ import anyio
 from long_form import LongForm
 from store_copies import REFUSED, SESSIONS, TURNS, harm_files, harm_sqlite, play_store, read_pieces
 
-from mnemosyne import CalibratedEstimator, Message, RetrievalQuery, Role, Store, open_store
-from mnemosyne.core.errors import ContextEngineError
+from mnemosyne import CalibratedEstimator, ContextEngineError, Message, RetrievalQuery, Role, Store, open_store
 from mnemosyne.documents.store_check import check_store
 from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever

@@ -19,12 +19,11 @@ from text_entries import ENTRIES, EXAMPLES, LIMITS, forget_texts
 
 from jacquard import InputTooLargeError, JacquardError, LimitsConfig, RuntimeConfig, create_context_engine
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS, read_input
-from mnemosyne import MemoryStore, MnemosyneError, ToolCall, load_world
+from mnemosyne import MemoryStore, MnemosyneError, RedactionRules, ToolCall, load_world
 from mnemosyne.core.jsonpath import MAX_JSON_CHARS, MAX_PATH_CHARS, compile_path, find_nodes
 from mnemosyne.core.regexes import MAX_PATTERN_CHARS, compile_pattern, compile_re
 from mnemosyne.formats.corpora.corpus import MAX_LINE_BYTES, read_corpus
 from mnemosyne.privacy.redact import MAX_TEXT_CHARS, redact_text
-from mnemosyne.schema.redaction import RedactionRules
 
 SMALL, TIMES_LARGER = 1_000, 4
 SUSPECT = 9

@@ -27,12 +27,13 @@ from jacquard import (
     ConsolidationConfig,
     CurationConfig,
     HistoryConfig,
+    PruneConfig,
     RuntimeConfig,
     SummaryConfig,
     create_context_engine,
 )
 from jacquard.cli.app import app
-from jacquard.config.sections import PlannerConfig, PruneConfig
+from jacquard.config.sections import PlannerConfig
 from mnemosyne import (
     Chain,
     Evidence,

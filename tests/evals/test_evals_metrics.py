@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, by_category, judge, mean
 from evals.reporting.figures import percentiles
 from evals.running.oracle import OracleSelector
-from jacquard import SelectionRequest
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard import PlanContext, SelectionRequest
+from jacquard.core.plan import SearchIntent, Triage
 from mnemosyne import Candidate, Chain
 from mnemosyne.schema.query import Signals
 

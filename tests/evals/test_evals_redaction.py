@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from evals.app import REDACTION_SET, app
 from evals.errors import DatasetError
 from evals.running.redaction_set import LISTED, read_texts, redaction_json, run_redaction
+from mnemosyne import RedactResult
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.redaction import RedactResult
 
 
 @pytest.fixture(scope="module")

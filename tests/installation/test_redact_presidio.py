@@ -2,12 +2,10 @@ import socket
 
 import pytest
 
-from jacquard import ConfigError
-from jacquard.config.sections import RedactionConfig
+from jacquard import ConfigError, RedactionConfig
 from jacquard.wiring.parts.ingest import open_redactor
-from mnemosyne.core.errors import RedactionError
+from mnemosyne import RedactionError, RedactionRules
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.redaction import RedactionRules
 
 pytestmark = pytest.mark.anyio
 

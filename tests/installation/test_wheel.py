@@ -75,8 +75,8 @@ def test_the_gate_runs_from_the_wheel_with_the_example_worlds_in_it(wheel, tmp_p
 
 
 SUITES = """
-from jacquard.core.protocols import PruneResult
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from jacquard import PruneResult
+from jacquard import GreedyPriorityPruner
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.smoke import EngineSmoke
 from mnemosyne.testing.store import StoreContract

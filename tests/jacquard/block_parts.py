@@ -6,7 +6,7 @@ from typing import Any
 
 from jacquard.core.block_kinds import BlockKind
 from jacquard.core.blocks import Block, BlockOrigin, BlockPlace
-from mnemosyne.schema.evidence import BlockType
+from mnemosyne import BlockType
 
 _KINDS = {"history": BlockKind.MESSAGE, "user_input": BlockKind.INPUT}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard import SelectionRequest
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard import PlanContext, SelectionRequest
+from jacquard.core.plan import SearchIntent, Triage
 from jacquard.pipeline.curation.stream import CurationRequest
 from mnemosyne import Candidate, Chain, MemoryEntry, RetrievalQuery
 from mnemosyne.retrieval.text.words import word_tokens

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard.core.plan import PlanContext, SearchIntent, Triage, plan_to_json
+from jacquard import PlanContext
+from jacquard.core.plan import SearchIntent, Triage, plan_to_json
 from mnemosyne import Author, Chain, MemoryEntry, Message, Role, Summary
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from jacquard import (
     ConfigError,
+    ObservabilityConfig,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
@@ -25,7 +26,7 @@ from jacquard import (
     open_runtime,
 )
 from jacquard.cli.app import app
-from jacquard.config.sections import ObservabilityConfig, PlannerConfig
+from jacquard.config.sections import PlannerConfig
 from jacquard.config.settings import config_from_environment, config_from_mapping
 from mnemosyne import MemoryStore
 

@@ -23,9 +23,7 @@ from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
 from jacquard.pipeline.turn import Turn, TurnLore
 from jacquard.templating import find_shipped_templates
-from mnemosyne import Author, AuthorKind, Message, Role, Task
-from mnemosyne.schema.document import TaskStatus
-from mnemosyne.schema.evidence import Priority
+from mnemosyne import Author, AuthorKind, Message, Priority, Role, Task, TaskStatus
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.record import SessionWindow
 

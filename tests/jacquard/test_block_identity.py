@@ -18,9 +18,15 @@ from hypothesis import strategies as st
 from servers.scripted_model import ScriptedModel
 from typer.testing import CliRunner
 
-from jacquard import BudgetConfig, CurationConfig, GreedyPriorityPruner, RuntimeConfig, create_context_engine
+from jacquard import (
+    BudgetConfig,
+    CurationConfig,
+    GreedyPriorityPruner,
+    PruneConfig,
+    RuntimeConfig,
+    create_context_engine,
+)
 from jacquard.cli.app import app
-from jacquard.config.sections import PruneConfig
 from mnemosyne import (
     Chain,
     Evidence,

@@ -9,13 +9,16 @@ from jacquard import (
     ConfigError,
     CurationConfig,
     GreedyPriorityPruner,
+    ObservabilityConfig,
+    PruneConfig,
     PruneResult,
+    RedactionConfig,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
     create_context_engine,
 )
-from jacquard.config.sections import ObservabilityConfig, PlannerConfig, PruneConfig, RedactionConfig
+from jacquard.config.sections import PlannerConfig
 from mnemosyne import MemoryStore, ToolCall
 
 pytestmark = pytest.mark.anyio

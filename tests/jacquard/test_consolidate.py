@@ -20,11 +20,11 @@ from jacquard import (
     HistoryConfig,
     Runtime,
     RuntimeConfig,
+    SummarizerError,
     SummaryConfig,
     open_runtime,
 )
 from jacquard.cli.app import app
-from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import ConversationTurn
 from jacquard.memory.consolidate.prompts import (
     EVENTS_A_TURN,

@@ -23,31 +23,28 @@ from jacquard import (
     GreedyPriorityPruner,
     HistoryConfig,
     RuntimeConfig,
+    SummarizerError,
     SummaryConfig,
 )
 from jacquard.adapters.observe.spans import NoTracing
-from jacquard.core.errors import ModelError, SummarizerError
+from jacquard.core.errors import ModelError
 from mnemosyne import (
     CalibratedEstimator,
+    ContextEngineError,
     Evidence,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryStore,
+    RedactionError,
+    Sha256Hasher,
     SourceKind,
     StoreUnavailableError,
     ToolCall,
     VersionConflictError,
 )
-from mnemosyne.core.errors import (
-    ContextEngineError,
-    EmbedderUnavailableError,
-    IndexUnavailableError,
-    RedactionError,
-    StoreBusyError,
-)
+from mnemosyne.core.errors import EmbedderUnavailableError, IndexUnavailableError, StoreBusyError
 from mnemosyne.evidence import RedactingIngestor
-from mnemosyne.host_parts import Sha256Hasher
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tiered_index import TieredIndex

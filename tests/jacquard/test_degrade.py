@@ -13,21 +13,22 @@ from hypothesis import strategies as st
 
 from filament import escape_text, unescape
 from jacquard import (
+    BlockDecision,
     BudgetConfig,
     BudgetExceededError,
     ConfigError,
     CurationConfig,
     GreedyPriorityPruner,
+    PruneConfig,
     PruneRules,
     RuntimeConfig,
+    SummarizerError,
     SummaryRequest,
     SummaryText,
     open_runtime,
 )
-from jacquard.config.sections import PruneConfig
 from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, Block, Sensitivity, SkeinTemplate, place_block, sensitivity_of
-from jacquard.core.errors import SummarizerError
-from jacquard.core.receipt import Action, BlockDecision
+from jacquard.core.receipt import Action
 from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.degrade import WITHHELD, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens
@@ -35,8 +36,7 @@ from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tok
 from jacquard.pipeline.weaving.prompt import EMERGENCY, complete, lay_out
 from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
-from mnemosyne import CalibratedEstimator, Message, Role, SessionStart
-from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne import BlockType, CalibratedEstimator, Message, Priority, Role, SessionStart
 from mnemosyne.schema.record import ImportedTurn
 
 pytestmark = pytest.mark.anyio

@@ -5,10 +5,19 @@ from typer.testing import CliRunner
 
 from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
-from mnemosyne import Erasure, EvidenceSource, EvidenceType, IngestOptions, Message, Role, SessionStart, SourceKind
+from mnemosyne import (
+    Erasure,
+    EvidenceSource,
+    EvidenceType,
+    IngestOptions,
+    Message,
+    Role,
+    SessionStart,
+    SourceKind,
+    SystemClock,
+)
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.evidence.blocks.resolve import RefResolver
-from mnemosyne.host_parts import SystemClock
 from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio

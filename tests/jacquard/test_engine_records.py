@@ -12,12 +12,21 @@ from xml.etree import ElementTree
 import pytest
 from engine_parts import small_engine
 
-from jacquard import BudgetConfig, BudgetExceededError, CurationConfig, RuntimeConfig, open_runtime, read_snapshot
-from jacquard.config.sections import ChunkConfig, ObservabilityConfig
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    CurationConfig,
+    ObservabilityConfig,
+    RuntimeConfig,
+    open_runtime,
+    read_snapshot,
+)
+from jacquard.config.sections import ChunkConfig
 from jacquard.core.errors import MissingChunksError
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne import (
     Evidence,
+    EvidenceNotFoundError,
     EvidenceSource,
     EvidenceType,
     ModelUsage,
@@ -26,11 +35,10 @@ from mnemosyne import (
     SourceKind,
     Task,
     ToolCall,
+    ToolProvider,
 )
 from mnemosyne.core import codec
-from mnemosyne.core.errors import EvidenceNotFoundError
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.document import ToolProvider
 
 FOREST = Path("examples/whispering_forest/zh")
 pytestmark = pytest.mark.anyio

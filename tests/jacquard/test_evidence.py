@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from engine_parts import small_engine
 
-from jacquard import ConfigError, RuntimeConfig, open_runtime
-from jacquard.config.sections import EvidenceConfig, RedactionConfig
+from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig, open_runtime
 from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result
 from jacquard.templating.profiles import session_boundary
@@ -16,17 +15,18 @@ from mnemosyne import (
     EvidenceType,
     IngestOptions,
     MemoryStore,
+    Priority,
     Ref,
     SessionStart,
     SourceKind,
     ToolCall,
+    ToolCallStatus,
+    ToolType,
 )
 from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.evidence import RedactingIngestor
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.document import ToolCallStatus, ToolType
-from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import Trust
 
 pytestmark = pytest.mark.anyio

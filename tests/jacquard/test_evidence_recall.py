@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jacquard import RuntimeConfig, open_runtime
-from jacquard.config.sections import EvidenceConfig
+from jacquard import EvidenceConfig, RuntimeConfig, open_runtime
 from jacquard.pipeline.evidence.candidates import LOOKED_THROUGH
 from mnemosyne import Evidence, EvidenceSource, EvidenceType, IngestOptions, SessionStart, SourceKind, ToolCall
 from mnemosyne.evidence.relevance import rank_evidence

@@ -10,8 +10,7 @@ from engine_parts import ScriptedModel, small_engine
 
 from jacquard import RuntimeConfig, SummaryConfig
 from jacquard.config.sections import PlannerConfig
-from mnemosyne import MemoryStore
-from mnemosyne.schema.redaction import RedactResult
+from mnemosyne import MemoryStore, RedactResult
 
 pytestmark = pytest.mark.anyio
 

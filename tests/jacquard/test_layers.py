@@ -29,6 +29,7 @@ from jacquard.templating.layouts import load_layout
 from mnemosyne import (
     CalibratedEstimator,
     Message,
+    MessageIndexRange,
     Role,
     Session,
     SessionDocument,
@@ -36,9 +37,9 @@ from mnemosyne import (
     Summary,
     Task,
     TaskState,
+    TaskStatus,
     TodoList,
 )
-from mnemosyne.schema.document import MessageIndexRange, TaskStatus
 from mnemosyne.schema.record import ImportedTurn, PathSummary
 
 pytestmark = pytest.mark.anyio

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import CurationConfig, HistoryConfig, MemoryVerbs, RuntimeConfig, open_runtime
-from jacquard.config.sections import EvidenceConfig
+from jacquard import CurationConfig, EvidenceConfig, HistoryConfig, MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.core.errors import MemoryNotFoundError
 from mnemosyne import (
+    BlockType,
     ContextBlock,
+    EvidenceFilter,
+    EvidenceLinks,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
+    Priority,
     Ref,
     SessionStart,
     SourceKind,
@@ -25,8 +28,6 @@ from mnemosyne import (
     export_session,
     import_session,
 )
-from mnemosyne.schema.evidence import BlockType, EvidenceLinks, Priority
-from mnemosyne.schema.query import EvidenceFilter
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ import pytest
 from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
+from jacquard import BudgetConfig, CurationConfig, HistoryConfig, PruneConfig, RuntimeConfig, SummaryConfig
 from jacquard.adapters.observe.prometheus import PrometheusMetrics
-from jacquard.config.sections import PlannerConfig, PruneConfig
+from jacquard.config.sections import PlannerConfig
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.memory.summarize.model import ModelSummarizer
 from mnemosyne import CalibratedEstimator, MemoryStore, ModelUsageStage, Task

@@ -184,7 +184,7 @@ import asyncio, gc, sys, threading, warnings
 imports = set()
 sys.addaudithook(lambda event, args: event == "import" and imports.add((threading.current_thread().name, args[0])))
 from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.core.protocols import LlmRequest
+from jacquard import LlmRequest
 assert "litellm" not in sys.modules
 
 async def main():

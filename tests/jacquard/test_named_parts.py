@@ -14,10 +14,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from typer.testing import CliRunner
 
-from jacquard import ConfigError, RuntimeConfig, SelectorConfig, create_context_engine
+from jacquard import ConfigError, RedactionConfig, RuntimeConfig, SelectorConfig, create_context_engine
 from jacquard.cli.app import app
 from jacquard.config.extension_points import EXTENSION_POINTS
-from jacquard.config.sections import PlannerConfig, RedactionConfig
+from jacquard.config.sections import PlannerConfig
 from jacquard.config.settings import config_from_mapping
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS, choose_pruner

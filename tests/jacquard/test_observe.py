@@ -22,15 +22,17 @@ from jacquard import (
     CurationConfig,
     InMemoryEventBus,
     LlmRequest,
+    ObservabilityConfig,
     RuntimeConfig,
     open_runtime,
 )
 from jacquard.adapters.observe.models import TracedModel
 from jacquard.adapters.observe.otel import OtelTracing
 from jacquard.adapters.observe.prometheus import PrometheusMetrics
-from jacquard.config.sections import ObservabilityConfig, PlannerConfig
+from jacquard.config.sections import PlannerConfig
 from jacquard.core.errors import ModelError
-from mnemosyne.schema.event import Event, EventType
+from mnemosyne import Event
+from mnemosyne.schema.event import EventType
 
 pytestmark = pytest.mark.anyio
 DOCS = Path(__file__).parents[2] / "docs" / "en" / "observability.md"

@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from jacquard import InMemoryEventBus, create_context_engine, open_runtime
+from jacquard import EvidenceConfig, InMemoryEventBus, create_context_engine, open_runtime
 from jacquard.cli.app import app
-from jacquard.config.sections import EvidenceConfig
 from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.planning.actions import match_action
 from mnemosyne import (
@@ -26,15 +25,16 @@ from mnemosyne import (
     EvidenceType,
     IngestOptions,
     MemoryStore,
+    RedactionError,
+    RedactionRules,
+    SelectorResolveError,
     SessionStart,
     SourceKind,
+    SystemClock,
     extract,
     load_world,
 )
-from mnemosyne.core.errors import RedactionError, SelectorResolveError
-from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.schema.world import NumericalAction
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ from forest_parts import PLAN, STATE, WORLD, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import Planner
+from jacquard import PlanContext, Planner
 from jacquard.core.names import NameDictionary, mentions, normalise
-from jacquard.core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from jacquard.core.plan import SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from jacquard.pipeline.planning.rules import RulePlanner
 from mnemosyne.schema.world import Entity, PlannerRules
 

@@ -17,8 +17,7 @@ from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.pruner import sample_block as block
-from mnemosyne import Ref
-from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne import BlockType, Priority, Ref
 
 GREEDY, GROUPS, DEGRADE = GreedyPriorityPruner(), GroupAwarePruner(), DegradeToSummaryPruner()
 ALL = pytest.mark.parametrize("pruner", [GREEDY, GROUPS, DEGRADE], ids=["greedy", "groups", "degrade"])

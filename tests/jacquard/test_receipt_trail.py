@@ -8,8 +8,7 @@ import pytest
 from engine_parts import small_engine
 
 from jacquard import config_from_yaml, open_runtime
-from mnemosyne import Ref, SessionStart, ToolCall
-from mnemosyne.core.errors import EvidenceNotFoundError
+from mnemosyne import EvidenceNotFoundError, Ref, SessionStart, ToolCall
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,7 @@ from curation_parts import asked, candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import CurationConfig, HistoryConfig, RuntimeConfig, open_runtime
-from jacquard.config.sections import EvidenceConfig
+from jacquard import CurationConfig, EvidenceConfig, HistoryConfig, RuntimeConfig, open_runtime
 from jacquard.core.plan import SearchIntent, Temporal
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.recall_query import find_searched_text

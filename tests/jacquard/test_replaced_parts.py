@@ -6,30 +6,41 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from jacquard import ConfigError, RuntimeConfig, create_context_engine, open_runtime, read_snapshot, replay_prompt
-from jacquard.config.sections import RedactionConfig
+from jacquard import (
+    ConfigError,
+    RedactionConfig,
+    RuntimeConfig,
+    create_context_engine,
+    open_runtime,
+    read_snapshot,
+    replay_prompt,
+)
 from jacquard.core.errors import AssemblerError
 from jacquard.core.receipt import BlockSpan
 from jacquard.pipeline.weaving.assemble import AssembledPrompt, PromptMessage
 from jacquard.turns.parts import HostParts
 from mnemosyne import (
+    BlockType,
     CalibratedEstimator,
     ContextBlock,
+    DeriveOptions,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryStore,
     Message,
+    Priority,
+    RefSelector,
+    RenderedBlock,
+    RenderHints,
     Role,
     SourceKind,
+    SystemClock,
 )
 from mnemosyne.core.codec import replace_struct
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.blocks.render import RefRenderer
 from mnemosyne.evidence.blocks.resolve import RefResolver
-from mnemosyne.evidence.selectors import RefSelector
-from mnemosyne.host_parts import SystemClock
-from mnemosyne.schema.evidence import BlockType, DeriveOptions, Priority, RenderedBlock, RenderHints
 
 pytestmark = pytest.mark.anyio
 WIKI = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.example/mill")

@@ -16,6 +16,7 @@ from jacquard import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
+    PruneConfig,
     Runtime,
     RuntimeConfig,
     find_differences,
@@ -25,7 +26,6 @@ from jacquard import (
 )
 from jacquard.authoring.replay.replay import changed_settings, compare_templates
 from jacquard.authoring.replay.what_if import WhatIf
-from jacquard.config.sections import PruneConfig
 from jacquard.core.blocks import Block, BlockOrigin, BlockPlace
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import (

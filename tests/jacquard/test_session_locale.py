@@ -3,8 +3,7 @@
 import pytest
 
 from jacquard import create_context_engine
-from mnemosyne import MemoryStore, Message, Role, Session, SessionDocument
-from mnemosyne.schema.document import Actor, Meta
+from mnemosyne import Actor, MemoryStore, Message, Meta, Role, Session, SessionDocument
 
 pytestmark = pytest.mark.anyio
 SAID = (Message(role=Role.USER, content="Hello."), Message(role=Role.ASSISTANT, content="Hi."))

@@ -21,12 +21,12 @@ from jacquard import (
     Runtime,
     RuntimeConfig,
     Summarizer,
+    SummarizerError,
     SummaryConfig,
     SummaryRequest,
     open_runtime,
 )
 from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import ConversationTurn
 from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.model import ModelSummarizer, clean_answer, read_summary, shorten_summary, summary_prompt
@@ -38,12 +38,13 @@ from mnemosyne import (
     CalibratedEstimator,
     EvidenceType,
     Message,
+    MessageIndexRange,
     ModelUsageStage,
+    ModelUsageStatus,
     Role,
     SessionStart,
     Summary,
 )
-from mnemosyne.schema.document import MessageIndexRange, ModelUsageStatus
 from mnemosyne.schema.record import PathSummary
 from mnemosyne.schema.session import WindowMessage
 

@@ -8,8 +8,7 @@ from decimal import Decimal
 import pytest
 
 from jacquard import ConfigError, open_runtime
-from mnemosyne import SessionStart, ToolCall
-from mnemosyne.core.errors import EvidenceNotFoundError
+from mnemosyne import EvidenceNotFoundError, SessionStart, ToolCall
 
 pytestmark = pytest.mark.anyio
 

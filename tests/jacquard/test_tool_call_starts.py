@@ -7,8 +7,18 @@ import pytest
 
 from jacquard import ConfigError, InMemoryEventBus, create_context_engine
 from jacquard.adapters.observe.prometheus import PrometheusMetrics
-from mnemosyne import MemoryStore, Message, ModelUsage, ModelUsageStage, Role, Task, ToolCall
-from mnemosyne.schema.document import ProviderKind, ToolCallStatus, ToolProvider
+from mnemosyne import (
+    MemoryStore,
+    Message,
+    ModelUsage,
+    ModelUsageStage,
+    ProviderKind,
+    Role,
+    Task,
+    ToolCall,
+    ToolCallStatus,
+    ToolProvider,
+)
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

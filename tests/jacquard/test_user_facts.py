@@ -9,6 +9,7 @@ import pytest
 from jacquard import BudgetConfig, ConfigError, RuntimeConfig, create_context_engine
 from jacquard.templating.profiles import session_boundary
 from mnemosyne import (
+    Actor,
     Author,
     AuthorKind,
     Erasure,
@@ -16,6 +17,7 @@ from mnemosyne import (
     FileStore,
     MemoryStore,
     Message,
+    Meta,
     PostgresStore,
     Role,
     Session,
@@ -24,7 +26,6 @@ from mnemosyne import (
     UserFact,
 )
 from mnemosyne.privacy.forget import MemoryLocations, forget
-from mnemosyne.schema.document import Actor, Meta
 from mnemosyne.schema.memory import Trust, is_profile_session
 
 pytestmark = pytest.mark.anyio

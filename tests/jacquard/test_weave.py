@@ -18,8 +18,7 @@ from jacquard.pipeline.weaving.assemble import assemble, prefix
 from jacquard.pipeline.weaving.prompt import complete, lay_out
 from jacquard.pipeline.weaving.weave import truncate, weave
 from jacquard.templating.layouts import find_layout_ids, load_layout
-from mnemosyne import Ref, Role
-from mnemosyne.schema.evidence import Priority
+from mnemosyne import Priority, Ref, Role
 from mnemosyne.schema.memory import LoreCategory
 
 ROOT = Path(__file__).parents[2] / "templates"

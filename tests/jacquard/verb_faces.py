@@ -12,10 +12,9 @@ from anyio import to_thread
 from mcp import Client
 from typer.testing import CliRunner
 
-from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard import MemoryVerbs, RedactionConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app as command
 from jacquard.client import RemoteEngine
-from jacquard.config.sections import RedactionConfig
 from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from mnemosyne import ContextBlock, Evidence, EvidenceType, Store
-from mnemosyne.schema.evidence import Priority
-from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne import BlockFilter, ContextBlock, Evidence, EvidenceFilter, EvidenceType, Priority, Store
 from mnemosyne.testing.stores.samples import AT, SESSION
 
 

@@ -26,17 +26,17 @@ from mnemosyne import (
     Evidence,
     EvidenceType,
     ModelUsage,
+    Priority,
     Role,
+    SchemaValidationError,
     SessionDocument,
     Store,
     Summary,
     Task,
+    TaskStatus,
     ToolCall,
     VersionConflictError,
 )
-from mnemosyne.core.errors import SchemaValidationError
-from mnemosyne.schema.document import TaskStatus
-from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.record import PathSummary
 from mnemosyne.testing.stores.runs import assert_agreement
 from mnemosyne.testing.stores.samples import (

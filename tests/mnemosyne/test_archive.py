@@ -20,8 +20,10 @@ from mnemosyne import (
     MemoryEntry,
     MemoryStore,
     Message,
+    MessageIndexRange,
     ModelUsage,
     Role,
+    SchemaValidationError,
     SessionStart,
     SourceKind,
     SqliteStore,
@@ -32,10 +34,8 @@ from mnemosyne import (
     import_session,
 )
 from mnemosyne.chains.json_patch import replay_ops
-from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.core.json_text import json_text
 from mnemosyne.documents.archive import TREE, describe_tree, read_tree
-from mnemosyne.schema.document import MessageIndexRange
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, PathSummary, TurnCommit, TurnRecord
 from mnemosyne.schema.session import TurnKind, TurnStatus

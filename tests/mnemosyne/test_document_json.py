@@ -15,9 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mnemosyne import EvidenceType, Role, SessionDocument, Task, document_from_json, document_to_json
+from mnemosyne import (
+    EvidenceType,
+    Role,
+    SchemaValidationError,
+    SessionDocument,
+    Task,
+    TaskStatus,
+    ToolCallStatus,
+    document_from_json,
+    document_to_json,
+)
 from mnemosyne.core import codec
-from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.core.faults import Severity
 from mnemosyne.documents.json_schema import (
     PACKAGE_FILE,
@@ -27,7 +36,6 @@ from mnemosyne.documents.json_schema import (
     session_schema,
 )
 from mnemosyne.documents.session_json import document_faults
-from mnemosyne.schema.document import TaskStatus, ToolCallStatus
 from mnemosyne.schema.memory import Trust
 from mnemosyne.shapes import schema_document
 

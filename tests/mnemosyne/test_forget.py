@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mnemosyne import (
+    Actor,
     Author,
     AuthorKind,
     CalibratedEstimator,
@@ -19,6 +20,7 @@ from mnemosyne import (
     IngestOptions,
     MemoryEntry,
     Message,
+    Meta,
     RetrievalQuery,
     Role,
     Session,
@@ -33,7 +35,6 @@ from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.privacy.runs import is_distinctive
 from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.document import Actor, Meta
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, Prefetch, TurnCommit, TurnRecord
 from mnemosyne.schema.session import BranchSpan, TurnKind, TurnStatus

@@ -9,21 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne import (
+    EvidenceLinks,
+    EvidenceNotFoundError,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryStore,
+    RedactionError,
+    RedactionRules,
     SessionNotFoundError,
     SessionStart,
     SourceKind,
 )
-from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor, confidence_of, trust_of, without_shown
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.evidence import EvidenceLinks
 from mnemosyne.schema.ingest import ShownText
 from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.testing.ingestor import IngestorContract
 
 pytestmark = pytest.mark.anyio

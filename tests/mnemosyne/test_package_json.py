@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mnemosyne.core.errors import SchemaValidationError
+from mnemosyne import SchemaValidationError
 from mnemosyne.core.faults import Severity
 from mnemosyne.documents.json_schema import package_schema
 from mnemosyne.documents.package_json import package_faults, package_from_json, package_to_json

@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 
 from raw_search import bytes_of_object, objects_in
 
-from mnemosyne import Erasure, EvidenceType, Message, PostgresStore, Role, SqliteStore
-from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne import Erasure, EvidenceFilter, EvidenceType, Message, PostgresStore, Role, SqliteStore
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.stores.sql.read_bodies import (
     MOST_SCOPES,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import RedactionError
+from mnemosyne import RedactionError, RedactionRules
 from mnemosyne.core.regexes import find_spans
 from mnemosyne.privacy.redact import RegexRedactor, redact_text, redact_tree
 from mnemosyne.privacy.rules import DICTIONARIES, RULES, is_id_card, is_luhn, signs_of
-from mnemosyne.schema.redaction import RedactionRules, SensitiveSpan
+from mnemosyne.schema.redaction import SensitiveSpan
 from mnemosyne.testing.redactor import RedactorContract
 from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE
 

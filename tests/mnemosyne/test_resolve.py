@@ -6,11 +6,13 @@ import pytest
 from mnemosyne import (
     Chain,
     ConflictPolicy,
+    EvidenceFilter,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryEntry,
     MemoryStore,
+    Priority,
     Ref,
     SessionStart,
     SourceKind,
@@ -21,9 +23,7 @@ from mnemosyne.evidence.blocks.derive import derive_evidence_blocks, refs_of
 from mnemosyne.evidence.blocks.resolve import RefFault, RefResolver
 from mnemosyne.evidence.sweep import find_expired_evidences
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import world_scope
-from mnemosyne.schema.query import EvidenceFilter
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

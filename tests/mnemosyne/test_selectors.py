@@ -14,12 +14,12 @@ from mnemosyne import (
     EvidenceType,
     Ref,
     RefState,
+    SelectorResolveError,
     SourceKind,
     check_ref,
     extract,
     make_ref,
 )
-from mnemosyne.core.errors import SelectorResolveError
 from mnemosyne.evidence.selectors import parse_selector, ref_hash
 
 GUARD_SECONDS = 60.0

@@ -198,8 +198,8 @@ async def test_a_lock_that_stays_is_said_to_be_busy_and_reading_goes_on(tmp_path
 _WRITER = """
 import sys
 import anyio
-from mnemosyne.schema.session import Message, Role
-from mnemosyne.stores.file.store import FileStore
+from mnemosyne import Message, Role
+from mnemosyne import FileStore
 
 async def work(folder, name, count):
     store = FileStore(folder, busy_seconds=60.0, compact_bytes=8_000)

@@ -11,8 +11,7 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from postgres_server import own_tenant, running_server
 from store_machine import StoreMachine, few
 
-from mnemosyne import FileStore, MemoryStore, PostgresStore, SqliteStore, Store
-from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne import EvidenceFilter, FileStore, MemoryStore, PostgresStore, SqliteStore, Store
 from mnemosyne.testing.stores.samples import SCOPE, SESSION, WORLD_SCOPE, lore
 
 STORES: dict[str, Callable[[Path], Store]] = {

@@ -331,7 +331,7 @@ def check_plans(url: str) -> int:
 def test_the_driver_is_only_imported_for_an_address_that_names_it():
     script = """
 import sys
-from mnemosyne.stores.open import open_store
+from mnemosyne import open_store
 open_store("memory:"), open_store("sqlite:///a.db"), open_store("file:///a")
 assert not [name for name in sys.modules if name.split(".")[0] in ("psycopg",)]
 sys.modules["psycopg"] = None

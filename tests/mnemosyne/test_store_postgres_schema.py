@@ -62,7 +62,7 @@ def shape(url: str) -> dict[str, list[tuple]]:
 OPENER = """
 import sys
 import anyio
-from mnemosyne.stores.postgres.store import PostgresStore
+from mnemosyne import PostgresStore
 from mnemosyne.testing.stores.samples import imported_turn, start
 async def main():
     store = PostgresStore(sys.argv[1], busy_seconds=60)

@@ -93,8 +93,8 @@ FILE_LIMIT = """
 import resource, signal, sys
 from pathlib import Path
 import anyio
-from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import StoreUnavailableError
+from mnemosyne import SqliteStore
 from mnemosyne.testing.stores.samples import SESSION, imported_turn
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
@@ -113,8 +113,8 @@ READ_ONLY = """
 import os, sys
 from pathlib import Path
 import anyio
-from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import StoreUnavailableError
+from mnemosyne import SqliteStore
 from mnemosyne.testing.stores.samples import SESSION, imported_turn
 async def main():
     if os.geteuid() == 0:
@@ -339,7 +339,7 @@ async def test_two_processes_open_a_new_file_at_once(tmp_path):
 import sys
 from pathlib import Path
 import anyio
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import SqliteStore
 from mnemosyne.testing.stores.samples import imported_turn, start
 async def main():
     store = SqliteStore(Path(sys.argv[1]))

@@ -10,16 +10,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml
-from jacquard import GreedyPriorityPruner, RuntimeConfig, Selection
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard import GreedyPriorityPruner, PlanContext, RuntimeConfig, Selection
+from jacquard.core.plan import SearchIntent, Triage
 from jacquard.pipeline.curation.memory_blocks import render_memories
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.weaving.prompt import complete, lay_out
 from jacquard.templating import find_shipped_templates
 from jacquard.templating.layouts import load_layout
-from mnemosyne import Author, AuthorKind, CalibratedEstimator, Chain, MemoryEntry, Message, Role, Summary, Task
-from mnemosyne.schema.document import TaskStatus
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    CalibratedEstimator,
+    Chain,
+    MemoryEntry,
+    Message,
+    Role,
+    Summary,
+    Task,
+    TaskStatus,
+)
 from mnemosyne.schema.record import PathSummary, SessionWindow
 from mnemosyne.schema.session import BranchSpan, SessionHead, WindowMessage
 from mnemosyne.schema.world import Injection, PlannerRules, WorldPack

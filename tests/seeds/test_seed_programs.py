@@ -61,22 +61,23 @@ class StreamingModel:
 
 async def test_a_host_that_drives_the_model_itself():
     """Section 16.4.1."""
-    from jacquard import InMemoryEventBus, RuntimeConfig
-    from jacquard.config.sections import PruneConfig
-    from jacquard.wiring.factory import DefaultContextEngine as ContextEngine
+    from jacquard import DefaultContextEngine as ContextEngine
+    from jacquard import InMemoryEventBus, PruneConfig, RuntimeConfig
     from mnemosyne import (
         CalibratedEstimator,
         Evidence,
+        EvidenceLinks,
         EvidenceSource,
         EvidenceType,
         MemoryStore,
         Message,
         ModelUsage,
+        Priority,
         Role,
         SourceKind,
+        SystemClock,
+        UuidV4Generator,
     )
-    from mnemosyne.host_parts import SystemClock, UuidV4Generator
-    from mnemosyne.schema.evidence import EvidenceLinks, Priority
 
     store, tok, llm_adapter, event_bus = MemoryStore(), CalibratedEstimator(), MockLlmAdapter(), InMemoryEventBus()
     clock, id_gen, llm, user_text = SystemClock(), UuidV4Generator(), StreamingModel(), USER_TEXT
@@ -139,10 +140,19 @@ async def test_a_host_that_drives_the_model_itself():
 async def test_a_tool_call_with_its_result():
     """Section 16.4.2."""
     from jacquard import create_context_engine
-    from mnemosyne import EvidenceSource, EvidenceType, MemoryStore, SourceKind, ToolCall
-    from mnemosyne.host_parts import SystemClock, UuidV4Generator
-    from mnemosyne.schema.document import ProviderKind, ToolCallStatus, ToolProvider
-    from mnemosyne.schema.evidence import EvidenceLinks
+    from mnemosyne import (
+        EvidenceLinks,
+        EvidenceSource,
+        EvidenceType,
+        MemoryStore,
+        ProviderKind,
+        SourceKind,
+        SystemClock,
+        ToolCall,
+        ToolCallStatus,
+        ToolProvider,
+        UuidV4Generator,
+    )
 
     class Tools:
         async def get_order(self, order_id):

@@ -41,12 +41,23 @@ from jacquard.integrations.core.values import (
 )
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from jacquard.sync import SyncEngine
-from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne import (
+    EvidenceLinks,
+    EvidenceSource,
+    EvidenceType,
+    Message,
+    ModelUsage,
+    ModelUsageStage,
+    Role,
+    SessionNotFoundError,
+    SourceKind,
+    Task,
+    ToolCall,
+)
+from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
 from mnemosyne.schema.event import EventType
-from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.session import Message, Role, TurnStatus
+from mnemosyne.schema.session import TurnStatus
 from mnemosyne.values import dataclass
 
 _log = open_log(__name__)

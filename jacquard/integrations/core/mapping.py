@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jacquard.integrations.core.values import FoundDocument
-from mnemosyne.schema.document import ToolCallStatus
+from mnemosyne import ToolCallStatus
 
 _STATUS: tuple[tuple[tuple[type[BaseException], ...], ToolCallStatus], ...] = (
     ((TimeoutError, asyncio.TimeoutError), ToolCallStatus.TIMEOUT),

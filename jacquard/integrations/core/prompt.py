@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from jacquard import PreparedTurn
 from jacquard.integrations.core.values import InjectedPrompt, PromptPart
-from mnemosyne.schema.session import Role
+from mnemosyne import Role
 
 SYSTEM = Role.SYSTEM.value
 

@@ -16,8 +16,7 @@ from jacquard.integrations.core.values import (
     ModelRequest,
     ToolOutcome,
 )
-from mnemosyne.schema.document import ModelUsage, ToolCall
-from mnemosyne.schema.session import Message
+from mnemosyne import Message, ModelUsage, ToolCall
 
 
 class FrameworkMapper(Protocol):

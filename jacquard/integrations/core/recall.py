@@ -11,10 +11,10 @@ from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.bridge import EngineBridge
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, may_recall
 from jacquard.sync import SyncEngine
+from mnemosyne import Chain, RetrievalQuery
 from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
-from mnemosyne.schema.memory import Chain, session_scope, world_scope
-from mnemosyne.schema.query import RetrievalQuery
+from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.values import dataclass
 
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from jacquard import JacquardError
+from mnemosyne import Message
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.session import Message
 from mnemosyne.values import dataclass
 
 

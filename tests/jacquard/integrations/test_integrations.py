@@ -31,8 +31,18 @@ from jacquard.integrations.core.bridge import EngineBridge
 from jacquard.integrations.core.mapping import find_status, read_arguments, read_documents, read_text, write_result
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.sync import create_context_engine as create_sync_engine
-from mnemosyne import Author, AuthorKind, EvidenceType, MemoryStore, Message, Role, SessionNotFoundError, Task
-from mnemosyne.schema.document import TaskStatus, ToolCallStatus
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    EvidenceType,
+    MemoryStore,
+    Message,
+    Role,
+    SessionNotFoundError,
+    Task,
+    TaskStatus,
+    ToolCallStatus,
+)
 
 pytestmark = pytest.mark.anyio
 FRAMEWORKS = {

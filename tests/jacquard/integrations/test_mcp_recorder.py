@@ -9,8 +9,7 @@ import pytest
 
 from jacquard import create_context_engine
 from jacquard.integrations.mcp import RecordedMcpClient
-from mnemosyne import MemoryStore, SessionNotFoundError
-from mnemosyne.schema.document import ToolCallStatus
+from mnemosyne import MemoryStore, SessionNotFoundError, ToolCallStatus
 
 SESSION = "s1"
 

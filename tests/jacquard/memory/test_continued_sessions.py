@@ -12,12 +12,14 @@ from jacquard import ConfigError, MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.core.errors import MemoryNotFoundError
 from jacquard.memory.verbs.values import MemoryAction
 from mnemosyne import (
+    Actor,
     Author,
     AuthorKind,
     Chain,
     Erasure,
     MemoryEntry,
     Message,
+    Meta,
     Role,
     Session,
     SessionDocument,
@@ -25,7 +27,6 @@ from mnemosyne import (
     UserFact,
 )
 from mnemosyne.core.errors import SessionExistsError
-from mnemosyne.schema.document import Actor, Meta
 from mnemosyne.schema.memory import session_scope
 
 pytestmark = pytest.mark.anyio

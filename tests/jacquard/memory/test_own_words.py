@@ -10,8 +10,7 @@ from jacquard import MemoryVerbs, RuntimeConfig, create_context_engine, open_run
 from jacquard.config.service import ServiceSettings
 from jacquard.core.block_kinds import INPUT_ID
 from jacquard.service.running.application import build_app
-from mnemosyne import MemoryStore, ToolCall, UserFact
-from mnemosyne.core.errors import RedactionError
+from mnemosyne import MemoryStore, RedactionError, ToolCall, UserFact
 from mnemosyne.privacy.redact import RegexRedactor
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,7 @@ from test_doctor import COMMANDS, WORLD, codes, examine, files_of, make_store
 
 from jacquard.cli.app import app
 from jacquard.wiring.parts.embedder import open_embedder
-from mnemosyne import Chain, Erasure, PostgresStore
-from mnemosyne.host_parts import SystemClock
+from mnemosyne import Chain, Erasure, PostgresStore, SystemClock
 from mnemosyne.protocols import EmbeddedText
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.schema.memory import session_scope

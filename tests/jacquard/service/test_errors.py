@@ -16,8 +16,7 @@ from jacquard.config.service import ServiceSettings
 from jacquard.remote.operations import OPERATIONS
 from jacquard.service.answers import STATUSES, answer_error, describe, status_of
 from jacquard.service.running.application import build_app
-from mnemosyne import VersionConflictError
-from mnemosyne.core.errors import ContextEngineError
+from mnemosyne import ContextEngineError, VersionConflictError
 
 OWN = ("filament", "mnemosyne", "jacquard")
 

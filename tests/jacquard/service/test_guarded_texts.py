@@ -5,8 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from jacquard import RuntimeConfig, open_runtime
-from jacquard.config.sections import PruneConfig
+from jacquard import PruneConfig, RuntimeConfig, open_runtime
 from jacquard.config.service import ServiceSettings
 from jacquard.service.running.application import build_app
 from mnemosyne import EvidenceSource, EvidenceType, IngestOptions, SourceKind

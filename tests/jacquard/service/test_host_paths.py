@@ -16,10 +16,9 @@ from jacquard.service.host_paths import error_for, event_for, hide_places, turn_
 from jacquard.service.mcp.tools import TOOLS
 from jacquard.service.values import LOCAL, Principal
 from jacquard.testing.server import ScriptedServer
-from mnemosyne import StoreUnavailableError
+from mnemosyne import Event, StoreUnavailableError, SystemClock
 from mnemosyne.core.errors import IndexUnavailableError
-from mnemosyne.host_parts import SystemClock
-from mnemosyne.schema.event import Event, EventType
+from mnemosyne.schema.event import EventType
 
 pytestmark = pytest.mark.anyio
 TENANT = Principal(tenant="north", token_id="t")

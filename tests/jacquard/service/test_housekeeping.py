@@ -22,8 +22,7 @@ from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.upkeep.housekeeper import LEASE, Housekeeper
 from jacquard.service.values import Scope
-from mnemosyne import PostgresStore, SqliteStore
-from mnemosyne.host_parts import SystemClock
+from mnemosyne import PostgresStore, SqliteStore, SystemClock
 from mnemosyne.retrieval.engines.lance.files import list_tables
 from mnemosyne.stores.locate import locate_store, postgres_address
 from mnemosyne.stores.maintenance.copies import backup_store

@@ -21,9 +21,8 @@ from jacquard.service.access.tokens import TokenRegistry
 from jacquard.service.running.application import build_app
 from jacquard.service.running.server import serve as run_server
 from jacquard.service.values import SERVICE_TENANT, Scope
-from mnemosyne import StoreUnavailableError, WorldPackError, open_store
+from mnemosyne import StoreUnavailableError, SystemClock, WorldPackError, open_store
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.host_parts import SystemClock
 
 pytestmark = pytest.mark.anyio
 ASSISTANT = RuntimeConfig(profile="assistant")

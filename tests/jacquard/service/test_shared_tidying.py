@@ -10,8 +10,7 @@ import pytest
 from jacquard.config.service import ServiceSettings
 from jacquard.config.tenant_sections import HousekeepingSettings
 from jacquard.service.upkeep.housekeeper import LEASE, Housekeeper
-from mnemosyne import Chain, Erasure, PostgresStore
-from mnemosyne.host_parts import SystemClock
+from mnemosyne import Chain, Erasure, PostgresStore, SystemClock
 from mnemosyne.protocols import EmbeddedText
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.schema.memory import session_scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jacquard.core.plan import PlanContext
+from jacquard import PlanContext
 from jacquard.pipeline.planning.rules import RulePlanner
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack

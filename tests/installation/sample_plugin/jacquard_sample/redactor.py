@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne import Redactor
+from mnemosyne import RedactionRules, Redactor, RedactResult
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.redaction import RedactionRules, RedactResult
 
 BADGE = r"\bbadge-\d{4}\b"
 
