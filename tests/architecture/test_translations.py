@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +53,51 @@ def test_a_chinese_page_links_chinese_pages_if_there_are_any(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(list_pages("en")))
 def test_an_english_page_links_no_chinese_page(name: str) -> None:
     assert "../zh/" not in (DOCS / "en" / name).read_text(encoding="utf-8")
+
+
+HAN = "[\u3400-\u9fff]"
+WIDE = "[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]"
+CODE = re.compile(r"^ *```.*?^ *```[^\n]*$|^    [^-*\n][^\n]*$", re.DOTALL | re.MULTILINE)
+SPAN = re.compile(r"`[^`\n]+`|(?<=\])\([^)\n]*\)|https?://[^\s，。；：）」]+|<[^>\n]*>|!(?=\[)")
+ANOTHER_BLOCK = r"(?:[-*+] |\d+\. |[|#>\s]|!\[)"
+STYLES = {
+    "half-width punctuation in a Chinese sentence": re.compile(
+        rf"{HAN}[*_]*[,;:?!(]|[,;:?!)][*_]*{WIDE}|{WIDE}[*_]*[,;]"
+    ),
+    "a half-width full stop": re.compile(rf"{HAN}\.(?=\s|$)", re.MULTILINE),
+    "quotation marks other than 「」": re.compile(rf"[“”]|{HAN}\"|\"{HAN}"),
+    "a space next to full-width punctuation": re.compile(
+        r"[，。；：？！、（「」）] +[^|\s→-]|[^|\s→.*-] +[，。；：？！、）」]"
+    ),
+    "a line that breaks in a sentence: browsers show a space": re.compile(
+        rf"^(?!\|| *#).*{WIDE}\n(?!{ANOTHER_BLOCK})(?={WIDE}|\[)", re.MULTILINE
+    ),
+    "no space between Chinese and a Latin word, number or code": re.compile(
+        rf"{HAN}[A-Za-z0-9\ue000]|[A-Za-z0-9%\ue000]{HAN}"
+    ),
+}
+CHINESE_PAGES = [*sorted((DOCS / "zh").rglob("*.md")), DOCS.parent / "README.zh-CN.md"]
+
+
+@pytest.mark.parametrize("page", CHINESE_PAGES, ids=lambda page: page.name)
+def test_chinese_pages_have_one_punctuation(page: Path) -> None:
+    assert find_slips(page.read_text(encoding="utf-8")) == []
+
+
+def find_slips(text: str) -> list[str]:
+    """Return the places outside of code at which a Chinese page leaves the one style of punctuation."""
+    prose = SPAN.sub(lambda span: "\ue000" if span[0].startswith("`") else "", CODE.sub("\n", text))
+    return [
+        f"{form}: {prose[max(0, slip.start() - 12) : slip.end() + 12]!r}"
+        for form, pattern in STYLES.items()
+        for slip in pattern.finditer(prose)
+    ]
+
+
+def test_slips_of_punctuation_are_found() -> None:
+    slips = ["存储,索引", "`a`,再看", "名字(英文)", "完成.", "“引号”", "一半\n另一半", "用`a`", "用 a ，b"]
+    assert [slip for slip in slips if not find_slips(slip)] == []
+    assert (
+        find_slips("见 [存储](stores.md)：`a`、`b`（约 1,000 个）。\n\n- 「那把钥匙」在哪里？\n- 12:30，a, b 和 c。")
+        == []
+    )
