@@ -7,7 +7,8 @@ a store.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from jacquard.cli.help import HelpContext, prepare_help, translate_usage_errors
+from jacquard.cli.language import LanguageOption, add_language_option, speaking, take_language
 from mnemosyne.values import dataclass
 
 DISTRIBUTION = "jacquard-context"
@@ -123,6 +126,8 @@ FORMER_NAMES = frozenset(
 class _Commands(TyperGroup):
     """The commands of one group."""
 
+    context_class = HelpContext
+
     def list_commands(self, ctx: Any) -> list[str]:
         return [*GROUPS[str(self.name)].commands]
 
@@ -136,6 +141,22 @@ class _Commands(TyperGroup):
 
 class _Groups(TyperGroup):
     """The four groups. Former names are not listed."""
+
+    context_class = HelpContext
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:
+        """Run the command line. `--lang` is read first, so that help and faults are in its language."""
+        language, words = take_language(sys.argv[1:] if args is None else args)
+        with speaking(language):
+            return super().main(words, *others, **options)
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with translate_usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with translate_usage_errors():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*GROUPS]
@@ -170,8 +191,7 @@ def _full_name(name: str) -> str:
 
 @functools.cache
 def _load(name: str) -> Any:
-    # These load what commands share.
-    from jacquard.cli.language import add_language_option
+    # This loads what commands share.
     from jacquard.cli.store_options import add_store_options
 
     module, _, attribute = GROUPS[_GROUP_OF[name]].commands[name].partition(":")
@@ -183,7 +203,9 @@ def _load(name: str) -> Any:
         app.command(name)(found)
     add_store_options(app)
     add_language_option(app)
-    return get_group(app).commands[name]
+    command = get_group(app).commands[name]
+    prepare_help(command)
+    return command
 
 
 app = typer.Typer(
@@ -212,16 +234,10 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
-    lang: Annotated[
-        str | None,
-        typer.Option("--lang", metavar="en|zh", help="Language of receipts, reasons and errors."),
-    ] = None,
+    lang: LanguageOption = None,
 ) -> None:
     """Options of the command itself; the text of its help is the one that `typer.Typer` is given."""
-    if lang is not None:
-        context.with_resource(import_module("jacquard.cli.language").speaking(lang))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ LanguageOption = Annotated[
     typer.Option(
         "--lang",
         metavar="|".join(LANGUAGES),
-        help="Language of receipts, reasons and errors. [of LC_ALL, LC_MESSAGES or LANG, else en]",
+        help="Language of help, receipts, reasons and errors. [of LC_ALL, LC_MESSAGES or LANG, else en]",
         callback=_check,
     ),
 ]
@@ -69,10 +69,33 @@ def speaking(language: str | None) -> Iterator[None]:
         _CHOSEN.reset(token)
 
 
+def take_language(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the language of `LANGUAGES` that `--lang` names in a command line, and the other words of it.
+
+    The language is None if no `--lang` names one of ours; such an option is left to the command, which refuses it.
+    """
+    language, rest = None, list(words)
+    end = rest.index("--") if "--" in rest else len(rest)
+    for place in reversed(range(end)):
+        name, _, value = rest[place].partition("=")
+        if name != "--lang":
+            continue
+        several = 1 if value else 2
+        if (value or "".join(rest[place + 1 : place + 2])) in LANGUAGES:
+            language = language or value or rest[place + 1]
+            del rest[place : place + several]
+    return language, rest
+
+
+def chosen_language() -> str:
+    """Return the language of `LANGUAGES` in which the running command speaks."""
+    return _CHOSEN.get() or find_language(os.environ)
+
+
 def speak(text: str) -> str:
     """Return a line of ours in the chosen language, with its leading blanks; other texts are returned unchanged."""
     line = text.lstrip(" ")
-    return text[: len(text) - len(line)] + translate(line, _CHOSEN.get() or find_language(os.environ), "line")
+    return text[: len(text) - len(line)] + translate(line, chosen_language(), "line")
 
 
 def find_language(environment: Mapping[str, str]) -> str:

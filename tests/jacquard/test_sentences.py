@@ -34,7 +34,7 @@ def _placeholders(text: str) -> list[tuple[str, str]]:
 
 @cache
 def _phrase_tables() -> frozenset[str]:
-    files = [_ROOT / "jacquard/core/sentences" / f"{name}.toml" for name in ("phrases", "terminal")]
+    files = [_ROOT / "jacquard/core/sentences" / f"{name}.toml" for name in ("phrases", "terminal", "usage")]
     return frozenset(table for file in files for table in tomllib.loads(file.read_text(encoding="utf-8")))
 
 

@@ -12,7 +12,6 @@ these phrases are translated; between two placeholders stands a fixed text.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from mnemosyne.values import dataclass
 LANGUAGES = ("en", "zh")
 
 _FOLDER = Path(__file__).parent
-_PHRASES = ("phrases", "terminal")
+_PHRASES = ("phrases", "terminal", "usage")
 """Files whose tables are used only where a placeholder or a caller names them."""
 _ANY, _NUMBER, _WORD = "any", "number", "word"
 _TEXTS = ("", _ANY, _NUMBER, _WORD)
@@ -168,6 +167,8 @@ def _read_forms() -> Mapping[str, Mapping[str, str]]:
 
 
 def _read_file(file: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    import tomllib  # English readers do without it
+
     for table, rows in tomllib.loads(file.read_text(encoding="utf-8")).items():
         for key, forms in rows.items():
             yield f"{table}.{key}", forms
