@@ -3,6 +3,7 @@
 EvalError
 ├── DatasetError
 ├── CacheError
+├── PartError
 └── SetupError
 """
 
@@ -19,6 +20,10 @@ class DatasetError(EvalError):
 
 class CacheError(EvalError):
     """The cache of vectors cannot be used; the sentence names the file."""
+
+
+class PartError(EvalError):
+    """A retriever or selector of the evaluator failed or broke a rule of its Protocol; the sentence names it and the input."""
 
 
 class SetupError(EvalError):

@@ -46,6 +46,8 @@ class Outcome:
     """In the order of choice."""
     tokens: tuple[int, ...] = ()
     """Tokens of the full texts of `retrieved`, in the same order."""
+    scores: tuple[float, ...] = ()
+    """Scores that the retriever gave `retrieved`, in the same order; scores of different queries cannot be compared."""
 
 
 def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:

@@ -7,17 +7,29 @@ from typing import Annotated
 
 import typer
 
-from evals.running.parts import Arm, Choice
-
 DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="The set: corpus.jsonl and queries.jsonl.")]
-RetrieverOption = Annotated[Arm, typer.Option("--retriever", help="All arms of recall together, or one of them alone.")]
+RetrieverOption = Annotated[
+    str,
+    typer.Option(
+        "--retriever",
+        metavar="NAME",
+        help="`hybrid` (all arms of recall), `vector`, `bm25`, `rrf`, `rank-bm25`, a plugin, or your own as `module:attribute`.",
+    ),
+]
 SelectorOption = Annotated[
-    Choice,
-    typer.Option("--selector", help="Who chooses; `oracle` knows the labels and bounds what any selector can do."),
+    str,
+    typer.Option(
+        "--selector",
+        metavar="NAME",
+        help="`heuristic`, `flash`, `rerank`, `oracle` (it knows the labels and bounds what any selector can do), a plugin, or "
+        "your own as `module:attribute`.",
+    ),
 ]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="The model of `--selector flash`, as litellm names it (`openai/…`)."),
+    typer.Option(
+        "--model", metavar="NAME", help="The model of `--selector flash` or of a plugin, as litellm names it."
+    ),
 ]
 ApiBaseOption = Annotated[str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")]
 RerankerOption = Annotated[

@@ -193,11 +193,16 @@ def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) ->
         raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {advice}") from mask_error(
             error
         )
-    if missing := [member for member in _members(point.part) if not hasattr(part, member)]:
+    if missing := find_missing_members(point.part, part):
         raise PluginError(
             f"{point.setting}: {source} is not a {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {advice}"
         )
     return part
+
+
+def find_missing_members(protocol: type, part: object) -> list[str]:
+    """Return the public members of a Protocol that a part lacks, in the order of the Protocol."""
+    return [member for member in _members(protocol) if not hasattr(part, member)]
 
 
 def unknown_name(point: ExtensionPoint, name: str, known: tuple[str, ...] = ()) -> PluginError:

@@ -231,6 +231,7 @@ def _row_json(row: Row, scores: Scores | None) -> dict[str, Any]:
         "metrics": None if scores is None else dict(scores),
         "relevant": dict(outcome.relevant),
         "retrieved": list(outcome.retrieved),
+        "retrieved_scores": list(outcome.scores),
         "retrieved_tokens": list(outcome.tokens),
         "selected": list(outcome.selected),
         "latency_ms": {"recall": round(row.recall_ms, 3), "select": round(row.select_ms, 3)},

@@ -1,6 +1,7 @@
 """The real parts of a run, by name. The only module of the evals that knows concrete indexes and selectors.
 
-Heavy parts (models, litellm) are imported by their own module when an option names them.
+Heavy parts (models, litellm, rank-bm25) are imported by their own module when an option names them. Parts of plugins and of
+the evaluator are opened by `own_parts`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from anyio import to_thread
 from evals.errors import SetupError
 from evals.running.cache import CachedEmbedder, VectorCache
 from evals.running.oracle import OracleSelector
+from evals.running.own_parts import RETRIEVERS, RUN_SELECTORS, CheckedRetriever, CheckedSelector, OpenPart, find_part
 from evals.running.plain_rrf import score_reciprocal_ranks
 from jacquard import LlmAdapter, Selector
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
@@ -26,7 +28,7 @@ from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
 from jacquard.wiring.runtime import open_embedder as named_embedder
 from jacquard.wiring.runtime import open_reranker
-from mnemosyne import CalibratedEstimator, MemoryEntry, RetrievalQuery
+from mnemosyne import CalibratedEstimator, MemoryEntry, RetrievalQuery, Retriever
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import EntrySource
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
@@ -43,7 +45,7 @@ SelectorSource = Callable[[Mapping[str, int]], Selector]
 
 
 class Arm(StrEnum):
-    """Arms that recall may use: all, only one, or both joined by plain RRF."""
+    """Retrievers that are arms of our own recall: all together, only one, or both joined by plain RRF."""
 
     HYBRID = "hybrid"
     VECTOR = "vector"
@@ -52,7 +54,7 @@ class Arm(StrEnum):
 
 
 class Choice(StrEnum):
-    """Selector of a run."""
+    """Built-in selectors of a run."""
 
     HEURISTIC = "heuristic"
     FLASH = "flash"
@@ -60,6 +62,8 @@ class Choice(StrEnum):
     ORACLE = "oracle"
 
 
+RANK_BM25 = "rank-bm25"
+"""Name of the reference retriever; it needs no vectors."""
 _WORDS, _VECTORS = frozenset({BM25}), frozenset({VECTOR})
 _ARMS = {Arm.HYBRID: (ALL_ARMS,), Arm.VECTOR: (_VECTORS,), Arm.BM25: (_WORDS,), Arm.RRF: (_WORDS, _VECTORS)}
 
@@ -70,12 +74,13 @@ class PoolMemory:
 
     scope: str
     source: EntrySource
-    retrievers: Sequence[HybridRetriever]
+    retrievers: Sequence[Retriever]
 
     async def sync(self, progress: Callable[[int, int], None]) -> None:
         """Index everything, vectors too."""
         for each in self.retrievers:
-            await each.sync(self.scope, progress)
+            if isinstance(each, HybridRetriever | CheckedRetriever):
+                await each.sync(self.scope, progress)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query."""
@@ -97,12 +102,23 @@ def _join_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
     )
 
 
-async def open_embedder(name: str, arm: Arm, cache: VectorCache, language: str | None = None) -> CachedEmbedder | None:
+def find_retriever(name: str) -> OpenPart | None:
+    """Return what opens the retriever of a name; None for an arm of our own recall. SetupError if there is none."""
+    if name in _ARMS:
+        return None
+    if name == RANK_BM25:
+        found: OpenPart = import_module("evals.running.rank_bm25_retriever").RankBm25Retriever
+        return partial(found, "")
+    opener = find_part(RETRIEVERS, name)
+    return lambda **options: CheckedRetriever(opener(**options), name)
+
+
+async def open_embedder(name: str, arm: str, cache: VectorCache, language: str | None = None) -> CachedEmbedder | None:
     """Return the embedder of a name, warm and with its cache; None for a run only by words.
 
     SetupError if vectors are asked for and there is no model; EmbedderUnavailableError if it cannot be loaded.
     """
-    if arm is Arm.BM25:
+    if arm in (Arm.BM25, RANK_BM25):
         return None
     found = await to_thread.run_sync(partial(named_embedder, name, language=language))
     if found is None:
@@ -116,16 +132,24 @@ async def open_embedder(name: str, arm: Arm, cache: VectorCache, language: str |
 
 @asynccontextmanager
 async def open_memory(
-    source: EntrySource, session_id: str, embedder: CachedEmbedder | None, arm: Arm
+    source: EntrySource,
+    session_id: str,
+    embedder: CachedEmbedder | None,
+    name: str,
+    open_retriever: OpenPart | None = None,
 ) -> AsyncIterator[PoolMemory]:
-    """Open the memory of one session over an index of its own, which is gone afterwards."""
+    """Open the memory of one session: by `open_retriever`, or by arms over an index of its own, which is gone afterwards."""
     index = MemoryIndex()
-    retrievers = tuple(
-        HybridRetriever(
-            source, index, embedder, CalibratedEstimator(), arms=arms, vector_patience_seconds=PATIENCE_SECONDS
+    retrievers: Sequence[Retriever]
+    if open_retriever is not None:
+        retrievers = (open_retriever(source=source, embedder=embedder),)
+    else:
+        retrievers = tuple(
+            HybridRetriever(
+                source, index, embedder, CalibratedEstimator(), arms=arms, vector_patience_seconds=PATIENCE_SECONDS
+            )
+            for arms in _ARMS[Arm(name)]
         )
-        for arms in _ARMS[arm]
-    )
     try:
         yield PoolMemory(scope=session_scope(session_id), source=source, retrievers=retrievers)
     finally:
@@ -134,10 +158,10 @@ async def open_memory(
 
 @asynccontextmanager
 async def open_selectors(
-    choice: Choice, model: str | None, api_base: str | None, reranker: str | None = None
+    name: str, model: str | None, api_base: str | None, reranker: str | None = None
 ) -> AsyncIterator[SelectorSource]:
     """Give the selector of each query; a model's connections are released afterwards. SetupError, ConfigError."""
-    if (choice is Choice.RERANK) != (reranker is not None):
+    if (name == Choice.RERANK) != (reranker is not None):
         raise SetupError("`--selector rerank` and `--reranker FOLDER` go together.")
     if reranker is not None:
         scorer = await to_thread.run_sync(open_reranker, reranker)
@@ -148,20 +172,32 @@ async def open_selectors(
         finally:
             await scorer.close()
         return
-    if choice is not Choice.FLASH:
+    if name in (Choice.HEURISTIC, Choice.ORACLE):
         if model is not None:
-            raise SetupError(f"`--model` is for `--selector flash`; the {choice} selector calls none.")
+            raise SetupError(f"`--model` is for `--selector flash` and for selectors of plugins; {name} calls none.")
         heuristic = HeuristicSelector()
-        yield OracleSelector if choice is Choice.ORACLE else lambda relevant: heuristic
+        yield OracleSelector if name == Choice.ORACLE else lambda relevant: heuristic
         return
-    if model is None:
+    if name == Choice.FLASH and model is None:
         raise SetupError("`--selector flash` needs `--model NAME` (and `--api-base URL` if it is served elsewhere).")
-    if find_spec("litellm") is None:
-        raise SetupError(explain_missing_package("`--selector flash`", "litellm", "models"))
-    adapter: LlmAdapter = import_module("jacquard.adapters.models.litellm_adapter").LiteLlmModel(model, api_base)
+    open_own = None if name == Choice.FLASH else find_part(RUN_SELECTORS, name)
+    adapter = None if model is None else _open_model(name, model, api_base)
     try:
-        await adapter.warm()
-        flash = FlashSelector(adapter)
-        yield lambda relevant: flash
+        if adapter is not None:
+            await adapter.warm()
+        if open_own is not None:
+            own = CheckedSelector(open_own(model=adapter), name)
+            yield lambda relevant: own
+        elif adapter is not None:
+            flash = FlashSelector(adapter)
+            yield lambda relevant: flash
     finally:
-        await adapter.close()
+        if adapter is not None:
+            await adapter.close()
+
+
+def _open_model(selector: str, model: str, api_base: str | None) -> LlmAdapter:
+    if find_spec("litellm") is None:
+        raise SetupError(explain_missing_package(f"`--selector {selector}`", "litellm", "models"))
+    adapter: LlmAdapter = import_module("jacquard.adapters.models.litellm_adapter").LiteLlmModel(model, api_base)
+    return adapter

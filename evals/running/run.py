@@ -19,12 +19,23 @@ from anyio import to_thread
 
 from evals.answers.answer_scores import Evidence, score_answer
 from evals.dataset import LabelledQuery, LabelledSet, Pool
+from evals.errors import PartError
 from evals.metrics import Outcome
 from evals.reporting.machine import load, machine, versions
 from evals.reporting.report import Result, Row
 from evals.running.cache import CachedEmbedder, VectorCache
 from evals.running.journal import Journal, identity_of
-from evals.running.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
+from evals.running.own_parts import RETRIEVERS, RUN_SELECTORS, OpenPart, describe_origin
+from evals.running.parts import (
+    Arm,
+    Choice,
+    PoolMemory,
+    SelectorSource,
+    find_retriever,
+    open_embedder,
+    open_memory,
+    open_selectors,
+)
 from jacquard import CurationConfig, RuntimeConfig, Selection, SelectionRequest, Selector
 from jacquard.core.errors import SelectorError
 from jacquard.pipeline.curation.memory_blocks import MemoryLabels, render_memories
@@ -59,6 +70,8 @@ from mnemosyne.schema.session import SessionHead, WindowMessage
 SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"
 SHARED = "shared"
+SCORE_DIGITS = 6
+"""Digits that are kept of a candidate's score."""
 _NOTHING = Selection(entry_ids=())
 _NO_NAMES: Mapping[str, tuple[str, ...]] = {}
 _PAGE = 1_000
@@ -73,8 +86,10 @@ Progress = Callable[[str, int, int], None]
 class Options:
     """Options of a run."""
 
-    retriever: Arm = Arm.HYBRID
-    selector: Choice = Choice.HEURISTIC
+    retriever: str = Arm.HYBRID
+    """An `Arm`, `rank-bm25`, a plugin, or `module:attribute`."""
+    selector: str = Choice.HEURISTIC
+    """A `Choice`, a plugin, or `module:attribute`."""
     embedder: str = "auto"
     """A name, `none` or `auto`."""
     model: str | None = None
@@ -110,16 +125,19 @@ async def run_set(
     config = RuntimeConfig(curation=CurationConfig(recall_limit=options.recall_limit, select_limit=SELECT_LIMIT))
     kept = None
     if journal is not None:
-        identity = identity_of(sampled, {**asdict(options), "cache": None}, versions())
+        identity = identity_of(sampled, {**asdict(options), "cache": None}, {**versions(), **_origins(options)})
         kept = await to_thread.run_sync(Journal, journal, identity)
     rows: dict[str, Row] = dict(kept.rows) if kept is not None else {}
     resumed = len(rows)
     before = load()
     language = find_language(pools)
+    open_retriever = await to_thread.run_sync(find_retriever, options.retriever)
     embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache), language)
     named = open_selectors(options.selector, options.model, options.api_base, options.reranker)
     async with selectors or named as opened:
-        runner = _Runner(config=config, selectors=opened, options=options, embedder=embedder)
+        runner = _Runner(
+            config=config, selectors=opened, options=options, embedder=embedder, open_retriever=open_retriever
+        )
         with tempfile.TemporaryDirectory(prefix="jacquard-evals-") as folder:
             for number, pool in enumerate(pools):
                 done = sum(query.query_id in rows for query in sampled.queries)
@@ -160,6 +178,7 @@ class _Runner:
     selectors: SelectorSource
     options: Options
     embedder: CachedEmbedder | None
+    open_retriever: OpenPart | None
     planner: RulePlanner = field(default_factory=RulePlanner)
     estimator: TokenEstimator = field(default_factory=CalibratedEstimator)
 
@@ -181,7 +200,8 @@ class _Runner:
                 start = replace(start, turns=(), entries=())
             head = await store.create_session(start)
             names = await self._put_documents(store, pool, head) if self.options.as_evidence else _NO_NAMES
-            async with open_memory(store, head.session_id, self.embedder, self.options.retriever) as memory:
+            named = self.options.retriever, self.open_retriever
+            async with open_memory(store, head.session_id, self.embedder, *named) as memory:
                 await memory.sync(lambda done, total: progress("indexing", done, total))
                 ids = pool.ids
                 for count, query in enumerate(pool.queries, start=1):
@@ -247,13 +267,18 @@ class _Runner:
             entry.entry_id: entry
             for entry in await memory.entries(tuple({*retrieved, *selection.entry_ids, *query.wanted}))
         }
+        if unknown := sorted({*retrieved} - set(entries)):
+            raise PartError(f"--retriever {self.options.retriever}: {unknown[0]!r} is not an entry of this session.")
         sizes = {name: self.estimator.estimate(entry.text) for name, entry in entries.items()}
+        scores = {each.entry_id: round(each.score, SCORE_DIGITS) for each in recall.candidates}
+        passages = _name_documents(retrieved, names)
         return Row(
             outcome=Outcome(
                 query_id=query.query_id,
                 category=query.category,
                 relevant=query.relevant,
-                retrieved=tuple(_name_documents(retrieved, names)),
+                retrieved=tuple(passages),
+                scores=tuple(scores[passage] for passage in passages.values()),
                 selected=tuple(_name_documents(selection.entry_ids, names)),
                 tokens=tuple(_document_tokens(retrieved, names, sizes)),
             ),
@@ -380,10 +405,19 @@ def _build_shown_message(query: LabelledQuery, place: int, head: SessionHead) ->
     )
 
 
+def _origins(options: Options) -> dict[str, str]:
+    """Return the versions of the parts that are not built in, by their options."""
+    found = {
+        "retriever_origin": describe_origin(RETRIEVERS, options.retriever),
+        "selector_origin": describe_origin(RUN_SELECTORS, options.selector),
+    }
+    return {name: origin for name, origin in found.items() if origin}
+
+
 def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | None) -> Mapping[str, Any]:
     return {
-        "retriever": options.retriever.value,
-        "selector": options.selector.value,
+        "retriever": str(options.retriever),
+        "selector": str(options.selector),
         "embedder": embedder.name if embedder is not None else "none",
         "model": options.model or (options.reranker and Path(options.reranker).name),
         "k": options.recall_limit,
@@ -391,6 +425,7 @@ def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | 
         "select_limit": SELECT_LIMIT,
         "limit": options.limit,
         **({"as_evidence": True} if options.as_evidence else {}),
+        **_origins(options),
         "data": {
             "name": labelled.name,
             "licence": labelled.licence,

@@ -138,7 +138,8 @@ def _check(file: Path, queries: Sequence[LabelledQuery], known: Known) -> None:
 async def _turn(runtime: Runtime, query: LabelledQuery, config: RuntimeConfig, known: Known) -> Row:
     prepared = await runtime.engine.prepare_turn(_SESSION, query.text, replace(config, viewer=query.viewer))
     report = prepared.report
-    retrieved = tuple(each.entry_id for each in sorted(report.stream_b.candidates, key=lambda each: each.rank))
+    candidates = sorted(report.stream_b.candidates, key=lambda each: each.rank)
+    retrieved = tuple(each.entry_id for each in candidates)
     sizes = tuple(_TOKENS.estimate(known[each].text) if each in known else 0 for each in retrieved)
     kept = {each.block_id for each in report.decisions if each.action is not Action.DROPPED}
     secret = {*query.forbidden, *(name for name, entry in known.items() if _is_hidden(entry, query.viewer))}
@@ -151,6 +152,7 @@ async def _turn(runtime: Runtime, query: LabelledQuery, config: RuntimeConfig, k
             retrieved=retrieved,
             selected=report.stream_b.selected,
             tokens=sizes,
+            scores=tuple(each.score for each in candidates),
         ),
         session=None,
         recall_ms=float(timings.get("recall", 0.0)),
