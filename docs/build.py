@@ -119,7 +119,7 @@ def fill_navigation(entries: Iterable[Any], pages: list[str], sections: dict[str
     filled: list[Any] = []
     for entry in entries:
         if isinstance(entry, str):
-            filled.append(entry)
+            filled += [page for page in pages if Path(page).match(entry)] if "*" in entry else [entry]
         else:
             (name, inner), *_ = entry.items()
             inner = [page for page in pages if Path(page).match(inner)] if isinstance(inner, str) else inner

@@ -29,6 +29,10 @@ collect_anchors with_anchors load_yaml
 EXAMPLES = tuple(_EXAMPLES.split())
 """Names that a host uses first; each is shown with the shortest example of the guide that uses it."""
 
+FEW_NAMES = 6
+MANY_NAMES = 24
+"""A folder of a package with at least FEW_NAMES and at most MANY_NAMES public names is one page (`group_names`)."""
+
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"(`[^`\n]+`|^(?: {4}.*\n?)+)", re.MULTILINE)
 
@@ -36,13 +40,16 @@ _CODE = re.compile(r"(`[^`\n]+`|^(?: {4}.*\n?)+)", re.MULTILINE)
 def make_pages() -> dict[str, str]:
     """Return the Markdown text of each page by its path in the folder of a language."""
     packages = load_packages()
-    return {f"reference/{name}.md": python_page(name, packages[name]) for name in PACKAGES} | make_light_pages()
+    pages = make_light_pages()
+    for name in PACKAGES:
+        pages |= python_pages(name, packages[name])
+    return pages
 
 
 def make_light_pages() -> dict[str, str]:
     """Return the pages that do not need griffe."""
     return {
-        "reference/commands.md": commands_page(),
+        **commands_pages(),
         "reference/codes.md": codes_page(),
         "reference/errors.md": errors_page(),
         "reference/template-language.md": template_page(),
@@ -82,20 +89,56 @@ def load_packages() -> dict[str, Any]:
     return {name: loader.load(name) for name in PACKAGES}
 
 
-def python_page(package: str, source: Any) -> str:
-    """Return the page of a package: every public name below the module that defines it."""
-    members = source.members
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for name in public_names(package):
-        member: Any = members[name]
-        target = member.final_target if member.is_alias else member
-        found.setdefault(target.parent.path if target.parent else package, []).append((name, target))
+Names = dict[str, list[tuple[str, Any]]]
+"""Public names with what griffe knows of each, by the module that defines them."""
+
+
+def python_pages(package: str, source: Any) -> dict[str, str]:
+    """Return the pages of a package: one that lists all names, and one for each of its folders (`group_names`)."""
     examples = find_examples()
-    parts = [f"# Python: {package}\n\n{PACKAGES[package]} All of these names are imported from `{package}` itself.\n"]
-    for module, names in sorted(found.items()):
-        parts.append(f"## {module}\n")
-        parts += [describe(name, target, examples) for name, target in names]
-    return "\n".join(parts)
+    pages, rows = {}, []
+    for group, modules in group_names(package, source).items():
+        parts = [
+            f"# {package}: {group}\n\nNames of [{package}](../{package}.md), which are imported from `{package}` itself.\n"
+        ]
+        for module, names in sorted(modules.items()):
+            parts.append(f"## {module}\n")
+            for name, target in names:
+                parts.append(describe(name, target, examples))
+                rows.append((f"[{name}]({package}/{group}.md#{name.lower()})", target.kind.value, summarize(target)))
+        pages[f"reference/{package}/{group}.md"] = "\n".join(parts)
+    head = f"# Python: {package}\n\n{PACKAGES[package]} All of these names are imported from `{package}` itself.\n"
+    listed = table(("name", "kind", "what it is"), sorted(rows, key=lambda row: row[0].lower()))
+    return {f"reference/{package}.md": "\n".join((head, listed))} | pages
+
+
+def group_names(package: str, source: Any) -> dict[str, Names]:
+    """Return the public names of a package by the page that shows them.
+
+    A folder of the package has a page; with few names it shares the page `more`, with many its large modules have their own.
+    """
+    folders: dict[str, Names] = {}
+    for name in public_names(package):
+        member: Any = source.members[name]
+        target = member.final_target if member.is_alias else member
+        module = target.parent.path if target.parent else package
+        parts = module.split(".")
+        folders.setdefault(parts[1] if len(parts) > 2 else "more", {}).setdefault(module, []).append((name, target))
+    groups: dict[str, Names] = {}
+    for folder, modules in sorted(folders.items()):
+        count = sum(map(len, modules.values()))
+        for module, names in sorted(modules.items()):
+            group = "more" if count < FEW_NAMES else folder
+            if count > MANY_NAMES and len(names) >= FEW_NAMES:
+                group = "-".join(module.split(".")[1:])
+            groups.setdefault(group, {})[module] = names
+    return groups
+
+
+def summarize(target: Any) -> str:
+    """Return the first sentence of a docstring; an empty text if there is none."""
+    text = target.docstring.value.partition("\n\n")[0] if target.docstring else ""
+    return re.split(r"(?<=\.)\s", text)[0]
 
 
 def describe(name: str, target: Any, examples: dict[str, list[tuple[str, str]]]) -> str:
@@ -124,9 +167,9 @@ def describe(name: str, target: Any, examples: dict[str, list[tuple[str, str]]])
     if used := examples.get(name):
         page, block = min(used, key=lambda each: (not imports(name, each[1]), len(each[1])))
         if name in EXAMPLES:
-            lines += [f"Example, from [{page.removesuffix('.md')}](../{page}):", "", fence(block.rstrip()), ""]
+            lines += [f"Example, from [{page.removesuffix('.md')}](../../{page}):", "", fence(block.rstrip()), ""]
         pages = sorted({page for page, _ in used})
-        lines += ["Used on: " + ", ".join(f"[{page.removesuffix('.md')}](../{page})" for page in pages) + ".", ""]
+        lines += ["Used on: " + ", ".join(f"[{page.removesuffix('.md')}](../../{page})" for page in pages) + ".", ""]
     return "\n".join(lines)
 
 
@@ -238,31 +281,42 @@ def walk_commands() -> Iterator[tuple[str, Any]]:
     return walk("jacquard", get_command(app))
 
 
-def commands_page() -> str:
-    """Return the page of the command line."""
-    parts = ["# Command line\n\nEvery command with its options. `jacquard COMMAND --help` prints the same.\n"]
+def commands_pages() -> dict[str, str]:
+    """Return the pages of the command line: one for each group, and one that lists all commands."""
+    groups: dict[str, list[tuple[str, Any]]] = {}
     for path, command in walk_commands():
-        if command.hidden:
+        if not command.hidden:
+            groups.setdefault(path.split()[1] if path.count(" ") > 1 else "jacquard", []).append((path, command))
+    pages, rows = {}, []
+    for group, commands in groups.items():
+        parts = [f"# Command line: {group}\n\n[All commands](../commands.md). `COMMAND --help` prints the same.\n"]
+        for path, command in commands:
+            text = escape(command.help or "")
+            parts += [f"## {path}\n", text + "\n", table(("argument", "default", "meaning"), list_parameters(command))]
+            rows.append((f"[`{path}`](commands/{group}.md#{path.replace(' ', '-')})", text.partition("\n\n")[0]))
+        pages[f"reference/commands/{group}.md"] = "\n".join(parts)
+    head = "# Command line\n\nAll commands; each leads to its options.\n"
+    return {"reference/commands.md": "\n".join((head, table(("command", "what it does"), rows)))} | pages
+
+
+def list_parameters(command: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the names, the default and the sentence of each argument and option of a command."""
+    for each in command.params:
+        if getattr(each, "hidden", False) or each.name == "help":
             continue
-        rows = []
-        for each in command.params:
-            if getattr(each, "hidden", False) or each.name == "help":
-                continue
-            is_option = each.opts[0].startswith("-")
-            names = (
-                ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
-                if is_option
-                else f"`{each.name.upper()}`"
-            )
-            default = each.default
-            shown = (
-                f"`{default}`"
-                if isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
-                else ""
-            )
-            rows.append((names, "required" if each.required else shown, getattr(each, "help", None) or ""))
-        parts += [f"## {path}\n", escape(command.help or "") + "\n", table(("argument", "default", "meaning"), rows)]
-    return "\n".join(parts)
+        is_option = each.opts[0].startswith("-")
+        names = (
+            ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
+            if is_option
+            else f"`{each.name.upper()}`"
+        )
+        default = each.default
+        is_shown = isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
+        yield (
+            names,
+            "required" if each.required else f"`{default}`" if is_shown else "",
+            getattr(each, "help", None) or "",
+        )
 
 
 def codes_page() -> str:
