@@ -111,7 +111,7 @@ bench:
 
 $(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "installing jacquard with what it is set beside"
-	@$(PIP) -c <(grep -v '^protobuf==' constraints.txt) -e ".[local,embed,evals,rivals]"
+	@$(PIP) -c <(grep -v '^protobuf==' constraints.txt) -e ".[local,lance,embed,evals,rivals]"
 	@touch $@
 
 costs: $(VENV)/.dev

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from benchmarks import installation as installation_bench
 from benchmarks import prefix as prefix_bench
 from benchmarks import recall as recall_bench
 from benchmarks import rivals as rivals_bench
@@ -82,6 +84,7 @@ def bench(
             ("hosts", hosts_bench),
             ("snapshots", snapshots_bench),
             ("costs", costs_bench),
+            ("install", installation_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -338,6 +341,22 @@ def costs(
             _err.print(Text(f"error: {sentence}", style="bold red"))
         if growth:
             raise typer.Exit(1)
+
+
+@app.command("install")
+def install(
+    parts: Annotated[
+        str, typer.Option("--parts", metavar="EXTRAS;EXTRAS", help="Installations to weigh; `core` has no extras.")
+    ] = ";".join(installation_bench.PARTS),
+    python: Annotated[str, typer.Option("--python", metavar="FILE", help="The interpreter.")] = sys.executable,
+    constraints: Annotated[
+        Path | None, typer.Option("--constraints", metavar="FILE", help="Versions to install. [the newest]")
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Install each set of extras into a fresh environment and print its packages and megabytes."""
+    run = partial(installation_bench.run, [each for each in parts.split(";") if each], python, constraints)
+    _measure(run, installation_bench.show, json_file)
 
 
 @app.command("service")

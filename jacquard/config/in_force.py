@@ -1,4 +1,6 @@
-"""Lists the effective settings with their sources: the default, a line of the settings file, or an environment variable."""
+"""Lists the effective settings with their sources: the default, a line of the settings file, an environment variable, or
+the file that a variable names.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from jacquard.config.fields import Credential
 from jacquard.config.reference import Setting, settings_of
 from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.config.service import ServiceSettings, load_settings
-from jacquard.config.settings import BETWEEN, SERVICE
+from jacquard.config.settings import SERVICE, find_variable
 from jacquard.config.tenant_sections import TenantSettings
 from mnemosyne.core.codec import to_plain
 from mnemosyne.core.masking.credentials import mask_credentials
@@ -94,8 +96,8 @@ def _without_secrets(setting: Setting, value: Any) -> Any:
 def _source(
     setting: Setting, environment: Mapping[str, str], file: Path | None, lines: Mapping[tuple[str | int, ...], int]
 ) -> str:
-    for name in sorted(environment):
-        if name == setting.variable or name.startswith(f"{setting.variable}{BETWEEN}"):
-            return name
+    holds = setting.field.rules.get("credential")
+    if (variable := find_variable(setting.variable, environment, has_file=holds is not None)) != "":
+        return variable
     found = lines.get(setting.path)
     return DEFAULT if found is None else f"{file}:{found}"

@@ -15,7 +15,7 @@ from typing import Any
 from jacquard.config.fields import ANY, LOWER, is_section, table_of
 from jacquard.config.sections import ArmConfig, RuntimeConfig
 from jacquard.config.service import ServiceSettings
-from jacquard.config.settings import BETWEEN, OF_NO_ARM, PREFIX, SERVICE
+from jacquard.config.settings import BETWEEN, FROM_FILE, OF_NO_ARM, PREFIX, SERVICE
 from mnemosyne.files import write_file
 from mnemosyne.shapes import Field, Record, format_table, schema_document
 from mnemosyne.values import dataclass
@@ -30,6 +30,12 @@ Every setting, with its default and its bounds. A setting is given in code (`Run
 `service` is read by `jacquard operate serve` alone, whose options count over the environment. A list or a mapping
 in a variable is written as YAML (`[must, high]`, `{low: 3600}`). An unknown name or a value outside its bounds is refused with a
 `ConfigError` that names it. Bounds are included.
+
+A setting that is or contains a credential may be in a file, such as one that a container or a service manager provides: the
+variable with `_FILE` at its end names the file (`JACQUARD_SERVICE__STORE_FILE=/run/secrets/store`). The file has the value
+and nothing else; a line end after it does not count. If the file is missing, empty or unreadable, or if both variables are
+set, nothing starts, and the error names the variable and the file. The value is in no error and no list of settings;
+`jacquard operate doctor` and the studio show the variable and the path of the file as the source.
 
 A call of the [service](service.md#operations) may bring settings of its own (`config`). The column 'in a call' says which ones a
 token of scope `play` or `author` may set: to any value; up to a number (or to the service's own value, if that is more); or only
@@ -124,12 +130,18 @@ def _format_settings(settings: Iterable[Setting]) -> str:
                 each.field.describe(),
                 each.field.describe_default(),
                 _describe_call(each.field.rules.get("call")),
-                f"`{each.variable}`",
+                _describe_variables(each),
                 each.field.doc,
             )
             for each in settings
         ),
     )
+
+
+def _describe_variables(setting: Setting) -> str:
+    """Return the variable of a setting, and that of its file if it is a credential."""
+    of_file = f", `{setting.variable}{FROM_FILE}`" if setting.field.rules.get("credential") is not None else ""
+    return f"`{setting.variable}`{of_file}"
 
 
 def _describe_call(call: float | None) -> str:

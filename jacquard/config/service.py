@@ -15,7 +15,7 @@ from typing import Any
 
 from jacquard.config.fields import Credential, bounded_field, check, credential_field, plain_field
 from jacquard.config.sections import RuntimeConfig
-from jacquard.config.settings import BETWEEN, PREFIX, SERVICE, gather_faults, load_config, load_section
+from jacquard.config.settings import BETWEEN, PREFIX, SERVICE, find_variable, gather_faults, load_config, load_section
 from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
@@ -200,7 +200,8 @@ def load_settings(
 
 
 def find_store(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Return (address, source) of the store in the settings. The source is a variable, the file, or 'default'.
+    """Return (address, source) of the store in the settings. The source is a variable (with the file that it names), the
+    settings file, or 'default'.
 
     Reads `file`, so call it off the event loop. If a setting of the service is wrong, raises ConfigError that names all
     faults of the settings.
@@ -211,6 +212,6 @@ def find_store(file: Path | None = None, environment: Mapping[str, str] | None =
     except ConfigError:
         load_settings(file, variables)
         raise
-    if (variable := f"{PREFIX}{SERVICE.upper()}{BETWEEN}STORE") in variables:
+    if variable := find_variable(f"{PREFIX}{SERVICE.upper()}{BETWEEN}STORE", variables, has_file=True):
         return store, variable
     return store, "default" if store == ServiceSettings().store else f"service.store of {file}"

@@ -23,7 +23,7 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.core.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.core.masking.credentials import mask_beginning, mask_credentials
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.shapes import BROKEN, Choice, KeyedValues, Record, Shape, Text
+from mnemosyne.shapes import BROKEN, Choice, Field, KeyedValues, Record, Shape, Text
 from mnemosyne.values import dataclass
 
 MOST_NAMED = 10
@@ -31,6 +31,10 @@ MOST_NAMED = 10
 
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
+FROM_FILE = "_FILE"
+"""End of the name of a variable that names the file in which a credential is (`JACQUARD_SERVICE__STORE_FILE`)."""
+MOST_SECRET_BYTES = 65_536
+"""Maximum size of a file with a credential."""
 SERVICE = "service"
 """Name of the section of the settings file and of the environment that only the service reads (`load_section`)."""
 OF_NO_ARM = frozenset({"experiments", "tags"})
@@ -179,9 +183,14 @@ def _read_section_over(
     for variable, text in sorted(environment.items()):
         if variable.startswith(prefix):
             path = tuple(variable.removeprefix(prefix).lower().split(BETWEEN))
-            names[(name, *path)] = variable
-            if (read := _read_variable((name, *path), text, reading, table, above=1)) is not BROKEN:
-                _put(values, path, read)
+            secret = _secret_path(path, table)
+            names[(name, *(secret or path))] = variable
+            if secret is not None:
+                read = _read_secret((name, *secret), variable, environment, reading)
+            else:
+                read = _read_variable((name, *path), text, reading, table, above=1)
+            if read is not BROKEN:
+                _put(values, secret or path, read)
     for option, value in options.items():
         _put(values, tuple(option.split(".")), value)
     section: T = table.read(values, (name,), reading)
@@ -208,8 +217,9 @@ def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = N
 def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig | None = None) -> RuntimeConfig:
     """Return `base` overridden by the variables `JACQUARD_<SECTION>__<FIELD>` (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
 
-    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), but the values of text fields are taken literally.
-    Raises ConfigError with every fault.
+    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), but the values of text fields are taken literally. The
+    value of a credential may be in a file instead, which the variable with `_FILE` at its end names
+    (`JACQUARD_SELECTOR__API_KEY_FILE`). Raises ConfigError with every fault.
     """
     tree: dict[str, Any] = {}
     names: dict[tuple[str, ...], str] = {}
@@ -218,15 +228,23 @@ def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig 
         if not name.startswith(PREFIX) or name.startswith(f"{PREFIX}{SERVICE.upper()}{BETWEEN}"):
             continue
         path = tuple(name.removeprefix(PREFIX).lower().split(BETWEEN))
+        secret = _secret_path(path, table_of(RuntimeConfig))
+        path = secret or path
         for length in range(1, len(path) + 1):
             names.setdefault(path[:length], name)
+        if secret is not None:
+            names[path] = name
         here = tree
         for step in path[:-1]:
             here = here.setdefault(step, {})
             if not isinstance(here, dict):
                 reading.refuse(path, "is set beside a variable that holds the whole section; keep one of them")
                 here = {}
-        if (read := _read_variable(path, text, reading, table_of(RuntimeConfig))) is not BROKEN:
+        if secret is not None:
+            read = _read_secret(path, name, environment, reading)
+        else:
+            read = _read_variable(path, text, reading, table_of(RuntimeConfig))
+        if read is not BROKEN:
             here[path[-1]] = read
     return _read_whole(tree, reading)
 
@@ -244,19 +262,71 @@ def _read_variable(
     path: tuple[str, ...], text: str, reading: SettingsReading, shape: Shape | None, *, above: int = 0
 ) -> Any:
     """Return the value of a variable, or BROKEN: a text literally, any other as YAML. `above`: steps above `shape`."""
-    takes_null = False
-    for step in path[above:]:
-        if isinstance(shape, Record):
-            each = next((each for each in shape.fields if each.name == step), None)
-            shape, takes_null = (None, False) if each is None else (each.shape, each.takes_null)
-        else:
-            shape = shape.item if isinstance(shape, KeyedValues) else None
+    found, shape = _find_field(path[above:], shape)
     if isinstance(shape, Text | Choice):
-        return None if takes_null and text == "null" else text
+        return None if found is not None and found.takes_null and text == "null" else text
     try:
         return load_yaml_marked(text)[0]
     except PayloadError as error:
         return reading.refuse(path, f"cannot be read: {_explain_yaml_error(error, text)}")
+
+
+def _find_field(path: tuple[str, ...], shape: Shape | None) -> tuple[Field | None, Shape | None]:
+    """Return (field, shape) of the setting at `path` below `shape`; None for what is not known."""
+    found: Field | None = None
+    for step in path:
+        if isinstance(shape, Record):
+            found = next((each for each in shape.fields if each.name == step), None)
+            shape = None if found is None else found.shape
+        else:
+            found, shape = None, shape.item if isinstance(shape, KeyedValues) else None
+    return found, shape
+
+
+def _secret_path(path: tuple[str, ...], table: Shape) -> tuple[str, ...] | None:
+    """Return the path of the credential if `path` is that of a credential with `_file` at its end, else None."""
+    bare = (*path[:-1], path[-1].removesuffix(FROM_FILE.lower()))
+    if bare == path or _find_field(path, table)[0] is not None:
+        return None
+    found = _find_field(bare, table)[0]
+    return None if found is None or found.rules.get("credential") is None else bare
+
+
+def _read_secret(path: tuple[str, ...], variable: str, environment: Mapping[str, str], reading: SettingsReading) -> Any:
+    """Return the credential in the file that `variable` names, without the line end; BROKEN if it cannot be had."""
+    if (other := variable.removesuffix(FROM_FILE)) in environment:
+        return reading.refuse(path, f"is set together with {other}; unset one of them")
+    file = environment[variable]
+    if not file:
+        return reading.refuse(path, "names no file; set it to the path of a file, or unset it")
+    try:
+        with Path(file).open("rb") as opened:
+            content = opened.read(MOST_SECRET_BYTES + 1)
+        text = content.decode("utf-8-sig").rstrip("\r\n")
+    except FileNotFoundError:
+        return reading.refuse(path, f"the file {file} does not exist; write the value into it, or correct the path")
+    except UnicodeDecodeError:
+        return reading.refuse(path, f"the file {file} is not UTF-8 text; save it as UTF-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return reading.refuse(path, f"the file {file} cannot be read ({reason}); let the user of this process read it")
+    if not text.strip():
+        return reading.refuse(path, f"the file {file} is empty; write the value into it")
+    if len(content) > MOST_SECRET_BYTES or "\n" in text:
+        return reading.refuse(path, f"the file {file} has more than one line; keep only the value in it")
+    return text
+
+
+def find_variable(variable: str, environment: Mapping[str, str], *, has_file: bool) -> str:
+    """Return the variable that sets a setting, '' if none does.
+
+    If `has_file`, the setting is a credential, which may be in a file: this is returned as `NAME_FILE (PATH)`.
+    """
+    for name in sorted(environment):
+        if name == variable or name.startswith(f"{variable}{BETWEEN}"):
+            return name
+    file = environment.get(f"{variable}{FROM_FILE}") if has_file else None
+    return "" if file is None else f"{variable}{FROM_FILE} ({file})"
 
 
 def _read_whole(value: Any, reading: SettingsReading) -> RuntimeConfig:

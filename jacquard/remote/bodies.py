@@ -885,8 +885,8 @@ class EstimateAnswer:
 class SettingInForce:
     """A setting of the service: its path with dots, its value without secrets, and its source.
 
-    The source is `default`, the name of an environment variable, the settings file with the line (`FILE:LINE`), or `start` (an
-    option of the command). For a tenant it is `default` or `start`.
+    The source is `default`, the name of an environment variable (with the file that it names: `NAME_FILE (PATH)`), the settings
+    file with the line (`FILE:LINE`), or `start` (an option of the command). For a tenant it is `default` or `start`.
     """
 
     name: str

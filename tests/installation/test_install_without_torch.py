@@ -53,8 +53,13 @@ def test_the_page_warns_of_torch_where_the_command_stands():
 def test_torch_comes_with_embed_and_not_with_local(extras, with_torch):
     assert f'pip install ".[{extras}]"' in PAGE.read_text(encoding="utf-8")
     packages = drawn_in([f"{OURS}[{extras}]"])
-    assert {"lancedb", "litellm"} <= packages
+    assert {"litellm", "onnxruntime"} <= packages
     assert ("torch" in packages) == with_torch
+
+
+def test_what_only_large_memories_need_is_asked_for_by_name():
+    assert drawn_in([f"{OURS}[local,serve,mcp,evals]"]).isdisjoint(("lancedb", "pyarrow"))
+    assert {"lancedb", "pyarrow"} <= drawn_in([f"{OURS}[lance]"])
 
 
 def test_no_address_of_a_package_host_stands_in_the_docs():

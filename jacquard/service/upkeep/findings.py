@@ -43,7 +43,7 @@ def stale(code: str, what: str, do: str) -> Finding:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
     """Effective setting. `name` is the path of the setting, `value` its value without secrets, and `source` is
-    `default`, an environment variable, or `file:line`.
+    `default`, an environment variable (with the file that it names), or `file:line`.
     """
 
     name: str
