@@ -18,7 +18,7 @@ from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_all, read_set
 from evals.errors import EvalError
 from evals.loaders import locomo, longmemeval, perltqa
-from evals.loaders.converted_set import write_set
+from evals.loaders.converted_set import select_sessions, write_set
 from evals.options import (
     ApiBaseOption,
     CacheOption,
@@ -49,6 +49,7 @@ from evals.running.parts import Arm, Choice
 from evals.running.planner_set import planner_json, print_planner, run_planner
 from evals.running.redaction_set import print_redaction, redaction_json, run_redaction
 from evals.running.run import DEFAULT_CACHE, Options, run_set
+from evals.running.units import RETRIEVERS, compare_units, find_groups, print_units, run_units, units_to_json
 from evals.running.world_set import run_world
 from jacquard import JacquardError
 from jacquard.config import RedactionConfig
@@ -188,12 +189,66 @@ def arms(
 
 
 @app.command()
+def units(
+    data: DataOption,
+    retrievers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--retriever",
+            metavar="NAME",
+            help="As for `run`; may be repeated. The first is compared with the others. [hybrid, bm25, rank-bm25]",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", metavar="FIELD", help="The field of `meta` that names a document's group. [sitting, session_id]"
+        ),
+    ] = None,
+    embedder: EmbedderOption = "auto",
+    limit: LimitOption = None,
+    recall_limit: RecallLimitOption = 50,
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    cache: CacheOption = DEFAULT_CACHE,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the reports go, SET.RETRIEVER.json.")
+    ] = DEFAULT_CACHE / "units",
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score recall by turn, by session (any) and by session (all), the three ways of published figures, next to BM25."""
+    options = Options(embedder=embedder, limit=limit, recall_limit=recall_limit, cache=cache)
+    try:
+        check_place(json_file)
+        labelled = read_set(data)
+        find_groups(labelled, group)
+        check_place(out / f"{labelled.name}.json")
+        work = partial(run_units, labelled, options, tuple(retrievers or RETRIEVERS), out, keep_json)
+        with show_progress(error_output) as progress:
+            reports = anyio.run(work, progress)
+        found = compare_units(labelled, reports, group, by_session=by_session)
+        if keep_json({labelled.name: units_to_json(found)}, json_file):
+            print_units(found, standard_output())
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    except OSError as error:
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise fail("Stopped; what was done is kept, and the same command goes on from there.", code=130) from None
+
+
+@app.command()
 def convert(
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="`locomo`, `longmemeval` or `perltqa`.")],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE…", help="The file of its authors; perltqa: memory, then questions.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The set to write.")],
+    sessions: Annotated[
+        list[str] | None,
+        typer.Option("--session", metavar="NAME", help="Keep only this session of the set; may be repeated."),
+    ] = None,
 ) -> None:
     """Make a set in the normalised format out of the files of a published benchmark."""
     wanted = 2 if kind is Kind.PERLTQA else 1
@@ -202,6 +257,8 @@ def convert(
     try:
         with show_progress(error_output) as progress:
             found = LOADERS[kind](files, progress)
+        if sessions:
+            found = select_sessions(found, sessions)
         write_set(found, files, out)
     except EvalError as error:
         raise fail(str(error)) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from evals.dataset import ABOUT_FILE, QUERIES_FILE
 from evals.errors import DatasetError
 
+_LISTED = 12
 Progress = Callable[[str, int, int], None]
 Line = Mapping[str, Any]
 
@@ -64,6 +65,26 @@ def time_of(text: Any, *formats: str) -> str | None:
         except ValueError:
             continue
     return None
+
+
+def select_sessions(found: ConvertedSet, names: Sequence[str]) -> ConvertedSet:
+    """Return a set with only the documents and queries of some sessions, and the documents of all sessions.
+
+    Raises:
+        DatasetError: if the set has no session of that name.
+    """
+    there = {line.get("session") for lines in found.corpora.values() for line in lines}
+    if unknown := [name for name in names if name not in there]:
+        known = ", ".join(sorted(name for name in there if name)[:_LISTED])
+        raise DatasetError(f"{found.name}: there is no session {unknown[0]!r}; it has {known}.")
+    kept = {None, *names}
+    return replace(
+        found,
+        corpora={
+            name: [line for line in lines if line.get("session") in kept] for name, lines in found.corpora.items()
+        },
+        queries=[line for line in found.queries if line["session"] in names],
+    )
 
 
 def write_set(found: ConvertedSet, files: Sequence[Path], folder: Path) -> None:

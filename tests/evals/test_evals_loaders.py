@@ -170,3 +170,17 @@ def test_a_converted_set_runs(tmp_path):
     done = CliRunner().invoke(app, ["run", "--data", str(folder), "--embedder", "none", "--json", str(report)])
     assert done.exit_code == 0, done.output
     assert json.loads(report.read_text(encoding="utf-8"))["metrics"]["recall@5"] == 1.0
+
+
+def test_only_the_sessions_that_are_named_are_kept(tmp_path):
+    other = json.loads(json.dumps(LOCOMO[0]).replace("conv-1", "conv-2"))
+    (tmp_path / "two.json").write_text(json.dumps([*LOCOMO, other]), encoding="utf-8")
+    command = ["convert", "locomo", str(tmp_path / "two.json"), "--out", str(tmp_path / "set"), "--session", "conv-2"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    found = read_set(tmp_path / "set")
+    assert {each.session for each in found.corpus.documents} == {each.session for each in found.queries} == {"conv-2"}
+    assert (tmp_path / "set" / "corpus_summaries.jsonl").read_text(encoding="utf-8").count("conv-2:S1") == 1
+    missing = CliRunner().invoke(app, [*command[:-1], "conv-3"])
+    assert missing.exit_code == 1
+    assert "there is no session 'conv-3'; it has conv-1, conv-2" in missing.stderr
