@@ -202,7 +202,7 @@ class Wording:
 
     def missing(self, name: str, doc: str, unknown: tuple[str, ...]) -> str:
         """Return the sentence for a missing required key. `unknown` are the keys at this place that have no meaning."""
-        return f"is missing; write it: {doc[0].lower()}{doc[1:]}".rstrip(".")
+        return f"is missing; write it. {doc}".rstrip()
 
     def unknown(self, key: str, path: KeyPath, label: str, known: tuple[str, ...], unwritten: tuple[str, ...]) -> str:
         """Return the sentence for a key that `label` does not have.

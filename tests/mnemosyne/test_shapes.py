@@ -61,7 +61,7 @@ def test_every_fault_is_named_with_file_line_key_and_the_nearest_name():
     value, faults = read(text)
     assert value == {"names": ["x", BROKEN]}
     assert faults == (
-        "lamp.yaml:1: id: is missing; write it: id of the lamp",
+        "lamp.yaml:1: id: is missing; write it. Id of the lamp.",
         "lamp.yaml:1: burns_seconds: is 91; it must be between 0 and 90",
         "lamp.yaml:2: color: is not a key of a lamp; known keys: id, burns_seconds, colour, lit, names, oils",
         "lamp.yaml:3: colour: is 'ambre', but must be one of white, amber; did you mean 'amber'?",

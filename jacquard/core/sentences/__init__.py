@@ -5,6 +5,8 @@ A sentence is recorded in English. The TOML files of this folder contain each te
 code (`table.key`) and its facts, which the template of another language renders. A text without a template, such as a
 host's own, is left unchanged.
 
+A sentence may follow a place (`world.yaml:3: lore[0].id: …`), and a text may have one such line below another.
+
 `{name}` stands for any text, `{name:word}` for one without blanks, `{name:number}` for a number, `{name:any}` for a text
 that may be a sentence itself, and `{name:TABLE}` for nothing or a phrase of a table in `phrases.toml`. Only sentences and
 these phrases are translated; between two placeholders stands a fixed text.
@@ -29,6 +31,8 @@ _TEXTS = ("", _ANY, _NUMBER, _WORD)
 """Kinds of placeholders that stand for at least one character and for no phrase of a table."""
 _MOST_CHARS = 10_000
 _MOST_DEPTH = 8
+_MOST_PLACES = 6
+"""Maximum number of parts of a place before a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +127,19 @@ def _translate(text: str, language: str, table: str) -> str:
 
 def _translate_nested(text: str, language: str, depth: int) -> str:
     found = _find(text, _read_tables()[0], depth)
-    return text if found is None else _render(*found, language, depth)
+    if found is not None:
+        return _render(*found, language, depth)
+    return "\n".join(_translate_fault(line, language, depth) for line in text.split("\n")) if ": " in text else text
+
+
+def _translate_fault(line: str, language: str, depth: int) -> str:
+    """Return a line in which a sentence follows its place (`world.yaml:3: lore[0].id: is missing; add it`)."""
+    parts = line.split(": ", _MOST_PLACES)
+    for number in range(len(parts)):
+        found = _find(": ".join(parts[number:]), _read_tables()[0], depth)
+        if found is not None:
+            return "：".join([*parts[:number], _render(*found, language, depth)])
+    return line
 
 
 def _find(text: str, templates: Sequence[_Template], depth: int) -> tuple[_Template, dict[str, str]] | None:

@@ -78,7 +78,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
         start = "is an empty folder" if not any(root.iterdir()) else "has no such file"
         faults.add(
             _whole(WORLD_FILE),
-            f"is missing ({_escape_unprintable(str(folder))} {start}); write it with id, title and locale",
+            f"is missing ({_escape_unprintable(str(folder))}: {start}); write it with id, title and locale",
         )
     templates = root / TEMPLATE_FOLDER
     return PackFolder(
