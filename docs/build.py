@@ -30,6 +30,9 @@ SHARED = {"docs/design.md": "design.md", "CHANGELOG.md": "changes.md", "SECURITY
 """English pages that both languages have, by their path in the repository."""
 
 SHARED_FOLDERS = ("decisions", "measurements", "schema")
+UNSEARCHED = ("decisions/", "changes.html", "source/")
+"""Pages that the search leaves out, because they tell of the past: their many words hide the pages that a reader wants."""
+
 _FENCE = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?")
 _ALTERNATE = re.compile(r'<link rel="alternate" href="[^"]*" hreflang="[^"]*">\s*')
@@ -49,6 +52,11 @@ def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list
         if path not in own:
             text = mark_untranslated(text, settings)
         write(folder / path, relink(text, page, path, language))
+    for tree in ("en", language):
+        for file in (ROOT / "docs" / tree).rglob("*.*"):
+            if file.suffix != ".md":
+                (folder / file.relative_to(ROOT / "docs" / tree)).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, folder / file.relative_to(ROOT / "docs" / tree))
     for name in SHARED_FOLDERS:
         for file in (ROOT / "docs" / name).iterdir():
             path = Path(name, file.name)
@@ -181,9 +189,13 @@ def build(project: dict[str, Any], languages: dict[str, Any], language: str, mad
 def finish(folder: Path) -> None:
     """Make the pages work from a folder, where a browser fetches nothing and starts no worker from a file.
 
-    The index and the code of the search become scripts, and the switch of languages stays on its page.
+    The index (without UNSEARCHED) and the code of the search become scripts, and the switch of languages stays on its page.
     """
-    write(folder / "search.js", f"var __index = {(folder / 'search.json').read_text(encoding='utf-8')};")
+    index = json.loads((folder / "search.json").read_text(encoding="utf-8"))
+    index["items"] = [each for each in index["items"] if not each["location"].startswith(UNSEARCHED)]
+    text = json.dumps(index, ensure_ascii=False)
+    write(folder / "search.json", text)
+    write(folder / "search.js", f"var __index = {text};")
     (worker,) = (folder / "assets" / "javascripts" / "workers").glob("search.*.js")
     write(folder / "folder.js", _FOLDER_SEARCH % json.dumps(worker.read_text(encoding="utf-8")))
     for page in folder.rglob("*.html"):

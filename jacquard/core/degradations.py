@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+from jacquard.core.sentences import translate
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.core.optional_packages import install_command
 from mnemosyne.values import dataclass
@@ -164,7 +165,8 @@ def describe_degradation(code: str) -> Degradation:
     return Degradation(code=name, detail=detail or SENTENCES.get(name, name.replace("_", " ")))
 
 
-def degradation_table() -> str:
-    """Return the Markdown table of all codes and their sentences for docs/en/observability.md."""
-    rows = [f"| `{code.value}` | {SENTENCES[code]} |" for code in DegradationCode]
-    return "\n".join(("| code | what happened |", "| --- | --- |", *rows))
+def degradation_table(language: str = "en") -> str:
+    """Return the Markdown table of all codes and their sentences, for docs/en/observability.md and its Chinese twin."""
+    heading = "| 代码 | 发生了什么 |" if language == "zh" else "| code | what happened |"
+    rows = [f"| `{code.value}` | {translate(SENTENCES[code], language)} |" for code in DegradationCode]
+    return "\n".join((heading, "| --- | --- |", *rows))

@@ -1,15 +1,24 @@
-"""The site of the guide is built in both languages, no link of it is dead, and no page makes a browser ask another host."""
+"""The site of the guide is built in both languages, no link of it is dead, and no page makes a browser ask another host.
+
+A browser reads it from a host and from a folder: its search finds the page that a reader wants, and no page is wider than a screen.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -93,6 +102,14 @@ def test_every_list_is_shown_as_one(pages: dict[Path, Page]) -> None:
     assert [file.name for file in pages if re.search(r"</(?:strong|p|em)>\n- ", file.read_text(encoding="utf-8"))] == []
 
 
+def test_every_picture_and_script_of_a_page_is_there(pages: dict[Path, Page]) -> None:
+    missing = []
+    for file, page in pages.items():
+        paths = [unquote(urlsplit(address).path) for address in page.loaded if not urlsplit(address).scheme]
+        missing += [f"{file.name}: {path}" for path in paths if path and not (file.parent / path).exists()]
+    assert [each for each in missing if not each.startswith("404.html")] == []
+
+
 def test_no_page_loads_anything_from_another_host(site: Path, pages: dict[Path, Page]) -> None:
     foreign = {address for page in pages.values() for address in page.loaded if re.match(r"(?:\w+:)?//", address)}
     styles = {
@@ -131,3 +148,123 @@ def test_the_texts_for_models_list_every_page(site: Path) -> None:
         (site / page).is_file()
         for page in re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
     )
+
+
+SEARCHES = {
+    "en": {
+        "install": "install",
+        "erase": "erasure",
+        "SillyTavern": "coming-from-sillytavern",
+        "MCP": "mcp",
+        "quests": "pack-quests",
+        "redaction": "redaction",
+        "template": "templates",
+        "backup": "store-care",
+        "tenants": "service",
+        "plugin": "plugins",
+    },
+    "zh": {
+        "安装": "install",
+        "擦除": "erasure",
+        "酒馆": "coming-from-sillytavern",
+        "任务": "pack-quests",
+        "脱敏": "redaction",
+        "模板": "templates",
+        "摘要": "memory",
+        "世界书": "world-info",
+        "角色卡": "files",
+        "工作室": "studio",
+    },
+}
+"""Words that a reader types into the search, and the page that should be among the first three results."""
+
+FIRST_RESULTS = """words => {
+  const isFound = text => text && (text.startsWith(words.toLowerCase()) || words.toLowerCase().includes(text));
+  for (const each of document.querySelectorAll("*")) {
+    const links = each.shadowRoot ? [...each.shadowRoot.querySelectorAll("ol a")].slice(0, 3) : [];
+    const marks = links.flatMap(link => [...link.querySelectorAll("mark")].map(mark => mark.textContent.toLowerCase()));
+    if (marks.some(isFound)) return links.map(link => link.href);
+  }
+  return null;
+}"""
+"""Returns the addresses of the first three results as soon as they are those of the words."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if name and (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("there is no Chromium")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def host(site: Path) -> Iterator[str]:
+    """A host of files that does nothing else."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def open_page(browser: Any, faults: list[str], width: int) -> Any:
+    """Open an empty page that writes messages of the console and requests to other hosts into `faults`."""
+    page = browser.new_page(viewport={"width": width, "height": 800}, locale="en")
+    page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
+    page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
+    own = ("http://127.0.0.1", "file:", "blob:", "data:")
+    page.on("request", lambda request: request.url.startswith(own) or faults.append(f"{page.url} asks {request.url}"))
+    return page
+
+
+@pytest.mark.parametrize("language", SEARCHES)
+@pytest.mark.parametrize(("place", "width"), [("host", 1280), ("folder", 420)])
+def test_the_search_finds_what_a_reader_wants(
+    language: str, place: str, width: int, site: Path, host: str, browser: Any
+) -> None:
+    faults: list[str] = []
+    page = open_page(browser, faults, width)
+    page.goto(f"{host if place == 'host' else site.as_uri()}/{language}/index.html")
+    page.keyboard.press("/")
+    missed = []
+    for words, wanted in SEARCHES[language].items():
+        page.keyboard.press("Control+A")
+        page.keyboard.type(words)
+        links = page.wait_for_function(FIRST_RESULTS, arg=words, timeout=20_000).json_value()
+        if not any(f"/{wanted}.html" in link for link in links):
+            missed.append(f"{words}: {links}")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(rf"/{language}/.+\.html\?h="))
+    page.close()
+    assert missed + faults == []
+
+
+@pytest.mark.parametrize("language", SEARCHES)
+def test_no_page_is_wider_than_a_screen(
+    language: str, site: Path, host: str, pages: dict[Path, Page], browser: Any
+) -> None:
+    """The pages of the guide that have a Chinese twin, and the three heaviest pages."""
+    faults: list[str] = []
+    page = open_page(browser, faults, 420)
+    own = [file for file in pages if file.is_relative_to(site / language)]
+    heavy = sorted(own, key=lambda file: pages[file].elements)[-3:]
+    for file in [*((site / language / name).with_suffix(".html") for name in sorted(list_pages("zh"))), *heavy]:
+        page.goto(f"{host}/{file.relative_to(site).as_posix()}")
+        for width in (420, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                faults.append(f"{file.name}: {wide} of {width}")
+    page.close()
+    assert faults == []
