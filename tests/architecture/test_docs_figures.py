@@ -60,6 +60,15 @@ def test_the_page_on_locomo_has_the_stored_figures(row: str) -> None:
     assert row in (ROOT / "docs" / "measurements" / "locomo.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_readmes_have_the_stored_figures(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    ours, other = (LOCOMO["retrievers"][each]["means"] for each in ("hybrid", "rank-bm25"))
+    for metric in ("document@5", "group_any@5", "group_all@5"):
+        assert f" | {percent(ours[metric])} | {percent(other[metric])} |\n" in text
+    assert f"{LOCOMO['queries']:,}" in text
+
+
 def test_stored_results_are_of_this_release_and_hold_no_data() -> None:
     assert LOCOMO["versions"]["jacquard-context"] == version("jacquard-context")
     assert LOCOMO["queries"] == sum(each["queries"] for each in LOCOMO["retrievers"]["hybrid"]["by_category"].values())
