@@ -24,7 +24,7 @@ WORDS = {
         "room": "回合",
         "left_out": "未入选",
         "memories": "记忆",
-        "from": "检索中",
+        "from": "召回",
         "free": "空余",
         "remedy": "怎样才能入选",
         "diff": "与前一回合比较",
