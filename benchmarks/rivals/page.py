@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,15 @@ from mnemosyne.files import write_file
 
 Row = tuple[str, ...]
 _TABLE = re.compile(r"<!-- table: ([^>]+?) -->\n.*?<!-- end -->", re.DOTALL)
+_CELL = re.compile(r"(?<=\| )[^|\n]+(?= \|)")
 _SMALL, _LARGE = "1000", "100000"
 
 
 def write_page(page: Path, figures: Mapping[str, Any]) -> list[str]:
-    """Write a page again with the tables of a run, and return the names of its tables that the run does not have."""
+    """Write a page again with the tables of a run, and return the names of its tables that the run does not have.
+
+    A page of `docs/en` has its tables in its Chinese twin too.
+    """
     made, missing = make_tables(figures), list[str]()
 
     def renew(found: re.Match[str]) -> str:
@@ -26,8 +31,23 @@ def write_page(page: Path, figures: Mapping[str, Any]) -> list[str]:
             return found[0]
         return f"<!-- table: {found[1]} -->\n{made[found[1]]}<!-- end -->"
 
-    write_file(page, _TABLE.sub(renew, page.read_text(encoding="utf-8")))
+    text = _TABLE.sub(renew, page.read_text(encoding="utf-8"))
+    write_file(page, text)
+    twin = page.parent.parent / "zh" / page.name
+    if page.parent.name == "en" and twin.exists():
+        write_file(twin, translate_tables(text, twin.read_text(encoding="utf-8")))
     return missing
+
+
+def translate_tables(english: str, chinese: str) -> str:
+    """Return the text of a Chinese page with the tables of its English twin, their cells in Chinese (`page.toml`)."""
+    words = tomllib.loads(Path(__file__).with_name("page.toml").read_text(encoding="utf-8"))["zh"]
+    tables = {found[1]: found[0] for found in _TABLE.finditer(english)}
+
+    def translate_cell(cell: re.Match[str]) -> str:
+        return next((fit.expand(to) for key, to in words.items() if (fit := re.fullmatch(key, cell[0]))), cell[0])
+
+    return _TABLE.sub(lambda found: _CELL.sub(translate_cell, tables[found[1]]), chinese)
 
 
 def make_tables(figures: Mapping[str, Any]) -> dict[str, str]:

@@ -29,7 +29,7 @@ from benchmarks.rivals.names import (
     find_missing_packages,
     find_setup,
 )
-from benchmarks.rivals.page import make_tables
+from benchmarks.rivals.page import make_tables, translate_tables
 from benchmarks.rivals.show import show
 from benchmarks.rivals.stacks.stack import Lines, TurnRequest, find_missing, normalise_spaces, split_words
 from evals.errors import SetupError
@@ -359,3 +359,11 @@ def test_sizes_are_asked_one_beside_the_other(tmp_path):
 @pytest.mark.parametrize("sizes", ["many", "5", "0,100", "-10"])
 def test_sizes_that_make_no_sense_are_refused(sizes):
     assert CliRunner().invoke(app, ["rivals", "--sizes", sizes]).exit_code == 2
+
+
+def test_the_chinese_page_has_the_tables_of_the_english_one():
+    docs = Path(__file__).parents[2] / "docs"
+    english, chinese = ((docs / language / "bench.md").read_text(encoding="utf-8") for language in ("en", "zh"))
+    assert translate_tables(english, chinese) == chinese
+    heads = [cell for line in re.findall(r"-->\n(\|.*)\n", chinese) for cell in line.strip("| ").split(" | ")]
+    assert [cell for cell in heads if re.search(r"[a-z]{2} [a-z]", cell)] == []
