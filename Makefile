@@ -71,7 +71,7 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 # Satellites (CONTRIBUTING, "Where things are") and the packages that measure; the core's tests are all others.
-SATELLITE_TESTS := tests/jacquard/service tests/studio tests/tutorials tests/jacquard/integrations tests/mnemosyne/formats tests/mnemosyne/snapshots tests/evals \
+SATELLITE_TESTS := tests/jacquard/service tests/studio tests/guide tests/tutorials tests/jacquard/integrations tests/mnemosyne/formats tests/mnemosyne/snapshots tests/evals \
   tests/benchmarks tests/proof tests/jacquard/test_embedded_once.py $(addprefix tests/mnemosyne/test_shared_,upkeep.py vectors.py) \
   $(addprefix tests/attack/test_,hosts.py loop_of_answers.py loop_of_bodies.py proxy_walks.py service_kills.py)
 # What needs an installation: wheels, environments without extras, plugins, models in packages, and extras that load PyTorch, spaCy or Ray.
