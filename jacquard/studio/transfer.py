@@ -23,12 +23,12 @@ DOCUMENT = "document"
 
 
 async def show_transfer(visit: Visit) -> Response:
-    """Return the page with the place to drop files on, and the form for exports."""
+    """Return the page with the place to drop files on, and the form for exports, with the conversation of the address."""
     recent = await visit.ask("list_conversations", limit=50)
     return await visit.show(
         "transfer.html",
         sessions=[each.session_id for each in recent.items],
-        session=visit.query.get("session", ""),
+        session=visit.ids.get("session_id", ""),
         formats=(*EXPORTS, DOCUMENT),
     )
 
@@ -64,6 +64,7 @@ async def save_file(visit: Visit) -> Response:
 ROOM = Room(
     name="transfer",
     pages={
+        "GET /s/{session_id}/transfer": show_transfer,
         "GET /studio/transfer": show_transfer,
         "POST /studio/transfer/files": read_files,
         "GET /studio/transfer/file": save_file,

@@ -9,20 +9,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "jacquard" / "service"))
 
-from walks import Walker, find_browser, play_demo, serve_studio
+from walks import Walker, open_browser, play_demo, serve_studio
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """The system's Chromium; the test is skipped where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = find_browser()
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with open_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

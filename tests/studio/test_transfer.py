@@ -99,7 +99,7 @@ def correct_a_memory(walker, session):
     walker.open(f"/s/{session}/memory?kind=remembered")
     page.locator(".memories a").first.click()
     page.wait_for_selector("#detail textarea")
-    page.locator("#detail textarea").first.fill(right)
+    page.locator("#detail #text").fill(right)
     page.locator("#detail").get_by_role("button", name=WORDS[walker.language]["correct"]).click()
     page.wait_for_selector(".done")
 
@@ -135,7 +135,7 @@ def test_a_player_needs_no_terminal(browser, tmp_path, language):
         sent = say(question)
         assert right in sent
         assert wrong not in sent
-        walker.open(f"/studio/transfer?session={session}")
+        walker.open(f"/s/{session}/transfer")
         with page.expect_download() as saved:
             page.get_by_role("button", name=WORDS[language]["out"]).click()
         assert name in saved.value.path().read_text(encoding="utf-8")

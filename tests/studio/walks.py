@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import pytest
 from served import serve_app
 
 from jacquard import open_runtime
@@ -37,6 +38,19 @@ def find_browser() -> str | None:
     """Return the path of the system's Chromium; None if there is none."""
     names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
     return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+@contextmanager
+def open_browser():
+    """Open the system's Chromium; the test is skipped if there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 def play_demo(store: Path, language: str, said: list[tuple[str, str]] | None = None) -> None:

@@ -183,7 +183,7 @@ class Walk:
         log = self.folder / f"service-{port}.log"
         with log.open("wb") as screen:
             service = subprocess.Popen(
-                [sys.executable, "-m", "jacquard", *shlex.split(words)[1:]],
+                [sys.executable, "-m", "jacquard", *self._name_upstream(shlex.split(words)[1:])],
                 cwd=self.folder,
                 env={**os.environ, **variables, **self.environment},
                 stdout=screen,
@@ -196,6 +196,12 @@ class Walk:
                 return 0, log.read_text(encoding="utf-8")
             time.sleep(0.05)
         return service.returncode, log.read_text(encoding="utf-8")
+
+    def _name_upstream(self, arguments: list[str]) -> list[str]:
+        """Return the arguments with the address of the walk's model behind `--upstream`, if the walk sets one."""
+        place = arguments.index("--upstream") + 1 if "--upstream" in arguments else 0
+        upstream = self.set_by_walk.get("upstream")
+        return [*arguments[:place], upstream, *arguments[place + 1 :]] if place and upstream else arguments
 
     def _run_process(self, words: str) -> tuple[int, str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
