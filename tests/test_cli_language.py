@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jacquard.cli.app import app
-from jacquard.cli.language import find_language
+from jacquard.core.sentences import find_language
 
 WORLD = Path(__file__).parents[1] / "examples" / "whispering_forest" / "zh"
 ENGLISH = re.compile(r"[A-Za-z][A-Za-z'’]*(?: [A-Za-z][A-Za-z'’]*){2,}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
 
-from jacquard.core.sentences import LANGUAGES, translate
+from jacquard.core.sentences import LANGUAGES, find_language, translate
 
 _CHOSEN: ContextVar[str | None] = ContextVar("language", default=None)
 
@@ -96,9 +96,3 @@ def speak(text: str) -> str:
     """Return a line of ours in the chosen language, with its leading blanks; other texts are returned unchanged."""
     line = text.lstrip(" ")
     return text[: len(text) - len(line)] + translate(line, chosen_language(), "line")
-
-
-def find_language(environment: Mapping[str, str]) -> str:
-    """Return the language of messages that the environment of a process names; English if it is not one of ours."""
-    named = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "")
-    return next((each for each in LANGUAGES if named.lower().startswith(each)), LANGUAGES[0])

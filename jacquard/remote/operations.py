@@ -489,7 +489,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "lint_world_files", "POST", f"{_WORLD}/lint", "", body=LintRequest, answer=LintAnswer, scope=Scope.AUTHOR,
-        errors=(WorldUnavailableError, ConfigError, TemplateError),
+        has_sentences=True, errors=(WorldUnavailableError, ConfigError, TemplateError),
         doc="Find all faults of the files of a world, with unsaved texts, without rendering a turn.",
     ),
     Operation(
@@ -565,7 +565,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "import_files", "POST", "/imports", "", body=ImportFiles, answer=ImportAnswer, scope=Scope.AUTHOR, is_repeatable=False,
-        errors=(CorpusError, ConfigError, TemplateError, WorldPackError, InputTooLargeError),
+        has_sentences=True, errors=(CorpusError, ConfigError, TemplateError, WorldPackError, InputTooLargeError),
         doc="Import files of other programs or world packs, as `jacquard memory import` does. The same files again change nothing.",
     ),
     Operation(

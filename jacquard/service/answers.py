@@ -7,6 +7,7 @@ sentence, because the error's own message might contain text of a session.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from filament import FilamentError
 from jacquard.client.errors import code_of
 from jacquard.core import errors as own
-from jacquard.core.sentences import LANGUAGES, translate
+from jacquard.core.sentences import LANGUAGES, find_language, translate
 from jacquard.remote.wire import ErrorAnswer, ErrorBody
 from mnemosyne.core import codec
 from mnemosyne.core import errors as stored
@@ -30,7 +31,10 @@ MOST_CHARS = 10_000
 """Maximum characters of the sentence of an error, and of each fact, in an answer. A document can have any number of faults."""
 
 _SENTENCES = frozenset(
-    ("reason", "reasons", "detail", "alignment", "errors", "what", "do", "prefetch_refused", "lease_refused")
+    (
+        *("reason", "reasons", "detail", "alignment", "errors", "what", "do", "prefetch_refused", "lease_refused"),
+        *("message", "advice", "note", "notes"),
+    )
 )
 """Fields of answers that contain sentences for people."""
 
@@ -134,6 +138,14 @@ def accepted_language(headers: Mapping[str, str]) -> str:
     """Return the first language of `LANGUAGES` that the header Accept-Language of a request names, else English."""
     asked = (part.strip()[:2].lower() for part in headers.get("accept-language", "").split(","))
     return next((name for name in asked if name in LANGUAGES), LANGUAGES[0])
+
+
+def language_of_call(headers: Mapping[str, str]) -> str:
+    """Return the language of an error for a person behind a program: Accept-Language names it, else this process's environment.
+
+    Chat clients and agents send no Accept-Language.
+    """
+    return accepted_language(headers) if "accept-language" in headers else find_language(os.environ)
 
 
 def translate_answer(value: Any, language: str) -> bytes:

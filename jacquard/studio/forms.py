@@ -36,7 +36,8 @@ class Widget:
     value: str = ""
     choices: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
-    help: str = ""
+    help: tuple[str, ...] = ()
+    """Sentences about the field, in English."""
     required: bool = False
     parts: tuple[Widget, ...] = ()
     least: float | None = None
@@ -50,7 +51,7 @@ def make_widget(control: Control, value: Any, name: str, *, label: str = "", is_
     kind = _kind_of(control, value)
     shown = control.get("default") if value is ABSENT or value is None else value
     label = label or str(control.get("key", ""))
-    help_text = " ".join(each for each in (control.get("help", ""), control.get("hint", "")) if each)
+    sentences = tuple(each for each in (control.get("help", ""), control.get("hint", "")) if each)
     parts: tuple[Widget, ...] = ()
     chosen: tuple[str, ...] = ()
     text = ""
@@ -83,7 +84,7 @@ def make_widget(control: Control, value: Any, name: str, *, label: str = "", is_
         value=text,
         choices=tuple(control.get("choices", ())),
         chosen=chosen,
-        help=help_text,
+        help=sentences,
         required=bool(control.get("required")) and not is_new,
         parts=parts,
         least=control.get("minimum"),

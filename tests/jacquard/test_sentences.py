@@ -88,6 +88,37 @@ def test_a_code_stands_in_one_file() -> None:
     assert len(list_codes()) == sum(len(rows) for each in tables for rows in each.values())
 
 
+def test_every_row_has_the_form_that_is_read() -> None:
+    files = sorted((_ROOT / "jacquard/core/sentences").glob("*.toml"))
+    tables = [tomllib.loads(file.read_text(encoding="utf-8")) for file in files]
+    rows = {f"{name}.{key}": row for each in tables for name, table in each.items() for key, row in table.items()}
+    assert rows == {code: dict(find_templates(code)) for code in list_codes()}
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("world.yaml:3: lore[0].id: is missing; add it", "world.yaml:3：lore[0].id：缺失；请补上"),
+        (
+            "play.yaml:1: budgt: is no setting; did you mean 'budget'?",
+            "play.yaml:1：budgt：没有这个设置；是不是 'budget'？",
+        ),
+        ("a.yaml: cannot be read: Permission denied", "a.yaml：无法读取：没有权限"),
+        (
+            "a: is missing; add it\nhost: of a host\nb: is empty; fill it in, or remove the file",
+            "a：缺失；请补上\nhost: of a host\nb：是空的；请填写，或删除文件",
+        ),
+        (
+            "world.yaml:2: while parsing a flow mapping did not find expected ',' or '}'.",
+            "world.yaml:2：在 { } 里缺少“,”或“}”。",
+        ),
+    ],
+)
+def test_a_sentence_after_its_place_is_translated_line_by_line(english: str, chinese: str) -> None:
+    assert translate(english, "zh") == chinese
+    assert translate(english, "en") == english
+
+
 def test_a_text_that_is_no_sentence_of_ours_stays() -> None:
     for text in (
         "",

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import anyio
 import mcp_types as types
+from anyio import to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -24,9 +25,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 
 from jacquard.config.service import ServiceSettings
+from jacquard.core.sentences import translate
 from jacquard.remote.wire import ErrorBody
 from jacquard.service.access.principals import RequestNote
-from jacquard.service.answers import INTERNAL, Refusal, describe
+from jacquard.service.answers import INTERNAL, Refusal, describe, language_of_call
 from jacquard.service.host_paths import error_for
 from jacquard.service.http.endpoints import check_access
 from jacquard.service.mcp.calls import Service, call_tool
@@ -71,7 +73,8 @@ def build_server(service: Service, find_note: FindNote, observe: Observe = lambd
         except MCPError:
             raise
         except Exception as error:
-            raise MCPError(types.INVALID_PARAMS, _describe(error, note).message) from None
+            message = await to_thread.run_sync(translate, _describe(error, note).message, _language_of(context))
+            raise MCPError(types.INVALID_PARAMS, message) from None
         finally:
             note.seconds = monotonic() - began
             observe(note)
@@ -222,6 +225,12 @@ def _describe(error: Exception, note: RequestNote) -> ErrorBody:
     if body is INTERNAL:
         note.error = error
     return body
+
+
+def _language_of(context: Context) -> str:
+    """Return the language of errors of the protocol, which clients show to people. Descriptions and results are for models."""
+    request = getattr(context, "request", None)
+    return language_of_call(request.headers if request is not None else {})
 
 
 def _text(text: str) -> types.TextContent:

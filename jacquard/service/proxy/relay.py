@@ -6,9 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 import anyio
+from anyio import to_thread
+from starlette.datastructures import Headers as RequestHeaders
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from jacquard.core.sentences import translate
+from jacquard.service.answers import language_of_call
 from jacquard.service.proxy.replies.events import MOST_READ_BYTES, AnswerTooLargeError
 from jacquard.service.proxy.requests.headers import Headers, headers_for_client
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
@@ -77,14 +81,14 @@ class Relay(Response):
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(cancel_when_gone)
-                await self._relay(send)
+                await self._relay(RequestHeaders(scope=scope), send)
                 tasks.cancel_scope.cancel()
         finally:
             if self._passage is not None:
                 with anyio.CancelScope(shield=True):
                     await self._passage.close()
 
-    async def _relay(self, send: Send) -> None:
+    async def _relay(self, headers: Mapping[str, str], send: Send) -> None:
         try:
             async with self._upstream.call(self._call) as answer:
                 if _is_stream(answer):
@@ -93,7 +97,8 @@ class Relay(Response):
                     await self._relay_whole(answer, send)
         except (UpstreamError, AnswerTooLargeError) as error:
             code = error.code if isinstance(error, UpstreamError) else UpstreamError.code
-            await _send_whole(send, 502, self._head([]), upstream_fault(str(error) or TOO_LARGE, code))
+            fault = await upstream_fault(str(error) or TOO_LARGE, code, headers)
+            await _send_whole(send, 502, self._head([]), fault)
 
     async def _relay_events(self, answer: UpstreamAnswer, send: Send) -> None:
         await send(_start(answer.status, self._head(answer.headers)))
@@ -145,11 +150,13 @@ class BrokenAnswerError(Exception):
     """Raised if the model server's answer is interrupted after it has begun."""
 
 
-def upstream_fault(sentence: str, kind: str = "upstream_unreachable") -> bytes:
+async def upstream_fault(sentence: str, kind: str, headers: Mapping[str, str]) -> bytes:
     """Return the body of an answer that reports a fault of the model server, in the form in which model servers report errors.
-    `kind` is the type and the code of the error.
+
+    `kind` is the type and the code of the error. Its sentence is in the language of the call with these `headers`.
     """
-    return codec.encode({"type": "error", "error": {"message": sentence, "type": kind, "code": kind, "param": None}})
+    message = await to_thread.run_sync(translate, sentence, language_of_call(headers))
+    return codec.encode({"type": "error", "error": {"message": message, "type": kind, "code": kind, "param": None}})
 
 
 def _wait_outside(scope: Scope) -> None:

@@ -90,9 +90,11 @@ class Proxy:
     async def pass_through(self, request: Request) -> Response:
         """Send a call to the model server unchanged, and return its answer."""
         if self._upstream is None:
-            return Response(upstream_fault(NO_UPSTREAM, "upstream_missing"), 503, media_type=JSON)
+            fault = await upstream_fault(NO_UPSTREAM, "upstream_missing", request.headers)
+            return Response(fault, 503, media_type=JSON)
         if leads_outside(_path_below(request)):
-            return Response(upstream_fault("There is no such address.", "not_found"), 404, media_type=JSON)
+            fault = await upstream_fault("There is no such address.", "not_found", request.headers)
+            return Response(fault, 404, media_type=JSON)
         body = await request.body()
         return Relay(self._upstream, self._call(request, body), {})
 
