@@ -39,7 +39,7 @@ _ALTERNATE = re.compile(r'<link rel="alternate" href="[^"]*" hreflang="[^"]*">\s
 _LIST = re.compile(r"^((?!\s|[-*] |\d+\. ).+)\n((?:-|\d+\.) )", re.MULTILINE)
 """A list directly below a paragraph, which GitHub shows as one and Zensical does not."""
 
-_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
 
 
 def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list[str]:
@@ -183,7 +183,7 @@ def build(project: dict[str, Any], languages: dict[str, Any], language: str, mad
     if done.returncode:
         raise SystemExit(done.returncode)
     finish(STAGE / "html" / language)
-    write_texts(language, settings, shown)
+    write_texts(language, settings, [name for entry in project["nav"] for name in entry])
 
 
 def finish(folder: Path) -> None:
@@ -213,19 +213,46 @@ _FOLDER_SEARCH = """if (location.protocol === "file:") {
 """
 
 
-def write_texts(language: str, settings: dict[str, Any], pages: list[str]) -> None:
-    """Write the pages as Markdown beside their HTML, the list `llms.txt`, and all guide pages in `llms-full.txt`."""
+LONGEST_TEXT = 250_000
+"""Most characters of a text for models, some 60,000 tokens; a section of the guide that is longer has several."""
+
+
+def write_texts(language: str, settings: dict[str, Any], sections: list[str]) -> None:
+    """Write the pages as Markdown beside their HTML, and the texts for models.
+
+    These are the list `llms.txt` with a sentence of each page, one or more texts `llms-SECTION-1.txt` for each section of the
+    navigation (`sections` are its names), and `llms-full.txt` with all of them. Decisions and measurements are only listed.
+    """
     folder = STAGE / "html" / language
-    lines = [f"# {settings['site_name']}", "", f"> {settings['site_description']}", ""]
-    whole = []
-    for page in pages:
-        text = (STAGE / language / page).read_text(encoding="utf-8")
-        write(folder / page, text)
-        lines.append(f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({page})")
-        if Path(page).parts[0] not in SHARED_FOLDERS:
-            whole.append(text)
-    write(folder / "llms.txt", "\n".join([*lines, ""]))
+    lines, whole = [f"# {settings['site_name']}", "", f"> {settings['site_description']}", ""], []
+    for name, entry in zip(sections, settings["nav"], strict=True):
+        texts: list[list[str]] = [[]]
+        listed = []
+        for page in iterate_pages([entry]):
+            text = (STAGE / language / page).read_text(encoding="utf-8")
+            write(folder / page, text)
+            title = text.partition("\n")[0].removeprefix("# ")
+            listed.append(f"- [{title}]({page}){find_sentence(text)}")
+            if Path(page).parts[0] not in SHARED_FOLDERS:
+                if sum(map(len, texts[-1])) + len(text) > LONGEST_TEXT - 1_000:
+                    texts.append([])
+                texts[-1].append(text)
+        names = [f"llms-{name.lower()}-{number}.txt".replace("how-to", "howto") for number in range(1, len(texts) + 1)]
+        for file, pages in zip(names, texts, strict=True):
+            write(folder / file, "\n\n".join(pages))
+            whole += pages
+        lines += [f"## {next(iter(entry))}", "", f"{', '.join(f'[{file}]({file})' for file in names)}", "", *listed, ""]
+    write(folder / "llms.txt", "\n".join(lines))
     write(folder / "llms-full.txt", "\n\n".join(whole))
+
+
+def find_sentence(text: str) -> str:
+    """Return the first sentence of a page as `: sentence`; an empty text if the page begins with something else."""
+    paragraph = next((part for part in text.split("\n\n")[1:] if part.strip() and not part.startswith("*")), "").strip()
+    if re.match(r"```|[|#>!<-]", paragraph):
+        return ""
+    plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+    return ": " + re.split(r"(?<=[.。])(?:\s|(?<=。))|(?<=[:：])$", plain)[0]
 
 
 _HOME = """<!doctype html>

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from docs.build import LONGEST_TEXT
 from docs.reference import EXAMPLES, PACKAGES, public_names
 from docs.translation import list_pages
 
@@ -140,14 +141,25 @@ def test_no_page_is_heavy(pages: dict[Path, Page]) -> None:
 
 def test_the_texts_for_models_list_every_page(site: Path) -> None:
     for language in ("en", "zh"):
-        listed = re.findall(r"\]\(([^)]+)\)", (site / language / "llms.txt").read_text(encoding="utf-8"))
+        text = (site / language / "llms.txt").read_text(encoding="utf-8")
+        listed = re.findall(r"\]\(([^)]+)\)", text)
+        assert "[](" not in text, "a page has no title"
         assert list_pages("en") <= set(listed)
         assert all((site / language / page).is_file() for page in listed)
-        assert (site / language / "llms-full.txt").read_text(encoding="utf-8").count("\n# ") > 20
+        whole = (site / language / "llms-full.txt").read_text(encoding="utf-8")
+        assert [page for page in list_pages(language) if read_title(site / language / page) not in whole] == []
+        texts = sorted((site / language).glob("llms-*-*.txt"))
+        assert [file.name for file in texts if len(file.read_text(encoding="utf-8")) > LONGEST_TEXT] == []
+        assert len({file.name.split("-")[1] for file in texts}) >= 4
     assert all(
         (site / page).is_file()
         for page in re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
     )
+
+
+def read_title(page: Path) -> str:
+    """Return the first line of a page."""
+    return page.read_text(encoding="utf-8").partition("\n")[0]
 
 
 SEARCHES = {
@@ -240,7 +252,7 @@ def test_the_search_finds_what_a_reader_wants(
     missed = []
     for words, wanted in SEARCHES[language].items():
         page.keyboard.press("Control+A")
-        page.keyboard.type(words)
+        page.keyboard.insert_text(words)
         links = page.wait_for_function(FIRST_RESULTS, arg=words, timeout=20_000).json_value()
         if not any(f"/{wanted}.html" in link for link in links):
             missed.append(f"{words}: {links}")
