@@ -80,9 +80,9 @@ def test_a_list_of_commands_has_whole_sentences() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("play", "weav"), "没有命令“weav”。您是不是要用 `jacquard play weave`？"),
+        (("play", "weav"), "没有命令“weav”。你是不是要用 `jacquard play weave`？"),
         (("wibble",), "没有命令“wibble”。"),
-        (("author", "template", "lnt"), "您是不是要用 'lint'？"),
+        (("author", "template", "lnt"), "你是不是要用 'lint'？"),
         (("author", "template"), "用法："),
         (("play", "weave", "--foo"), "没有选项 --foo"),
         (("play", "weave", "--sessio", "s"), "没有选项 --sessio"),

@@ -55,6 +55,7 @@ def test_an_english_page_links_no_chinese_page(name: str) -> None:
     assert "../zh/" not in (DOCS / "en" / name).read_text(encoding="utf-8")
 
 
+ROOT = DOCS.parent
 HAN = "[\u3400-\u9fff]"
 WIDE = "[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]"
 CODE = re.compile(r"^ *```.*?^ *```[^\n]*$|^    [^-*\n][^\n]*$", re.DOTALL | re.MULTILINE)
@@ -76,7 +77,7 @@ STYLES = {
         rf"{HAN}[A-Za-z0-9\ue000]|[A-Za-z0-9%\ue000]{HAN}"
     ),
 }
-CHINESE_PAGES = [*sorted((DOCS / "zh").rglob("*.md")), DOCS.parent / "README.zh-CN.md"]
+CHINESE_PAGES = [*sorted((DOCS / "zh").rglob("*.md")), ROOT / "README.zh-CN.md"]
 
 
 @pytest.mark.parametrize("page", CHINESE_PAGES, ids=lambda page: page.name)
@@ -101,3 +102,48 @@ def test_slips_of_punctuation_are_found() -> None:
         find_slips("见 [存储](stores.md)：`a`、`b`（约 1,000 个）。\n\n- 「那把钥匙」在哪里？\n- 12:30，a, b 和 c。")
         == []
     )
+
+
+ONE_WORD = {
+    "你": "您",
+    "收据": "回执",
+    "视角": "观察者",
+    "擦除": "彻底删除|抹除",
+    "换一个回复": "换一条回复|换一个回答|重掷",
+    "待定记忆": "待定提议",
+    "原文库": "保险库",
+    "智能体框架": "代理框架",
+    "标注集": "评测集",
+    "哈希": "散列",
+    "源码目录": "代码目录",
+    "用户事实": "用户信息",
+    "词元": r"[\u3400-\u9fff] ?tokens?(?!\w)",
+}
+"""The Chinese word of the glossary, and words that were used for the same thing."""
+CHINESE_TEXTS = [*ROOT.glob("jacquard/studio/texts/*.toml"), *ROOT.glob("jacquard/core/sentences/*.toml")]
+
+
+def test_pages_studio_and_sentences_use_one_word_for_one_thing() -> None:
+    texts = {page.name: SPAN.sub("", CODE.sub("", page.read_text(encoding="utf-8"))) for page in CHINESE_PAGES}
+    del texts["glossary.md"]  # names the English words
+    texts |= {
+        file.name: "\n".join(re.findall(r'zh = "(.*)"', file.read_text(encoding="utf-8"))) for file in CHINESE_TEXTS
+    }
+    found = [
+        f"{name}: {slip[0]} is {word} elsewhere"
+        for name, text in texts.items()
+        for word, others in ONE_WORD.items()
+        for slip in re.finditer(others, re.sub(r"\{[^}]*\}", "", text))
+    ]
+    assert found == []
+
+
+def test_both_glossaries_have_the_same_words() -> None:
+    rows = {
+        language: re.findall(
+            r"^\| (.*?) \| (.*?) \| .* \|$", (DOCS / language / "glossary.md").read_text("utf-8"), re.MULTILINE
+        )
+        for language in ("en", "zh")
+    }
+    words = {language: [row for row in rows[language] if row[0] not in ("English", "中文")] for language in rows}
+    assert [row[::-1] for row in words["zh"]] == words["en"]
