@@ -62,7 +62,7 @@ def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list
             path = Path(name, file.name)
             write(folder / path, relink(file.read_text(encoding="utf-8"), file, path, language))
     for name, text in made.items():
-        write(folder / name, mark_untranslated(text, settings))
+        write(folder / name, text)
     for name, path in SHARED.items():
         write(folder / path, relink(read_page(ROOT / name), ROOT / name, Path(path), language))
     return sorted(page.relative_to(folder).as_posix() for page in folder.rglob("*.md"))
@@ -268,9 +268,8 @@ def main() -> None:
     """Build both languages and replace the folder `site` by them."""
     configuration = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
     shutil.rmtree(STAGE, ignore_errors=True)
-    made = make_pages()
     for language in LANGUAGES:
-        build(configuration["project"], configuration["languages"], language, made)
+        build(configuration["project"], configuration["languages"], language, make_pages(language))
     html = STAGE / "html"
     write(html / "index.html", _HOME)
     for name in ("llms.txt", "llms-full.txt"):

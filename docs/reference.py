@@ -1,4 +1,5 @@
 """Makes the pages of the reference that follow from the code: Python names, commands, codes, errors, template language, files.
+`reference.toml` has their texts in Chinese.
 
 `docs/build.py` puts them into the folder `reference` of both languages. `python docs/reference.py` prints how many names each has.
 """
@@ -11,10 +12,15 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jacquard.core.sentences import translate
+from jacquard.core.sentences.pages import read_page_texts, translate_page
+
 ROOT = Path(__file__).resolve().parents[1]
+TEXTS = ROOT / "docs" / "reference.toml"
 PACKAGES = {
     "jacquard": "Prepares turns: engine, settings, receipts. Begin with `open_runtime`.",
     "mnemosyne": "Keeps and finds what was said: stores, values, protocols, recall.",
@@ -37,17 +43,40 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"(`[^`\n]+`|^(?: {4}.*\n?)+)", re.MULTILINE)
 
 
-def make_pages() -> dict[str, str]:
-    """Return the Markdown text of each page by its path in the folder of a language."""
+def make_pages(language: str = "en") -> dict[str, str]:
+    """Return the Markdown text of each page by its path in the folder of a language.
+
+    Docstrings stay English; what is around them is Chinese in `zh`.
+    """
     packages = load_packages()
-    pages = make_light_pages()
+    pages = {}
     for name in PACKAGES:
-        pages |= python_pages(name, packages[name])
-    return pages
+        pages |= python_pages(name, packages[name], language)
+    if language == "zh":
+        texts = read_page_texts([TEXTS])
+        pages = {path: translate_page(page, texts) for path, page in pages.items()}
+    return make_light_pages(language) | pages
 
 
-def make_light_pages() -> dict[str, str]:
+def make_light_pages(language: str = "en") -> dict[str, str]:
     """Return the pages that do not need griffe."""
+    pages = make_english_pages()
+    if language == "en":
+        return pages
+    texts = read_page_texts([TEXTS])
+    return {path: translate_page(page, texts, translate_sentence) for path, page in pages.items()}
+
+
+def translate_sentence(text: str) -> str:
+    """Return a paragraph of help, or a sentence, in Chinese; another text stays unchanged."""
+    from jacquard.cli.help import translate_help
+
+    helped = translate_help(text, "zh")
+    return translate(text, "zh") if helped == text else helped
+
+
+def make_english_pages() -> dict[str, str]:
+    """Return the pages that do not need griffe, in English."""
     return {
         **commands_pages(),
         "reference/codes.md": codes_page(),
@@ -80,6 +109,7 @@ def public_names(package: str) -> list[str]:
     return sorted(importlib.import_module(package).__all__)
 
 
+@cache
 def load_packages() -> dict[str, Any]:
     """Return what griffe reads of each package. It reads the source and imports nothing."""
     import griffe
@@ -93,9 +123,9 @@ Names = dict[str, list[tuple[str, Any]]]
 """Public names with what griffe knows of each, by the module that defines them."""
 
 
-def python_pages(package: str, source: Any) -> dict[str, str]:
+def python_pages(package: str, source: Any, language: str) -> dict[str, str]:
     """Return the pages of a package: one that lists all names, and one for each of its folders (`group_names`)."""
-    examples = find_examples()
+    examples = find_examples(language)
     pages, rows = {}, []
     for group, modules in group_names(package, source).items():
         parts = [
@@ -253,14 +283,14 @@ def declared_sentence(member: Any) -> str:
     return str(ast.literal_eval(found[1])) if found else ""
 
 
-def find_examples() -> dict[str, list[tuple[str, str]]]:
+def find_examples(language: str) -> dict[str, list[tuple[str, str]]]:
     """Return the pages and Python blocks of the guide that use a name, by name. The suite runs every one of these blocks."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for page in sorted((ROOT / "docs" / "en").rglob("*.md")):
+    for page in sorted((ROOT / "docs" / language).rglob("*.md")):
         for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
             names = {node.id for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Name)}
             for name in names:
-                found.setdefault(name, []).append((page.relative_to(ROOT / "docs" / "en").as_posix(), block))
+                found.setdefault(name, []).append((page.relative_to(ROOT / "docs" / language).as_posix(), block))
     return found
 
 

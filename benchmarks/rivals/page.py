@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.figures import ratio
 from benchmarks.rivals.names import OURS
+from jacquard.core.sentences.pages import read_page_texts, translate_page
 from mnemosyne.files import write_file
 
 Row = tuple[str, ...]
-_TABLE = re.compile(r"<!-- table: ([^>]+?) -->\n.*?<!-- end -->", re.DOTALL)
-_CELL = re.compile(r"(?<=\| )[^|\n]+(?= \|)")
+_TABLE = re.compile(r"<!-- table: ([^>]+?) -->\n(.*?)<!-- end -->", re.DOTALL)
 _SMALL, _LARGE = "1000", "100000"
 
 
@@ -41,13 +40,13 @@ def write_page(page: Path, figures: Mapping[str, Any]) -> list[str]:
 
 def translate_tables(english: str, chinese: str) -> str:
     """Return the text of a Chinese page with the tables of its English twin, their cells in Chinese (`page.toml`)."""
-    words = tomllib.loads(Path(__file__).with_name("page.toml").read_text(encoding="utf-8"))["zh"]
-    tables = {found[1]: found[0] for found in _TABLE.finditer(english)}
+    texts = read_page_texts([Path(__file__).with_suffix(".toml")])
+    tables = dict(_TABLE.findall(english))
 
-    def translate_cell(cell: re.Match[str]) -> str:
-        return next((fit.expand(to) for key, to in words.items() if (fit := re.fullmatch(key, cell[0]))), cell[0])
+    def translate(found: re.Match[str]) -> str:
+        return f"<!-- table: {found[1]} -->\n{translate_page(tables[found[1]], texts)}<!-- end -->"
 
-    return _TABLE.sub(lambda found: _CELL.sub(translate_cell, tables[found[1]]), chinese)
+    return _TABLE.sub(translate, chinese)
 
 
 def make_tables(figures: Mapping[str, Any]) -> dict[str, str]:

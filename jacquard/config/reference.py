@@ -1,8 +1,8 @@
 """Makes the reference of all settings from the classes of the sections: a Markdown page for people, and a JSON Schema for
 programs.
 
-`python -m jacquard.config.reference docs` writes `en/settings.md` and `schema/settings.json` into the folder `docs`. The
-schema is JSON Schema 2020-12.
+`python -m jacquard.config.reference docs` writes `en/settings.md`, its Chinese twin (`reference.toml`) and
+`schema/settings.json` into the folder `docs`. The schema is JSON Schema 2020-12.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from jacquard.config.fields import ANY, LOWER, is_section, table_of
 from jacquard.config.sections import ArmConfig, RuntimeConfig
 from jacquard.config.service import ServiceSettings
 from jacquard.config.settings import BETWEEN, FROM_FILE, OF_NO_ARM, PREFIX, SERVICE
+from jacquard.core.sentences.pages import write_pages
 from mnemosyne.files import write_file
 from mnemosyne.shapes import Field, Record, format_table, schema_document
 from mnemosyne.values import dataclass
 
-PAGE_FILE = "en/settings.md"
+PAGE = "settings.md"
 SCHEMA_FILE = "schema/settings.json"
+TEXTS = Path(__file__).with_suffix(".toml")
 _ARM_PATH = ("experiments", "EXPERIMENT", "ARM")
 _INTRODUCTION = """# Settings
 
@@ -114,11 +116,10 @@ def page_text() -> str:
 
 
 def publish(docs: Path) -> None:
-    """Write the page and the schema into the folder `docs`."""
-    for file in (SCHEMA_FILE, PAGE_FILE):
-        (docs / file).parent.mkdir(parents=True, exist_ok=True)
+    """Write the page in both languages and the schema into the folder `docs`."""
+    (docs / SCHEMA_FILE).parent.mkdir(parents=True, exist_ok=True)
     write_file(docs / SCHEMA_FILE, schema_text())
-    write_file(docs / PAGE_FILE, page_text())
+    write_pages(docs, PAGE, page_text(), TEXTS)
 
 
 def _format_settings(settings: Iterable[Setting]) -> str:

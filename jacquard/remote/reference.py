@@ -1,4 +1,4 @@
-"""Writes the page `docs/en/operations.md` from the table of operations.
+"""Writes the page `operations.md` in both languages from the table of operations; `reference.toml` has its Chinese texts.
 
 Run `python -m jacquard.remote.reference docs` to write it.
 """
@@ -10,11 +10,12 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
+from jacquard.core.sentences.pages import write_pages
 from jacquard.remote.operation import API, Operation
 from jacquard.remote.operations import OPERATIONS
-from mnemosyne.files import write_file
 
-PAGE = "en/operations.md"
+PAGE = "operations.md"
+TEXTS = Path(__file__).with_suffix(".toml")
 _HEAD = f"""# Operations of the service
 
 Each row is one call of the service. [The service](service.md) explains how to call them, and `/openapi.json` of a running service
@@ -63,4 +64,4 @@ def _body_name(field: Field[Any]) -> str:
 
 
 if __name__ == "__main__":
-    write_file(Path(sys.argv[1] if len(sys.argv) > 1 else "docs") / PAGE, render_page())
+    write_pages(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"), PAGE, render_page(), TEXTS)

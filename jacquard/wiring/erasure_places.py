@@ -1,7 +1,7 @@
 """Lists all places that can contain words of users, with the treatment of each place by an erasure, and writes the list
 as a page.
 
-    python -m jacquard.wiring.erasure_places docs        # writes docs/en/erasure_places.md
+    python -m jacquard.wiring.erasure_places docs        # writes erasure_places.md in both languages
 
 The list is made from the tables of the stores, the types of the stored values, and the other places that a runtime
 opens. A test compares the list with the created tables and with the published page. Therefore a new table, column or
@@ -16,12 +16,13 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from mnemosyne.files import write_file
+from jacquard.core.sentences.pages import write_pages
 from mnemosyne.privacy.places import CONTENTS, OF_NO_SESSION, WORD_KEYS, Treatment, treatments, types_in
 from mnemosyne.stores.sql.schema import OF_A_WORLD, PART, TEXT_TABLES
 from mnemosyne.values import dataclass
 
-PAGE = "en/erasure_places.md"
+PAGE = "erasure_places.md"
+TEXTS = Path(__file__).with_suffix(".toml")
 _BESIDE = (
     ("index: the file of a session's scope, every table with its old versions, and what is staged", Treatment.REBUILT),
     ("PostgreSQL: vectors of the erased entries (`vectors`)", Treatment.WHOLE),
@@ -118,4 +119,4 @@ def render_page() -> str:
 
 
 if __name__ == "__main__":
-    write_file(Path(sys.argv[1], PAGE), render_page())
+    write_pages(Path(sys.argv[1]), PAGE, render_page(), TEXTS)

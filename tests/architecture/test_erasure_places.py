@@ -35,7 +35,7 @@ NOT_TAKEN_FROM_THE_INPUT = {
 
 
 def test_the_published_list_is_the_present_one():
-    assert (PAGES / PAGE).read_text(encoding="utf-8") == render_page(), (
+    assert (PAGES / "en" / PAGE).read_text(encoding="utf-8") == render_page(), (
         "A place is new or treated otherwise. Check what an erasure does with it, then run "
         "`python -m jacquard.wiring.erasure_places docs`."
     )

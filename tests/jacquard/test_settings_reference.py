@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from jacquard import ConfigError, RuntimeConfig, load_config
 from jacquard.config.reference import (
-    PAGE_FILE,
+    PAGE,
     SCHEMA_FILE,
     page_text,
     publish,
@@ -28,10 +28,10 @@ RENEW = "run `python -m jacquard.config.reference docs`"
 
 
 def test_the_page_and_the_schema_are_current(tmp_path: Path) -> None:
-    assert (DOCS / PAGE_FILE).read_text(encoding="utf-8") == page_text(), RENEW
+    assert (DOCS / "en" / PAGE).read_text(encoding="utf-8") == page_text(), RENEW
     assert (DOCS / SCHEMA_FILE).read_text(encoding="utf-8") == schema_text(), RENEW
     publish(tmp_path)
-    assert (tmp_path / PAGE_FILE).read_text(encoding="utf-8") == page_text()
+    assert (tmp_path / "en" / PAGE).read_text(encoding="utf-8") == page_text()
     assert (tmp_path / SCHEMA_FILE).read_text(encoding="utf-8") == schema_text()
 
 

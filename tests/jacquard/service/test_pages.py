@@ -19,7 +19,9 @@ PAGES = ["en/service.md", "zh/service.md"]
 
 
 def test_the_page_of_operations_is_made_of_the_table():
-    assert (DOCS / PAGE).read_text(encoding="utf-8") == render_page(), "run python -m jacquard.remote.reference docs"
+    assert (DOCS / "en" / PAGE).read_text(encoding="utf-8") == render_page(), (
+        "run python -m jacquard.remote.reference docs"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
