@@ -11,7 +11,7 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit test-core test-satellites test-installation full attack fuzz docs bench costs test-frameworks acceptance clean
+.PHONY: help demo test check lint types contracts unit test-core test-satellites test-installation full attack fuzz docs bench costs test-frameworks acceptance release clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack, mem0 and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
 	@echo "make acceptance  ours with SillyTavern, Open WebUI, a real model, the openai package and the MCP Inspector (needs node, chromium, a compiler)"
+	@echo "make release  wheel, sdist, SBOM and digests in dist/, built and checked (RELEASING.md)"
 	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
@@ -145,5 +146,26 @@ test-frameworks-%: .venv-frameworks-%/.installed
 	  -c tests/frameworks/constraints-$*.txt -e ".[$(EXTRAS_$*)]" $(PROVIDERS_$*)
 	@touch $@
 
+# The tools have an environment of their own. The date of files is that of the commit, so the same commit gives the same digests.
+# The SBOM lists what the wheel brings with the extras of the service.
+RELEASE := .venv-release
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+release: $(RELEASE)/.installed
+	@rm -rf dist
+	$(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+	$(RELEASE)/bin/python -m check_wheel_contents --ignore W002,W009 dist/*.whl
+	@rm -rf $(RELEASE)/content && $(PYTHON) -m venv --without-pip $(RELEASE)/content
+	@$(RELEASE)/bin/python -m pip --python $(RELEASE)/content install --quiet -c constraints.txt "$$(echo dist/*.whl)[local,serve,mcp,postgres]"
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --sv 1.6 \
+	  --of JSON -o "$$(ls dist/*.tar.gz | sed 's/tar.gz$$/cdx.json/')" $(RELEASE)/content/bin/python
+	@cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+
+$(RELEASE)/.installed:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check "build>=1.2" "check-wheel-contents>=0.6" "cyclonedx-bom>=7,<8" "twine>=6"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .venv-frameworks-a .venv-frameworks-b .venv-bench .venv-acceptance .venv-openwebui .jacquard build dist site
+	rm -rf $(VENV) $(RELEASE) .venv-frameworks-a .venv-frameworks-b .venv-bench .venv-acceptance .venv-openwebui .jacquard build dist site

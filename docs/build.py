@@ -29,6 +29,9 @@ LANGUAGES = ("en", "zh")
 SHARED = {"docs/design.md": "design.md", "CHANGELOG.md": "changes.md", "SECURITY.md": "report-a-fault.md"}
 """English pages that both languages have, by their path in the repository."""
 
+MADE = "reference/"
+"""Folder of the pages that are made from the code. A page of docs/LANGUAGE links them as if they lay beside it."""
+
 SHARED_FOLDERS = ("decisions", "measurements", "schema")
 UNSEARCHED = ("decisions/", "changes.html", "source/")
 """Pages that the search leaves out, because they tell of the past: their many words hide the pages that a reader wants."""
@@ -82,10 +85,13 @@ def read_page(page: Path) -> str:
 def relink(text: str, source: Path, path: Path, language: str) -> str:
     """Return the text of the page `source` with links that hold at `path` in the folder of a language.
 
-    Copies what it links outside of docs into the folder. Raises SystemExit if there is no such file.
+    Copies what it links outside of docs into the folder. Raises SystemExit if there is no such file. Links to pages made from
+    the code (`reference/`) stay as they are, and Zensical checks them.
     """
 
     def replace(link: re.Match[str]) -> str:
+        if link[2].startswith(MADE):
+            return link[0]
         target = Path(os.path.normpath(source.parent / link[2]))
         if not target.is_file():
             raise SystemExit(f"{source.relative_to(ROOT)}: {link[2]} is not a file.")

@@ -34,6 +34,8 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        if target.startswith("reference/"):  # made from the code; the build of the site checks it
+            continue
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
