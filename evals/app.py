@@ -24,6 +24,7 @@ from evals.options import (
     CacheOption,
     CategoryOption,
     CorpusOption,
+    CsvOption,
     DataOption,
     EmbedderOption,
     FloorOption,
@@ -31,16 +32,22 @@ from evals.options import (
     LabelsOption,
     LimitOption,
     ModelOption,
+    QrelsOption,
     RecallLimitOption,
     RerankerOption,
     RetrieverOption,
+    RunFileOption,
     SelectorOption,
+    StoreOption,
 )
 from evals.play.command import play
 from evals.reporting.console import STANDARD_OUTPUT, check_place, error_output, fail, keep_json, standard_output
+from evals.reporting.csv_tables import write_comparison, write_queries
 from evals.reporting.progress import show_progress
 from evals.reporting.report import print_report, result_json
+from evals.reporting.trec import qrels_lines, run_lines, tag_of, write_lines
 from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
+from evals.running.annotate import annotate
 from evals.running.arms import arms_to_json, compare_with_arms, print_arms, run_arms
 from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
@@ -49,6 +56,7 @@ from evals.running.parts import Arm, Choice
 from evals.running.planner_set import planner_json, print_planner, run_planner
 from evals.running.redaction_set import print_redaction, redaction_json, run_redaction
 from evals.running.run import DEFAULT_CACHE, Options, run_set
+from evals.running.score import score_run
 from evals.running.units import RETRIEVERS, compare_units, find_groups, print_units, run_units, units_to_json
 from evals.running.world_set import run_world
 from jacquard import JacquardError
@@ -114,6 +122,9 @@ def run(
     labels: LabelsOption = None,
     cache: CacheOption = DEFAULT_CACHE,
     json_file: JsonFileOption = None,
+    run_file: RunFileOption = None,
+    qrels: QrelsOption = None,
+    csv_file: CsvOption = None,
 ) -> None:
     """Score one configuration on one set.
 
@@ -133,12 +144,14 @@ def run(
         cache=cache,
     )
     try:
-        check_place(json_file)
+        for file in (json_file, run_file, qrels, csv_file):
+            check_place(file)
         labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
         with show_progress(error_output) as progress:
             result = anyio.run(run_set, labelled, options, progress, None, _journal(json_file))
         report = result_json(result)
         _write(report, json_file)
+        _write_tables(report, run_file, qrels, csv_file)
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
     except OSError as error:
@@ -146,6 +159,71 @@ def run(
     except KeyboardInterrupt:
         kept = "vectors made so far" if _journal(json_file) is None else "what was done so far"
         raise fail(f"Stopped; {kept} is kept, and the same command goes on from there.", code=130) from None
+
+
+@app.command()
+def score(
+    run_file: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Rankings of any system: a run file in the form of trec_eval.")
+    ],
+    data: DataOption,
+    by: CategoryOption = "category",
+    corpus: CorpusOption = None,
+    labels: LabelsOption = None,
+    json_file: JsonFileOption = None,
+    qrels: QrelsOption = None,
+    csv_file: CsvOption = None,
+) -> None:
+    """Score the rankings of another system on a set, by the measures of `run`. `compare` and `report` take the result."""
+    try:
+        for file in (json_file, qrels, csv_file):
+            check_place(file)
+        labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
+        report = score_run(labelled, run_file)
+        _write(report, json_file)
+        _write_tables(report, None, qrels, csv_file)
+    except (EvalError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    except OSError as error:
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
+
+
+@app.command("annotate")
+def annotate_session(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session whose turns are marked.")],
+    turn: Annotated[str | None, typer.Option("--turn", metavar="ID", help="The turn that the marks belong to.")] = None,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option("--wanted", metavar="MEMORY", help="Its prompt should have this; may be repeated."),
+    ] = None,
+    unwanted: Annotated[
+        list[str] | None, typer.Option("--unwanted", metavar="MEMORY", help="It should not have this; may be repeated.")
+    ] = None,
+    take_back: Annotated[
+        list[str] | None, typer.Option("--take-back", metavar="MEMORY", help="Remove a mark; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write all marks of the session as a set with a gate.")
+    ] = None,
+    author: Annotated[str, typer.Option("--author", metavar="NAME", help="Who marks.")] = "host",
+    store: StoreOption = None,
+) -> None:
+    """Mark memories that a turn's prompt should have had, as the studio does, and write the marks as a labelled set."""
+    named = ((wanted, True), (unwanted, False), (take_back, None))
+    marks = [(memory_id, verdict) for ids, verdict in named for memory_id in ids or ()]
+    try:
+        address = find_store()[0] if store is None else store
+        found = anyio.run(partial(annotate, address, session, turn_id=turn, marks=marks, author=author, out=out))
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    except OSError as error:
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    for each in found:
+        standard_output().print(Text(f"{each.turn_id}  {'wanted' if each.wanted else 'unwanted'}  {each.memory_id}"))
+    if out is not None:
+        error_output.print(
+            Text(f"{out} is written: score it with `run --data {out}`, keep it with `gate --gate {out}/gate.json`.")
+        )
 
 
 @app.command()
@@ -199,6 +277,10 @@ def units(
             help="As for `run`; may be repeated. The first is compared with the others. [hybrid, bm25, rank-bm25]",
         ),
     ] = None,
+    report_files: Annotated[
+        list[Path] | None,
+        typer.Option("--report", metavar="FILE", help="Count the JSON of a `run` or `score` too; may be repeated."),
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(
@@ -224,9 +306,11 @@ def units(
         labelled = read_set(data)
         find_groups(labelled, group)
         check_place(out / f"{labelled.name}.json")
-        work = partial(run_units, labelled, options, tuple(retrievers or RETRIEVERS), out, keep_json)
+        named = tuple(retrievers or (() if report_files else RETRIEVERS))
+        given = _name_reports(report_files or [])
         with show_progress(error_output) as progress:
-            reports = anyio.run(work, progress)
+            reports = anyio.run(partial(run_units, labelled, options, named, out, keep_json), progress)
+        reports |= given
         found = compare_units(labelled, reports, group, by_session=by_session)
         if keep_json({labelled.name: units_to_json(found)}, json_file):
             print_units(found, standard_output())
@@ -431,14 +515,7 @@ def evidence(
 
 @app.command()
 def ab(
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            metavar="URL",
-            help="The store whose sessions took part, as `jacquard` names it. [service.store of the environment, else .jacquard]",
-        ),
-    ] = None,
+    store: StoreOption = None,
     experiment: Annotated[
         str | None,
         typer.Option("--experiment", metavar="NAME", help="One experiment (default: all that receipts name)."),
@@ -479,11 +556,15 @@ def compare(
             "--json", metavar="FILE", help="Write the comparison as JSON too (`-`: to standard output, alone)."
         ),
     ] = None,
+    csv_file: CsvOption = None,
 ) -> None:
     """Say what B gained and lost against A: paired bootstrap over all queries and by category."""
     try:
         check_place(json_file)
+        check_place(csv_file)
         found = compared(read_report(a), read_report(b), by_session=by_session)
+        if csv_file is not None:
+            write_comparison(csv_file, found)
     except EvalError as error:
         raise fail(str(error)) from error
     if keep_json(comparison_json(found), json_file):
@@ -493,16 +574,28 @@ def compare(
 @app.command()
 def report(
     files: Annotated[list[Path], typer.Argument(metavar="REPORT…", help="The JSON of one or more runs.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path("report.html"),
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The page to write. [report.html, if no --figures]")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", metavar="DIR", help="Write the plots as SVG and PDF files.")
+    ] = None,
 ) -> None:
-    """Write one HTML page of runs: recall by k and by tokens, latency, losses of evidence."""
+    """Write one HTML page of runs: recall by k and by tokens with intervals, latency, losses of evidence."""
+    page_file = Path("report.html") if out is None and figures is None else out
     try:
-        check_place(out)
-        drawn = import_module("evals.reporting.page").page(_name_reports(files))
-        out.write_text(drawn, encoding="utf-8", errors="replace")
+        check_place(page_file)
+        pages, reports = import_module("evals.reporting.page"), _name_reports(files)
+        written = [] if figures is None else pages.write_figures(reports, figures)
+        if page_file is not None:
+            page_file.write_text(pages.page(reports), encoding="utf-8", errors="replace")
+            written.append(page_file)
     except EvalError as error:
         raise fail(str(error)) from error
-    error_output.print(Text(f"{out} is written."))
+    except OSError as error:
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    for file in written:
+        error_output.print(Text(f"{file} is written."))
 
 
 def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
@@ -515,6 +608,15 @@ def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
 def _write(report: dict[str, Any], file: Path | None) -> None:
     if keep_json(report, file):
         print_report(report, standard_output())
+
+
+def _write_tables(report: dict[str, Any], run_file: Path | None, qrels: Path | None, csv_file: Path | None) -> None:
+    if run_file is not None:
+        write_lines(run_file, run_lines(report, tag_of(report)))
+    if qrels is not None:
+        write_lines(qrels, qrels_lines(report))
+    if csv_file is not None:
+        write_queries(csv_file, report)
 
 
 def _journal(json_file: Path | None) -> Path | None:

@@ -59,6 +59,7 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
                     "better": each.better,
                     "worse": each.worse,
                     "p": each.p,
+                    "p_holm": each.p_holm,
                     "verdict": each.verdict,
                 }
                 for each in differences
@@ -76,7 +77,7 @@ def print_comparison(found: Comparison, names: tuple[str, str], console: Console
             title=Text(f"{name or 'all'}: {found.queries[name]} queries, percent, {LEVEL:g} % interval of B − A"),
             title_justify="left",
         )
-        for column in ("", "A", "B", "B − A", "low", "high", "better on", "worse on", "p", ""):
+        for column in ("", "A", "B", "B − A", "low", "high", "better on", "worse on", "p", "p (Holm)", ""):
             table.add_column(column, justify="left" if column == "" else "right")
         for each in differences:
             style = {"better": "green", "worse": "red"}.get(each.verdict, "")
@@ -84,7 +85,6 @@ def print_comparison(found: Comparison, names: tuple[str, str], console: Console
             cells = [
                 f"{100 * value:+.1f}" if place > 1 else f"{100 * value:.1f}" for place, value in enumerate(numbers)
             ]
-            table.add_row(
-                each.metric, *cells, str(each.better), str(each.worse), f"{each.p:.3f}", each.verdict, style=style
-            )
+            counts = (str(each.better), str(each.worse), f"{each.p:.3f}", f"{each.p_holm:.3f}")
+            table.add_row(each.metric, *cells, *counts, each.verdict, style=style)
         console.print(table)

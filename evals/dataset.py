@@ -89,6 +89,11 @@ class LabelledSet:
         """The licence as the set states it."""
         return str(self.about.get("licence", "not stated"))
 
+    def describe(self) -> dict[str, str | None]:
+        """Return what a report says of its data."""
+        told = {name: self.about.get(name) for name in ("part", "source", "commit")}
+        return {"name": self.name, "licence": self.licence, **told}
+
     def pools(self) -> tuple[Pool, ...]:
         """Return the pools that queries search, in the order of the first query of each.
 

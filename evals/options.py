@@ -72,3 +72,19 @@ JsonFileOption = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: to standard output, alone)."),
 ]
+RunFileOption = Annotated[
+    Path | None,
+    typer.Option("--run", metavar="FILE", help="Write the rankings as a run file of trec_eval too."),
+]
+QrelsOption = Annotated[
+    Path | None, typer.Option("--qrels", metavar="FILE", help="Write the labels as a qrels file of trec_eval too.")
+]
+CsvOption = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a table as CSV too.")]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The store with the sessions, as `jacquard` names it. [service.store of the environment, else .jacquard]",
+    ),
+]

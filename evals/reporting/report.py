@@ -22,6 +22,9 @@ _RESAMPLES = 2_000
 WHOLE_TURNS = "engine"
 """The retriever of a report on whole turns, the only ones that count leaks."""
 
+RUN_FILE = "run file"
+"""The embedder of a report on a run file: nothing was measured but the rankings."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
@@ -129,13 +132,16 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     if report.get("answers", {}).get("all"):
         console.print(_build_answer_table(report["answers"]))
     latency, tokens, machine = report["latency_ms"], report["tokens"], config["machine"]
-    console.print(
-        Text(
-            f"recall {latency['recall_p50']:.1f} ms p50, {latency['recall_p95']:.1f} p95; "
-            f"select {latency['select_p50']:.1f} ms p50, {latency['select_p95']:.1f} p95 "
-            f"({machine['cpu']}, {machine['cores']} cores)\n"
-            f"selection {tokens['selection_mean']:.0f} tokens a query (mean), {tokens['selection_p95']:.0f} p95"
+    if machine is not None:
+        console.print(
+            Text(
+                f"recall {latency['recall_p50']:.1f} ms p50, {latency['recall_p95']:.1f} p95; "
+                f"select {latency['select_p50']:.1f} ms p50, {latency['select_p95']:.1f} p95 "
+                f"({machine['cpu']}, {machine['cores']} cores)"
+            )
         )
+    console.print(
+        Text(f"selection {tokens['selection_mean']:.0f} tokens a query (mean), {tokens['selection_p95']:.0f} p95")
     )
     console.print(
         Text("relevant evidence: " + ", ".join(f"{count} {stage}" for stage, count in report["evidence"].items()))
@@ -268,6 +274,14 @@ def _warnings(problems: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{_count(len(unlabelled), 'query')} without anything relevant (not scored): {_join_some(unlabelled)}"
         )
+    if problems.get("not_in_run"):
+        lines.append(
+            f"{_count(len(problems['not_in_run']), 'query')} without a ranking in the run (nothing was found): "
+            f"{_join_some(problems['not_in_run'])}"
+        )
+    if problems.get("not_in_set"):
+        foreign = problems["not_in_set"]
+        lines.append(f"{_count(len(foreign), 'query')} of the run not in the set (left out): {_join_some(foreign)}")
     lines += [
         f"selector failed on {_count(count, 'query')}: {code}" for code, count in problems["selector_errors"].items()
     ]

@@ -426,13 +426,7 @@ def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | 
         "limit": options.limit,
         **({"as_evidence": True} if options.as_evidence else {}),
         **_origins(options),
-        "data": {
-            "name": labelled.name,
-            "licence": labelled.licence,
-            "part": labelled.about.get("part"),
-            "source": labelled.about.get("source"),
-            "commit": labelled.about.get("commit"),
-        },
+        "data": labelled.describe(),
         "versions": versions(),
         "machine": machine(),
     }

@@ -1,14 +1,14 @@
 """Reports of evaluations (`python -m evals`): reads them, and compares two runs of the same questions.
 
 An interval is a percentile bootstrap: questions are drawn with replacement, or whole sessions if questions of one conversation
-belong together. A p-value is that of a paired randomization test: the sign of each difference is drawn. The seed is fixed, so
-the same reports give the same figures.
+belong together. A p-value is that of a paired randomization test: the sign of each difference is drawn. A comparison has many
+p-values, so each is also given with Holm's correction. The seed is fixed, so the same reports give the same figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,8 @@ class Difference:
     worse: int
     p: float
     """Probability of so large a difference if both runs were equally good."""
+    p_holm: float = 1.0
+    """`p` corrected by Holm's method for all p-values of the same comparison, which is valid however they depend on each other."""
 
     @property
     def delta(self) -> float:
@@ -200,7 +202,24 @@ def compare_reports(
             for metric in (*metrics, KEPT_OUT, *ANSWER_METRICS)
             if (judged := _find_judged(metric, ids, rows_a, rows_b))
         )
-    return Comparison(queries={name: len(ids) for name, ids in groups.items()}, differences=differences)
+    return Comparison(queries={name: len(ids) for name, ids in groups.items()}, differences=_correct(differences))
+
+
+def _correct(differences: Mapping[str, tuple[Difference, ...]]) -> dict[str, tuple[Difference, ...]]:
+    """Return the differences with p-values that are corrected for how many there are (Holm's step-down method)."""
+    places = sorted(
+        ((each.p, name, place) for name, found in differences.items() for place, each in enumerate(found)),
+        key=lambda each: each[0],
+    )
+    corrected: dict[tuple[str, int], float] = {}
+    least = 0.0
+    for number, (p, name, place) in enumerate(places):
+        least = max(least, min(1.0, (len(places) - number) * p))
+        corrected[name, place] = least
+    return {
+        name: tuple(replace(each, p_holm=corrected[name, place]) for place, each in enumerate(found))
+        for name, found in differences.items()
+    }
 
 
 def clusters_of(rows: Sequence[Mapping[str, Any]], *, by_session: bool) -> list[Any]:

@@ -125,3 +125,27 @@ def test_the_command_names_a_file_that_is_no_report(tmp_path):
 def test_where_there_are_no_sessions_to_draw_each_query_is_drawn(session):
     a, b = report([0.0] * 20, session=session), report([0.0, 1.0] * 10, session=session)
     assert one(a, b, by_session=True) == one(a, b)
+
+
+def test_p_values_are_corrected_for_how_many_there_are():
+    """Holm: the smallest of m p-values times m, the next times m − 1, never below the one before, at most 1."""
+    clear, none = [1.0] * 30 + [0.0] * 2, [0.0, 1.0] * 16
+    a, b = report([0.0] * 32), report(clear)
+    for row, low, high in zip(a["queries"], none, none[::-1], strict=True):
+        row["metrics"]["recall@10"] = low
+        b["queries"][int(row["id"][1:])]["metrics"]["recall@10"] = high
+    found = {each.metric: each for each in compare(a, b, metrics=["recall@5", "recall@10"]).differences[""]}
+    assert found["recall@5"].p_holm == pytest.approx(2 * found["recall@5"].p)
+    assert found["recall@10"].p_holm == pytest.approx(max(found["recall@10"].p, found["recall@5"].p_holm))
+    assert all(each.p <= each.p_holm <= 1 for each in found.values())
+    assert comparison_json(compare(a, b, metrics=["recall@5"]))["all"]["metrics"]["recall@5"][
+        "p_holm"
+    ] == pytest.approx(found["recall@5"].p), "one p-value needs no correction"
+
+
+def test_categories_belong_to_the_same_family():
+    a = report([0.0] * 40, category=lambda n: "x" if n < 20 else "y")
+    b = report([1.0] * 40, category=lambda n: "x" if n < 20 else "y")
+    found = one(a, b).differences
+    smallest = min(each.p for (each,) in found.values())
+    assert min(each.p_holm for (each,) in found.values()) == pytest.approx(3 * smallest)

@@ -98,3 +98,21 @@ def test_the_command_writes_the_page_and_refuses_a_folder(tmp_path):
     refused = CliRunner().invoke(app, ["report", str(tmp_path / "a.json"), "--out", str(tmp_path)])
     assert refused.exit_code == 1
     assert "is a folder" in refused.output
+
+
+def test_figures_are_files_with_intervals_and_the_same_for_the_same_reports(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(report()))
+    for folder in ("one", "two"):
+        done = CliRunner().invoke(app, ["report", str(tmp_path / "a.json"), "--figures", str(tmp_path / folder)])
+        assert done.exit_code == 0, done.output
+    names = ("losses", "recall_by_candidates", "recall_by_tokens", "recall_time")
+    files = sorted((tmp_path / "one").iterdir())
+    assert [each.name for each in files] == [f"{name}.{form}" for name in names for form in ("pdf", "svg")]
+    for each in files:
+        data = each.read_bytes()
+        assert data == (tmp_path / "two" / each.name).read_bytes()
+        assert data.startswith(b"%PDF" if each.suffix == ".pdf" else b"<?xml")
+    points = (tmp_path / "one" / "recall_by_candidates.svg").read_text(encoding="utf-8")
+    assert "LineCollection" in points, "the bars of the intervals"
+    assert not (tmp_path / "report.html").exists()
+    ElementTree.fromstring(points)

@@ -158,3 +158,18 @@ def test_another_field_may_name_the_groups(folder):
     done = units(folder, "--group", "chapter", "--retriever", "rank-bm25")
     assert done.exit_code == 0, done.output
     assert "1 groups" in done.output
+
+
+def test_rankings_of_another_system_are_counted_in_the_same_units(folder):
+    (folder / "other.run").write_text("q0 Q0 t:1 1 1 other\nq1 Q0 t:2 1 1 other\n", encoding="utf-8")
+    scored = ["score", str(folder / "other.run"), "--data", str(folder), "--json", str(folder / "other.json")]
+    assert CliRunner().invoke(app, scored).exit_code == 0
+    json_file = folder / "units.json"
+    done = units(folder, "--report", folder / "other.json", "--retriever", "rank-bm25", "--json", json_file)
+    assert done.exit_code == 0, done.output
+    (figures,) = json.loads(json_file.read_text(encoding="utf-8")).values()
+    assert list(figures["retrievers"]) == ["rank-bm25", "other"]
+    other = figures["retrievers"]["other"]["means"]
+    assert (other["document@5"], other["group_any@1"], other["group_all@10"]) == (0.25, 1, 0.5)
+    alone = units(folder, "--report", folder / "other.json")
+    assert alone.exit_code == 0, alone.output
