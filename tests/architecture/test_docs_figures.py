@@ -69,6 +69,18 @@ def test_the_readmes_have_the_stored_figures(name: str) -> None:
     assert f"{LOCOMO['queries']:,}" in text
 
 
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_page_has_the_overviews_that_the_gate_keeps(language: str) -> None:
+    kept = json.loads((ROOT / "evals" / "sets" / "gate.json").read_text(encoding="utf-8"))["overviews_baseline"][
+        language
+    ]
+    text = (ROOT / "docs" / "measurements" / "evaluation.md").read_text(encoding="utf-8")
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| gate | {language} | "))
+    shown = [cell.split(" %")[0].strip() for cell in row.split("|")[3:7]]
+    wanted = [kept[name] for name in ("recognised", "false", "recall", "precision")]
+    assert [float(each) for each in shown] == pytest.approx([100 * each for each in wanted], abs=0.05)
+
+
 def test_stored_results_are_of_this_release_and_hold_no_data() -> None:
     assert LOCOMO["versions"]["jacquard-context"] == version("jacquard-context")
     assert LOCOMO["queries"] == sum(each["queries"] for each in LOCOMO["retrievers"]["hybrid"]["by_category"].values())

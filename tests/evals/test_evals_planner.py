@@ -51,6 +51,16 @@ def test_the_scores_that_were_recorded_are_kept(report):
         assert fallen == {}, f"{half}: compare with `python -m evals planner --misses` before the rules were changed"
 
 
+@pytest.mark.parametrize("half", ["tune", "gate", "later"])
+def test_the_page_has_the_scores_of_now(report, half):
+    cells = [
+        f"{100 * score['share']:.1f} % ({score['right']}/{score['count']})"
+        for score in (report["halves"][half]["scores"][label] for label in LABELS)
+    ]
+    page = PLANNER_SET.parents[2] / "docs" / "measurements" / "evaluation.md"
+    assert f"| now | {half} | {' | '.join(cells)} |" in page.read_text(encoding="utf-8")
+
+
 def test_misses_of_the_gate_are_not_listed(report):
     halves = {each.input_id: each.half for each in read_inputs(PLANNER_SET)}
     assert all(halves[miss["id"]] == "tune" for miss in report["misses"])

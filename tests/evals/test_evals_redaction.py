@@ -54,6 +54,27 @@ def test_texts_written_after_the_rules_keep_what_was_found_in_them(report, half,
     assert harmless["count"] - harmless["right"] <= touched
 
 
+ROWS = {
+    "structured classes": ("sensitive", "structured"),
+    "labelled names": ("sensitive", "name"),
+    "addresses": ("sensitive", "address"),
+    "passwords": ("sensitive", "password"),
+    "harmless texts touched": ("harmless", "all"),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_page_has_the_figures_of_now(report, row):
+    kind, name = ROWS[row]
+    held_out, last = (report["halves"][half][kind][name] for half in ("held_out", "last"))
+    cells = [
+        f"{100 * each['share']:.1f} % ({each['right'] if kind == 'sensitive' else each['count'] - each['right']}/{each['count']})"
+        for each in (held_out["both"], held_out["en"], held_out["zh"], last["both"])
+    ]
+    page = REDACTION_SET.parents[2] / "docs" / "measurements" / "evaluation.md"
+    assert f"| {row} | {' | '.join(cells)} |" in page.read_text(encoding="utf-8")
+
+
 NUMBERS = ("id_card", "messenger", "bank_account", "device", "ssn", "key", "backup_code", "password")
 
 
