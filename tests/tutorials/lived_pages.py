@@ -5,7 +5,7 @@ A page is read as its reader reads it, from an empty folder:
 - A block with a title (```` ```yaml title="settings.yaml" ````) is a file. A later block with the same title replaces it.
 - In a block of the language `console`, a line that begins with `$ ` is a command; the lines below it are its output. The printed
   lines must contain them in their order; `…` stands for any text. Lines of the output that the page does not show are allowed.
-- A line below a command that begins with `> ` is typed into the program. Such a program prints exactly what the page shows.
+- A line below a command that begins with `> ` is typed into the program, which prints exactly the words that the page shows.
 - A line that ends with `\\` goes on in the next one.
 - `export NAME=VALUE` holds for all later commands, except for names that the walk sets itself (the address of the model).
 - Commands that install something are not run.
@@ -148,6 +148,7 @@ class Walk:
         assert (code == 0) is not may_fail, f"{place}ended with {code}:\n{printed}"
         if command.typed:
             assert printed.split() == " ".join(command.shown).split(), f"{place}printed other lines:\n{printed}"
+            return
         missing = find_missing_line(command.shown, printed)
         assert missing is None, f"{place}did not print, after the lines before it:\n{missing}\nbut:\n{printed}"
 

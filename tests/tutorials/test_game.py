@@ -31,7 +31,7 @@ def read_replies(page: Path) -> dict[str, str]:
             for exchange in "\n".join(command.shown).split("> ")[1:]:
                 said, *told = exchange.split("\n")
                 changes = [json.loads(line) for line in told if line.startswith("[")]
-                content = "\n".join(line for line in told if not line.startswith(("[", ">")))
+                content = " ".join(line for line in told if not line.startswith(("[", ">")))
                 replies[said] = f"<content>{content}</content>" + (
                     f"<state_update>{json.dumps(changes, ensure_ascii=False)}</state_update>" if changes else ""
                 )
