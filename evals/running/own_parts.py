@@ -87,7 +87,7 @@ def describe_origin(point: ExtensionPoint, written: str) -> str:
         spec = find_spec(name) if argument else None
         file = Path(spec.origin) if spec is not None and spec.origin else None
         return "" if file is None else f"sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"
-    except (ImportError, ValueError, OSError):
+    except Exception:  # the package around the module may fail in any way; opening the part says how
         return ""
 
 

@@ -231,6 +231,16 @@ def test_a_module_that_cannot_be_imported_is_named_with_the_reason(folder):
     assert "the module torn cannot be imported (ModuleNotFoundError: No module named 'no_such_package" in done.stderr
 
 
+def test_a_package_that_fails_is_named_with_the_reason(folder):
+    (folder / "halting").mkdir()
+    (folder / "halting" / "__init__.py").write_text("raise RuntimeError('no weights')\n", encoding="utf-8")
+    (folder / "halting" / "parts.py").write_text("", encoding="utf-8")
+    done = run(folder, "--selector", "halting.parts:Last")
+    assert done.exit_code == 1
+    assert "the module halting.parts cannot be imported (RuntimeError: no weights, __init__.py:1)" in done.stderr
+    assert "Traceback" not in done.output
+
+
 def test_a_plugin_is_found_by_its_name_and_its_version_is_kept(folder):
     info = folder / "lasting-2.1.dist-info"
     info.mkdir()
