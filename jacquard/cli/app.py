@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from jacquard.cli.help import HelpContext, prepare_help, translate_usage_errors
-from jacquard.cli.language import LanguageOption, add_language_option, speaking, take_language
+from jacquard.cli.language import LanguageOption, add_language_option, speak, speaking, take_language
 from mnemosyne.values import dataclass
 
 DISTRIBUTION = "jacquard-context"
@@ -170,9 +170,8 @@ class _Groups(TyperGroup):
         name = args[0]
         _refuse_unknown(self, ctx, name)
         if name in FORMER_NAMES and "--json" not in args and not ctx.resilient_parsing:
-            typer.echo(
-                f"`jacquard {name}` is now `{_full_name(name)}`; the former name goes with the next release.", err=True
-            )
+            told = f"`jacquard {name}` is now `{_full_name(name)}`; the former name goes with the next release."
+            typer.echo(speak(told), err=True)
         return super().resolve_command(ctx, args)
 
 

@@ -257,5 +257,6 @@ def leaves(error: BaseException) -> list[BaseException]:
 def fail(message: str, code: int = 1) -> typer.Exit:
     """Print `message` as an error on standard error. Return an exit with the exit code `code`; the caller raises it."""
     for place, line in enumerate(mask_credentials(message).splitlines() or [""]):
-        say(f"error: {line}" if place == 0 else f"       {line}", style="bold red" if place == 0 else "red")
+        told = speak(line)
+        say(f"error: {told}" if place == 0 else f"       {told}", style="bold red" if place == 0 else "red")
     return typer.Exit(code)

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from jacquard.authoring.golden import GoldenResult, Verdict
 from jacquard.authoring.render import BlockChange, Rendering, TurnChange, sum_changes
-from jacquard.cli.command_parts import clean, out, show
+from jacquard.cli.command_parts import clean, out, show, tell
+from jacquard.cli.language import speak
 from jacquard.cli.show import show_messages, style_of
 from jacquard.core.block_kinds import HISTORY_SLOT, HISTORY_SOURCE
 
@@ -31,27 +32,30 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
         assembled = rendering.prompt.assembled
         show_messages(assembled.messages, assembled.spans, sources)
         out.rule(style="dim")
-    show(f"{rendering.label} · template {rendering.template_id} · layout {rendering.layout}")
-    table = Table(title="tokens by block", title_justify="left", box=None, pad_edge=False)
-    table.add_column("tokens", justify="right")
-    table.add_column("block")
-    table.add_column("slot")
-    table.add_column("source")
+    tell(f"{rendering.label} · template {rendering.template_id} · layout {rendering.layout}")
+    table = Table(title=speak("tokens by block"), title_justify="left", box=None, pad_edge=False)
+    table.add_column(speak("tokens"), justify="right")
+    table.add_column(speak("block"))
+    table.add_column(speak("slot"))
+    table.add_column(speak("source"))
     messages = [row for row in rendering.rows if row.slot == HISTORY_SLOT and row.kept]
     for row in rendering.rows:
         if row.slot == HISTORY_SLOT and row.kept:
             if row is messages[0]:
-                label = Text(f"history  {len(messages)} messages", style=style_of(HISTORY_SOURCE))
+                label = Text(speak(f"history  {len(messages)} messages"), style=style_of(HISTORY_SOURCE))
                 table.add_row(str(sum(each.tokens for each in messages)), label, Text(row.slot), Text(row.source))
             continue
         name = f"{row.block_id}  {row.title}" if row.title and row.title != row.block_id else row.block_id
         style = style_of(row.source) if row.kept else "dim strike"
-        shown = name if row.kept else f"{name} (dropped)"
+        shown = name if row.kept else speak(f"{name} (dropped)")
         table.add_row(str(row.tokens), Text(clean(shown), style=style), Text(row.slot), Text(row.source))
     table.add_row(
-        str(rendering.frame_tokens), Text("frame", style="dim"), Text(""), Text("tags, message overhead", style="dim")
+        str(rendering.frame_tokens),
+        Text(speak("frame"), style="dim"),
+        Text(""),
+        Text(speak("tags, message overhead"), style="dim"),
     )
-    table.add_row(str(rendering.tokens), Text("prompt", style="bold"), Text(""), Text(""))
+    table.add_row(str(rendering.tokens), Text(speak("prompt"), style="bold"), Text(""), Text(""))
     out.print(table)
 
 
@@ -67,7 +71,7 @@ def show_change(change: TurnChange) -> None:
         align="left",
     )
     for each in change.changes:
-        show(f"{each.block_id}: {_describe_block_change(each)}", "bold")
+        tell(f"{each.block_id}: {_describe_block_change(each)}", "bold")
         for line in each.lines:
             style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
             show(f"  {line}", style)
@@ -83,19 +87,19 @@ def show_totals(changes: Sequence[TurnChange]) -> None:
         for each in change.changes:
             by_block.setdefault(each.block_id, []).append((each.new_tokens or 0) - (each.old_tokens or 0))
     for name, deltas in by_block.items():
-        show(f"{name}: changed in {len(deltas)} of {sums['turns']} turns, {sum(deltas):+d} tokens in all", "dim")
+        tell(f"{name}: changed in {len(deltas)} of {sums['turns']} turns, {sum(deltas):+d} tokens in all", "dim")
     label = f"{sums['changed']} of {sums['turns']} turns change"
-    show(f"{label}: {_format_delta(sums['old_tokens'], sums['new_tokens'])}", "bold")
+    tell(f"{label}: {_format_delta(sums['old_tokens'], sums['new_tokens'])}", "bold")
 
 
 def show_golden(result: GoldenResult) -> None:
     """Print the result of one golden case (a prompt compared with its expected text): verdict, name, tokens, and
     changed lines.
     """
-    show(f"{result.verdict.value:8} {result.name} · {result.tokens} tokens", _VERDICTS[result.verdict])
+    tell(f"{result.verdict.value:8} {result.name} · {result.tokens} tokens", _VERDICTS[result.verdict])
     for line in result.lines:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        show(f"    {line}", style)
+        show(f"    {line if style else speak(line)}", style)
 
 
 def _describe_block_change(change: BlockChange) -> str:

@@ -15,7 +15,7 @@ from jacquard.cli.command_parts import (
     print_json,
     run,
     say,
-    show,
+    tell,
 )
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.world import describe, examine_world
@@ -37,7 +37,7 @@ def init(
         written = write_scaffold(folder, locale)
         for path in written:
             say(f"wrote {path}", "green")
-        show(f"Try it: jacquard play weave --world {folder} --session first --input ...")
+        tell(f"Try it: jacquard play weave --world {folder} --session first --input ...")
 
     run(work)
 
@@ -73,9 +73,9 @@ def validate(
                 raise fail("\n".join([*faults, f"{len(faults)} fault{'s' * (len(faults) != 1)}."]))
             raise typer.Exit(1)
         if not as_json:
-            show(f"{folder} is a good pack{_count_warnings(len(warnings))}.", "green")
+            tell(f"{folder} is a good pack{_count_warnings(len(warnings))}.", "green")
             for name, value in counts.items():
-                show(f"  {name.replace('_', ' ')}: {_show_count(value)}")
+                tell(f"  {name.replace('_', ' ')}: {_show_count(value)}")
 
     run(work)
 

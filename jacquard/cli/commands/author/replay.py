@@ -37,8 +37,10 @@ from jacquard.cli.command_parts import (
     run,
     say,
     show,
+    tell,
 )
 from jacquard.cli.commands.play.explain import find_only_session
+from jacquard.cli.language import speak
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError, JacquardError, WorldUnavailableError
@@ -247,14 +249,14 @@ async def _print_what_if(
 
 def _show_session(session: str, done: Sequence[_ReplayResult]) -> None:
     same = sum(not one.faults for one in done)
-    show(f"session {session}: {same} of {len(done)} recorded turns came out byte for byte", "bold")
+    tell(f"session {session}: {same} of {len(done)} recorded turns came out byte for byte", "bold")
     for one in done:
         for fault in one.faults:
             say(f"{one.record.turn_id}: {fault}", "red")
     files = dict.fromkeys(name for one in done if one.templates for name in one.templates.changed)
     touched = sum(bool(one.templates and one.templates.blocks) for one in done)
     if files:
-        show(
+        tell(
             f"templates that are others by now: {', '.join(files)}; they would change {touched} of these prompts",
             "yellow",
         )
@@ -266,7 +268,7 @@ def _show_replay(one: _ReplayResult) -> None:
     for fault in one.faults:
         say(fault, "red")
     if not one.faults:
-        show(f"turn {one.record.turn_id}: {one.chars:,} characters made again from its record, byte for byte", "bold")
+        tell(f"turn {one.record.turn_id}: {one.chars:,} characters made again from its record, byte for byte", "bold")
     if one.template_fault:
         say(f"today's templates: {one.template_fault}", "red")
     if one.templates is None:
@@ -277,12 +279,12 @@ def _show_replay(one: _ReplayResult) -> None:
         ("gone", one.templates.removed),
     ):
         for name in names:
-            show(f"template {name}: {word} since", "yellow")
+            tell(f"template {name}: {word} since", "yellow")
     if not one.templates.blocks:
-        show("today's templates make the same blocks of it", "dim")
+        tell("today's templates make the same blocks of it", "dim")
     for change in one.templates.blocks:
         before, after = _format_amount(change.before_tokens), _format_amount(change.after_tokens)
-        show(f"block {change.block_id} ({change.file}): {before} → {after} tokens")
+        tell(f"block {change.block_id} ({change.file}): {before} → {after} tokens")
         for line in change.diff[2:]:
             show(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim"))
 
@@ -292,17 +294,17 @@ def _format_amount(tokens: int | None) -> str:
 
 
 def _show_diffs(diffs: Sequence[TurnDiff], played: Sequence[str], unplayed: Sequence[str]) -> None:
-    show(f"settings that differ: {', '.join(played) or 'none that changes a prompt'}")
+    tell(f"settings that differ: {', '.join(played) or 'none that changes a prompt'}")
     if unplayed:
         said = "these differ too, but plan, memories and summaries stay as recorded, so a replay does not show them"
-        show(f"{said}: {', '.join(unplayed)}", "yellow")
+        tell(f"{said}: {', '.join(unplayed)}", "yellow")
     table = Table(box=None, pad_edge=False)
     for column in ("turn", "tokens", "shared prefix", "what changed"):
-        table.add_column(column, justify="left" if column in ("turn", "what changed") else "right")
+        table.add_column(speak(column), justify="left" if column in ("turn", "what changed") else "right")
     for diff in diffs:
         if diff.fault:
             table.add_row(
-                Text(clean(diff.turn_id)), f"{diff.before_tokens} → -", "", Text(clean(diff.fault), style="red")
+                Text(clean(diff.turn_id)), f"{diff.before_tokens} → -", "", Text(clean(speak(diff.fault)), style="red")
             )
             continue
         lines = [
@@ -310,17 +312,17 @@ def _show_diffs(diffs: Sequence[TurnDiff], played: Sequence[str], unplayed: Sequ
             for d in diff.decisions
         ]
         if diff.moved and not lines:
-            lines = ["the same blocks in another order"]
+            lines = [speak("the same blocks in another order")]
         table.add_row(
             Text(clean(diff.turn_id)),
             f"{diff.before_tokens} → {diff.after_tokens}",
             f"{diff.before_shared} → {diff.after_shared}",
-            Text(clean("\n".join(lines) or "nothing")),
+            Text(clean("\n".join(lines) or "-")),
         )
     out.print(table)
     sound = [diff for diff in diffs if not diff.fault]
     before, after = sum(d.before_tokens for d in sound), sum(d.after_tokens for d in sound)
-    show(
+    tell(
         f"{len(sound)} turns, {before} → {after} tokens; {sum(bool(d.decisions) for d in sound)} with other decisions",
         "bold",
     )

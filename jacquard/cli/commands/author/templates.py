@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import anyio
 import typer
 from anyio import to_thread
 
-from jacquard.authoring.findings import format_finding, suggest_names
+from jacquard.authoring.findings import Finding, format_finding, suggest_names
 from jacquard.authoring.golden import GoldenResult, build_case_turn, find_golden_cases, run_case
 from jacquard.authoring.linting.lint import LintReport, lint_templates
 from jacquard.authoring.render import Rendering, TurnChange, compare, compare_turns, render_turn, sum_changes
@@ -29,7 +30,9 @@ from jacquard.cli.command_parts import (
     run,
     say,
     show,
+    tell,
 )
+from jacquard.cli.language import speak
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.core.errors import JacquardError
 from jacquard.pipeline.planning.rules import RulePlanner
@@ -97,7 +100,7 @@ def new(
             raise fail(f"{world} is not a world pack: it has no world.yaml. `jacquard author init` writes one.")
         for path in new_template(name, world, find_shipped_templates(), parent=parent, blocks=wanted):
             say(f"wrote {path}", "green")
-        show(f"See it: jacquard author template preview {name} --world {world}")
+        tell(f"See it: jacquard author template preview {name} --world {world}")
 
     run(work)
 
@@ -120,9 +123,9 @@ def lint(
             print_json(report.to_json())
         else:
             for each in report.findings:
-                show(format_finding(each), "red" if each.severity.value == "error" else "yellow")
+                show(format_finding(_speak_finding(each)), "red" if each.severity.value == "error" else "yellow")
             warnings = len(report.findings) - report.errors
-            show(f"{len(report.files)} files: {report.errors} errors, {warnings} warnings", "bold")
+            tell(f"{len(report.files)} files: {report.errors} errors, {warnings} warnings", "bold")
         if report.errors or (strict and report.findings):
             raise typer.Exit(1)
 
@@ -158,7 +161,7 @@ def preview(
             show_rendering(rendering, text=not blocks_only)
             if one.recorded:
                 same = _is_same_prompt(one, rendering)
-                show("the same prompt as went out" if same else "not the prompt that went out", "dim")
+                tell("the same prompt as went out" if same else "not the prompt that went out", "dim")
 
     run(work)
 
@@ -274,7 +277,7 @@ async def _render_again(
     try:
         report = await to_thread.run_sync(lint_templates, meant, one.request.world)
         for each in report.findings:
-            show(format_finding(each), "red" if each.severity.value == "error" else "yellow")
+            show(format_finding(_speak_finding(each)), "red" if each.severity.value == "error" else "yellow")
         rendering = await to_thread.run_sync(_render, one, meant, layout)
     except JacquardError as error:
         say(f"error: {error}", "bold red")
@@ -284,7 +287,7 @@ async def _render_again(
     elif rendering.text != last.text:
         show_change(compare(last, rendering))
     else:
-        show(f"no change · {rendering.tokens} tokens", "dim")
+        tell(f"no change · {rendering.tokens} tokens", "dim")
     return rendering
 
 
@@ -391,3 +394,7 @@ def _golden(pack: Path, name: str | None, update: bool) -> list[GoldenResult]:
         run_case(case, pack, world, planner=RulePlanner(), estimator=estimator, shipped=shipped, update=update)
         for case in cases
     ]
+
+
+def _speak_finding(found: Finding) -> Finding:
+    return replace(found, message=speak(found.message), advice=speak(found.advice))

@@ -16,7 +16,7 @@ from jacquard.cli.command_parts import (
     open_store,
     print_json,
     run,
-    show,
+    tell,
 )
 from jacquard.core.errors import ConfigError
 from jacquard.wiring.runtime import Runtime
@@ -102,9 +102,9 @@ def sweep(
             print_json({"swept": counts})
             return
         for name, number in counts.items():
-            show(f"{name}: {number} evidences emptied")
+            tell(f"{name}: {number} evidences emptied")
         if not counts:
-            show("Nothing has expired.")
+            tell("Nothing has expired.")
 
     run(work)
 
@@ -153,10 +153,10 @@ def _print_plans(plans: Sequence[ErasurePlan], *, as_json: bool) -> None:
         print_json({"dry_run": True, "erasures": [_plan_json(plan) for plan in plans]})
         return
     for plan in plans:
-        show(f"Would forget ({plan.kind}):")
+        tell(f"Would forget ({plan.kind}):")
         for line in _plan_lines(plan):
-            show(f"  {line}")
-    show("Nothing was changed." if plans else "There is nothing to forget. Nothing was changed.")
+            tell(f"  {line}")
+    tell("Nothing was changed." if plans else "There is nothing to forget. Nothing was changed.")
 
 
 def _plan_lines(plan: ErasurePlan) -> list[str]:
@@ -190,9 +190,9 @@ def _print_results(done: Sequence[ErasureReport], *, as_json: bool) -> None:
     else:
         for each in done:
             for line in _lines(each):
-                show(line)
+                tell(line)
         if not done:
-            show("There is nothing to forget.")
+            tell("There is nothing to forget.")
     left = [line for each in done for line in _describe_remains(each)]
     if left and as_json:
         raise typer.Exit(1)

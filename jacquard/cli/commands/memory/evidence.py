@@ -22,7 +22,7 @@ from jacquard.cli.command_parts import (
     run,
     say,
     sentence,
-    show,
+    tell,
 )
 from jacquard.cli.progress import indexing
 from jacquard.wiring.runtime import Runtime
@@ -70,12 +70,12 @@ def consolidate(
         if as_json:
             print_json(codec.to_plain(done))
         else:
-            show(
+            tell(
                 f"Session {done.session_id}, branch {done.branch_id}: {done.summaries} turn summaries, {done.events} events, "
                 f"{done.narratives} narratives are new; {done.left} turns are left."
             )
             if done.waiting:
-                show(
+                tell(
                     f"{done.proposed} memories were proposed; {done.waiting} wait for a yes (jacquard memory proposals)."
                 )
             for failure in done.failures:
@@ -158,6 +158,6 @@ def _print_results(done: dict[str, IngestResult], *, as_json: bool) -> None:
         return
     for name, each in done.items():
         removed = f"; redacted: {', '.join(each.redaction.rules_applied)}" if each.redaction is not None else ""
-        show(f"{name}: {each.evidence_id} {'is new' if each.is_new else 'was there already'}{removed}")
+        tell(f"{name}: {each.evidence_id} {'is new' if each.is_new else 'was there already'}{removed}")
         for code in each.degradations:
             say(f"{name}: {code}", "yellow")

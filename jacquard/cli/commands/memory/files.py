@@ -26,7 +26,7 @@ from jacquard.cli.command_parts import (
     print_json,
     run,
     say,
-    show,
+    tell,
 )
 from jacquard.cli.commands.operate.worker_options import (
     AddressOption,
@@ -212,16 +212,16 @@ def _print_report(incoming: IncomingFiles, outcome: ImportOutcome | None, *, as_
     for file in incoming.files:
         _show_file(file)
     if outcome is None:
-        show("Nothing was written (--dry-run).", "dim")
+        tell("Nothing was written (--dry-run).", "dim")
         return
     if outcome.world_id:
-        show(f"world {outcome.world_id}: {outcome.lore_changed} entries of lore changed")
+        tell(f"world {outcome.world_id}: {outcome.lore_changed} entries of lore changed")
     for path in outcome.written:
-        show(f"wrote {path}", "green")
+        tell(f"wrote {path}", "green")
     for name, (now, before) in outcome.turns.items():
-        show(f"session {name}: {now} turns ({max(0, now - before)} new)")
+        tell(f"session {name}: {now} turns ({max(0, now - before)} new)")
     if incoming.memories:
-        show(f"memories: {outcome.memories} new of {len(incoming.memories)}")
+        tell(f"memories: {outcome.memories} new of {len(incoming.memories)}")
     for note in outcome.notes:
         say(note)
 
@@ -233,7 +233,7 @@ def _show_file(file: ImportedFile) -> None:
         *(f"chat {chat.name!r} of {chat.turn_count} turns" for chat in file.chats),
         *([f"{len(file.memories)} memories"] if file.memories else []),
     ]
-    show(f"{file.path} ({file.format}): {', '.join(held) or 'nothing'}", "bold")
+    tell(f"{file.path} ({file.format}): {', '.join(held) or 'nothing'}", "bold")
     lines: dict[tuple[Fate, str], list[str]] = {}
     counts = Counter[Fate]()
     for each in file.fates:
@@ -242,8 +242,8 @@ def _show_file(file: ImportedFile) -> None:
     order = list(Fate)
     for fate, note in sorted(lines, key=lambda line: (order.index(line[0]), bool(line[1]))):
         why = f" ({note.removeprefix('kept ')})" if note else ""
-        show(f"  {fate.value}{why}: {', '.join(lines[fate, note])}")
-    show(f"  {', '.join(f'{counts[each]} {each.value}' for each in Fate)}", "dim")
+        tell(f"  {fate.value}{why}: {', '.join(lines[fate, note])}")
+    tell(f"  {', '.join(f'{counts[each]} {each.value}' for each in Fate)}", "dim")
     for note in file.notes:
         say(f"  {note}", "yellow")
 
@@ -282,7 +282,7 @@ def _print_sessions(made: dict[str, int], remarks: Sequence[str], *, as_json: bo
         print_json({"sessions": made})
     else:
         for name, count in made.items():
-            show(f"session {name}: {count} turns")
+            tell(f"session {name}: {count} turns")
     for line in remarks:
         say(line)
 

@@ -24,8 +24,10 @@ from jacquard.cli.command_parts import (
     run,
     say,
     show,
+    tell,
 )
 from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
+from jacquard.cli.language import speak
 from jacquard.cli.progress import indexing
 from jacquard.config.input_limits import check_user_message
 from mnemosyne.core import codec
@@ -122,7 +124,7 @@ def _print_entry(entry: MemoryEntry, *, as_json: bool) -> None:
 
 def _show_entry(entry: MemoryEntry) -> None:
     known = f" · known to {', '.join(entry.viewers)}" if entry.viewers else ""
-    show(f"{entry.entry_id} · {entry.kind}{known}{f' · {entry.title}' if entry.title else ''}", "bold")
+    tell(f"{entry.entry_id} · {entry.kind}{known}{f' · {entry.title}' if entry.title else ''}", "bold")
     show(entry.text)
 
 
@@ -159,10 +161,10 @@ def compare(
 
 
 def _show_comparison(found: LoreComparison) -> None:
-    show(f"session {found.session_id} · its turns use: {found.activation}", "bold")
+    tell(f"session {found.session_id} · its turns use: {found.activation}", "bold")
     table = Table(box=None, pad_edge=False)
     for name in ("entry", "SillyTavern", "recall"):
-        table.add_column(name)
+        table.add_column(speak(name))
     for each in found.entries:
         name = f"{each.entry_id}  {each.title}" if each.title and each.title != each.entry_id else each.entry_id
         style = "bold yellow" if each.sillytavern.chosen != each.recall.chosen else ""
@@ -170,11 +172,11 @@ def _show_comparison(found: LoreComparison) -> None:
     out.print(table)
     by_rules = sum(each.sillytavern.chosen for each in found.entries)
     by_recall = sum(each.recall.chosen for each in found.entries)
-    show(f"shown by SillyTavern's rules: {by_rules}; by our recall: {by_recall}; only by one: {len(found.differing)}")
+    tell(f"shown by SillyTavern's rules: {by_rules}; by our recall: {by_recall}; only by one: {len(found.differing)}")
     if found.others:
-        show(f"{found.others} other entries are considered by neither", "dim")
+        tell(f"{found.others} other entries are considered by neither", "dim")
 
 
 def _verdict_text(verdict: Verdict) -> Text:
     word = "yes" if verdict.chosen else "no"
-    return Text(clean(f"{word} ({verdict.code}): {verdict.reason}"), style="" if verdict.chosen else "dim")
+    return Text(clean(speak(f"{word} ({verdict.code}): {verdict.reason}")), style="" if verdict.chosen else "dim")

@@ -21,6 +21,7 @@ from jacquard.cli.command_parts import (
     run,
     say,
     show,
+    tell,
 )
 from jacquard.cli.commands.memory.options import AuthorOption, DryRunOption, ViewerOption, using_verbs
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
@@ -55,7 +56,7 @@ def search(
         show(" · ".join(told), "bold")
         show(each.text)
         why = [f"score {each.score:.2f}", *(f"{name} {value:.2f}" for name, value in each.signals.items())]
-        show(", ".join(why) + (f"; words: {', '.join(each.words)}" if each.words else ""), "dim")
+        tell(", ".join(why) + (f"; words: {', '.join(each.words)}" if each.words else ""), "dim")
     if not found:
         say("Nothing is found.")
 
@@ -78,7 +79,7 @@ def show_memory(
         print_json(found)
         return
     known = f" · known to {', '.join(found.viewers)}" if found.viewers else ""
-    show(f"{found.memory_id} · {found.kind} · trust {found.trust.value}{known}", "bold")
+    tell(f"{found.memory_id} · {found.kind} · trust {found.trust.value}{known}", "bold")
     show(found.text)
 
 
@@ -209,7 +210,7 @@ def forget(
     if as_json:
         print_json({"evidence_ids": gone})
     else:
-        show(f"Erased: {', '.join(gone)}.")
+        tell(f"Erased: {', '.join(gone)}.")
 
 
 ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="The id that `proposals` shows.")]
@@ -326,9 +327,9 @@ def _show_edit(done: MemoryEdit) -> None:
     at = "" if done.at is None else f" at {format_time(done.at)}"
     on = "" if done.action is MemoryAction.REMEMBER else f" of {done.memory_id}"
     undone = f" · undone by {done.undone_by} at {done.undone_at}" if done.undone_at else ""
-    show(f"{done.edit_id or 'not stored'} · {done.action.value}{on} · by {done.author}{at}{undone}", "bold")
+    tell(f"{done.edit_id or 'not stored'} · {done.action.value}{on} · by {done.author}{at}{undone}", "bold")
     for mark, text in (("-", done.before), ("+", done.after)):
         if text:
             show(f"{mark} {text}")
     if done.redacted:
-        show(f"masked: {', '.join(done.redacted)}", "dim")
+        tell(f"masked: {', '.join(done.redacted)}", "dim")

@@ -23,7 +23,7 @@ from jacquard.cli.command_parts import (
     read_bytes,
     run,
     say,
-    show,
+    tell,
 )
 from jacquard.config import reference
 from jacquard.migrate import migrate_document
@@ -143,7 +143,7 @@ def validate(file: FileArgument, as_json: JsonOption = False) -> None:
                 raise fail("\n".join([*errors, f"{_format_count(len(errors), 'error')} in {file}."]))
             raise typer.Exit(1)
         if not as_json:
-            show(f"{file} is a good {what} ({_format_count(len(warnings), 'warning')}).", "green")
+            tell(f"{file} is a good {what} ({_format_count(len(warnings), 'warning')}).", "green")
 
     run(work)
 
@@ -201,7 +201,7 @@ def import_(
             print_json(codec.to_plain(done))
             return
         messages = _format_count(len(document.session.messages), "message")
-        show(f"Session {done.session_id} holds {messages} on branch {done.branch_id} (version {done.version}).")
+        tell(f"Session {done.session_id} holds {messages} on branch {done.branch_id} (version {done.version}).")
         for line in done.left_out:
             say(line, "yellow")
 

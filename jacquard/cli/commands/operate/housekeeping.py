@@ -18,7 +18,7 @@ from jacquard.cli.command_parts import (
     print_json,
     run,
     say,
-    show,
+    tell,
 )
 from jacquard.cli.store_options import on_whole_store
 from jacquard.config.service import ServiceSettings, load_service_settings
@@ -93,9 +93,9 @@ def archive(
         print_json(found)
         return
     for each in found:
-        show(_sentence(each))
+        tell(_sentence(each))
     if reopen:
-        show(f"{session}: open.")
+        tell(f"{session}: open.")
     elif not found:
         say("No session is archived.")
 
@@ -113,9 +113,9 @@ def _tell(done: HousekeepingPass, *, json_output: bool) -> None:
         return
     counts = ", ".join(f"{name}: {count}" for name, count in done.counts.items() if count)
     if done.holder:
-        show(f"{done.holder} does it; on this host: {counts or 'nothing to do'}.")
+        tell(f"{done.holder} does it; on this host: {counts or 'nothing to do'}.")
     else:
-        show(counts or "Nothing to do.")
+        tell(counts or "Nothing to do.")
     for fault in done.faults:
         say(fault, "yellow")
 

@@ -22,7 +22,7 @@ from jacquard.cli.command_parts import (
     print_json,
     run,
     say,
-    show,
+    tell,
 )
 from jacquard.cli.commands.operate.worker_options import (
     AddressOption,
@@ -85,14 +85,14 @@ def reindex(
                 with _progress(scope) as report:
                     done.append(await runtime.retriever.rebuild(scope, force=anew, progress=report))
                 if not as_json:
-                    show(_sentence(done[-1]))
+                    tell(_sentence(done[-1]))
         if as_json:
             print_json({"scopes": [to_plain(each) for each in done]})
         faults = dict.fromkeys(each.fault for each in done if each.fault)
         if faults:
             raise fail("\n".join(faults))
         if not done and not as_json:
-            show("There is nothing to index: the store holds no session and no world.")
+            tell("There is nothing to index: the store holds no session and no world.")
 
     run(work)
 
@@ -115,9 +115,9 @@ def check(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> No
             print_json({"ok": not found.damage, **to_plain(found)})
         else:
             for note in found.damage:
-                show(note.sentence)
+                tell(note.sentence)
             read = f"sessions: {found.sessions}, turns: {found.turns}, worlds: {found.worlds}"
-            show(f"{location.shown}: {read}; damaged records: {len(found.damage) or 'none'}")
+            tell(f"{location.shown}: {read}; damaged records: {len(found.damage) or 'none'}")
         if found.damage:
             raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
-from jacquard.cli.command_parts import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, say, show
+from jacquard.cli.command_parts import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, say, tell
 from jacquard.cli.commands.operate import documents
 from jacquard.cli.store_options import on_whole_store
 from jacquard.migrate import Migration, migrate_store
@@ -47,7 +47,7 @@ def migrate(
         return
     if place is not None and (Path(place) / PACK_FILE).is_file():
         world = run(partial(to_thread.run_sync, load_world, Path(place)))
-        show(f"{place}: the pack of world {world.world_id} has the present form; nothing was done.")
+        tell(f"{place}: the pack of world {world.world_id} has the present form; nothing was done.")
         return
 
     async def work() -> Migration:
@@ -58,10 +58,10 @@ def migrate(
         print_json(done)
         return
     if done.before == done.after:
-        show(f"{done.shown}: revision {done.after} already; nothing was done.")
+        tell(f"{done.shown}: revision {done.after} already; nothing was done.")
     else:
-        show(f"{done.shown}: from revision {done.before} to {done.after}.")
+        tell(f"{done.shown}: from revision {done.before} to {done.after}.")
         for each in done.changes:
-            show(f"  {each}")
+            tell(f"  {each}")
     for each in done.left:
         say(each, "yellow")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from anyio import to_thread
 
-from jacquard.cli.command_parts import JsonOption, fail, print_json, run, say, show
+from jacquard.cli.command_parts import JsonOption, fail, print_json, run, say, show, tell
 from jacquard.config.extension_points import EXTENSION_POINTS
 from mnemosyne.core import codec
 from mnemosyne.core.optional_packages import explain_missing_package
@@ -42,7 +42,7 @@ def plugins(as_json: JsonOption = False) -> None:
         for fault in _faults(point, installed):
             say(f"  {fault}", "yellow")
     if not any(found.values()):
-        show(f"No plugin is installed. How to write one: {GUIDE}.")
+        tell(f"No plugin is installed. How to write one: {GUIDE}.")
 
 
 def _to_json(point: ExtensionPoint, installed: tuple[Plugin, ...]) -> dict[str, object]:
@@ -101,8 +101,8 @@ def export(
         print_json({"folder": str(made.folder), "least_cosine": made.least_cosine, "size_bytes": made.size_bytes})
         return
     cosine = "" if made.least_cosine is None else f", cosine to the model at least {made.least_cosine:.6f}"
-    show(f"{made.folder}: {made.size_bytes / 1e6:.0f} MB{cosine}")
-    show(f"Use it: --embedder onnx:{name if folder is None else made.folder}")
+    tell(f"{made.folder}: {made.size_bytes / 1e6:.0f} MB{cosine}")
+    tell(f"Use it: --embedder onnx:{name if folder is None else made.folder}")
 
 
 def _export(name: str, folder: Path | None) -> Any:

@@ -21,7 +21,7 @@ from jacquard.cli.command_parts import (
     open_store,
     print_json,
     run,
-    show,
+    tell,
 )
 from jacquard.cli.commands.operate.worker_options import (
     AddressOption,
@@ -111,9 +111,9 @@ def publish(
         if as_json:
             print_json({"published": _to_json(made), "deleted": list(gone)})
             return
-        show(f"{scope}: {made.snapshot_id}, {made.rows:,} entries, {made.size_bytes / 1e6:,.1f} MB in {storage.shown}")
+        tell(f"{scope}: {made.snapshot_id}, {made.rows:,} entries, {made.size_bytes / 1e6:,.1f} MB in {storage.shown}")
         for each in gone:
-            show(f"deleted {each}", "dim")
+            tell(f"deleted {each}", "dim")
 
     run(work)
 
@@ -145,9 +145,9 @@ def list_(
         if as_json:
             print_json([_listed(each, faults.get(each.snapshot_id, "")) for each in found])
         if not found and not as_json:
-            show(f"Nothing is published of world {world!r} in {storage.shown}.")
+            tell(f"Nothing is published of world {world!r} in {storage.shown}.")
         for each in () if as_json else found:
-            show(_line(each, faults.get(each.snapshot_id, "")), "red" if each.snapshot_id in faults else "")
+            tell(_line(each, faults.get(each.snapshot_id, "")), "red" if each.snapshot_id in faults else "")
         if faults:
             raise typer.Exit(1)
 
@@ -176,9 +176,9 @@ def delete(
             print_json({"deleted": list(gone)})
             return
         for each in gone:
-            show(f"deleted {each}")
+            tell(f"deleted {each}")
         if not gone:
-            show("Nothing was deleted.")
+            tell("Nothing was deleted.")
 
     run(work)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
-from jacquard.cli.command_parts import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
+from jacquard.cli.command_parts import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, tell
 from jacquard.cli.store_options import on_whole_store
 from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restore_store
 
@@ -58,4 +58,4 @@ def _tell(done: CopyResult, what: str, json_output: bool) -> None:
     if json_output:
         print_json(done)
         return
-    show(f"{what}. " + ", ".join(f"{name}: {count}" for name, count in done.counts.items() if count))
+    tell(f"{what}. " + ", ".join(f"{name}: {count}" for name, count in done.counts.items() if count))

@@ -24,6 +24,7 @@ from jacquard.cli.command_parts import (
     run,
     say,
     show,
+    tell,
 )
 from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
 from jacquard.cli.show import show_tree
@@ -64,7 +65,7 @@ def list_sessions(
         print_json(found)
         return
     for head in found:
-        show(f"{head.session_id} · world {head.world_id} · branch {head.branch_id} · {head.depth} turns")
+        tell(f"{head.session_id} · world {head.world_id} · branch {head.branch_id} · {head.depth} turns")
     if not found:
         say("There is no such session." if query else "There is no session.")
 
@@ -105,7 +106,7 @@ def continue_session(
     if as_json:
         print_json(codec.to_plain(head))
     else:
-        show(f"Session {head.session_id} of world {head.world_id} has the memories of {session}.")
+        tell(f"Session {head.session_id} of world {head.world_id} has the memories of {session}.")
 
 
 def state(
@@ -173,7 +174,7 @@ def history(
                 name = message.author.id if message.author else message.role.value
                 show(f"{name}: {message.content}")
         names = [f"{head.branch_id} ({head.depth} turns)" for head in branches]
-        show("branches, active first: " + ", ".join(names), "dim")
+        tell("branches, active first: " + ", ".join(names), "dim")
 
     run(work)
 
@@ -228,7 +229,7 @@ def _print_head(session: str, head: SessionHead, *, as_json: bool) -> None:
     if as_json:
         print_json(codec.to_plain(head))
     else:
-        show(f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}.")
+        tell(f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}.")
 
 
 def _turn_json(record: TurnRecord) -> dict[str, Any]:
