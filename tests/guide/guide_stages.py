@@ -16,6 +16,9 @@ from typer.testing import CliRunner
 
 from evals.app import app as evals_app
 
+Stage = Callable[[Path, str, str], dict[str, str]]
+"""Prepares a folder for the pages of a language, with the address of a model; returns names of a page with those of the test."""
+
 INPUTS = {
     "en": ("Is that the key to the temple?", "I walk to the clearing."),
     "zh": ("那把钥匙是不是开启神庙的?", "我走到林中空地。"),
@@ -53,28 +56,23 @@ def find_turn_id(told: dict[str, Any]) -> str:
     return str(told["turn_id"])
 
 
-def remember(session: str, text: str) -> str:
-    """Return the id of a memory that is kept."""
-    return json.loads(call("memory", "remember", text, "--session", session, "--json").stdout)["memory_id"]
-
-
-def stage_sessions(*sessions: str) -> Callable[[Path, str], dict[str, str]]:
+def stage_sessions(*sessions: str) -> Stage:
     """Return a stage with sessions of the example world."""
 
-    def stage(_: Path, language: str) -> dict[str, str]:
+    def stage(_: Path, language: str, __: str) -> dict[str, str]:
         ids = [play(session, language) for session in sessions][-1]
         return {"t000041-24c0879121": ids[-1], "翡翠": INPUTS[language][1], "lore_secret": "lore_temple_key"}
 
     return stage
 
 
-def stage_chat(_: Path, language: str) -> dict[str, str]:
+def stage_chat(_: Path, language: str, __: str) -> dict[str, str]:
     """Return a stage with the session of a chat client."""
     play("chat", language)
     return {"NAME-OF-THE-LIST": "chat", "列表里的名字": "chat"}
 
 
-def stage_documents(folder: Path, language: str) -> dict[str, str]:
+def stage_documents(folder: Path, language: str, _: str) -> dict[str, str]:
     """Return a stage with a session and its document."""
     play("demo", language)
     call("operate", "doc", "export", "demo", "--out", "session.json")
@@ -82,13 +80,19 @@ def stage_documents(folder: Path, language: str) -> dict[str, str]:
     return {}
 
 
-def stage_memory(_: Path, language: str) -> dict[str, str]:
-    """Return a stage with a session and a memory."""
-    play("demo", language)
-    return {"3f0c…": remember("demo", "The boat key hangs behind the blue clock.")}
+def stage_memory(folder: Path, language: str, model: str) -> dict[str, str]:
+    """Return a stage with a session, and with proposals that wait for a yes."""
+    play("demo", language, turns=4)
+    settings = f"memory: {{review: true}}\nconsolidation: {{model: openai/small, api_base: {model}, api_key: none}}\n"
+    (folder / "jacquard.yaml").write_text(settings, encoding="utf-8")
+    call("memory", "consolidate", "--session", "demo", "--config", "jacquard.yaml")
+    waiting = [
+        each["edit_id"] for each in json.loads(call("memory", "proposals", "--session", "demo", "--json").stdout)
+    ]
+    return {f"t00{number}.summary.proposal": name for number, name in enumerate(waiting[:3], 2)}
 
 
-def stage_erasure(folder: Path, language: str) -> dict[str, str]:
+def stage_erasure(folder: Path, language: str, _: str) -> dict[str, str]:
     """Return a stage with a session that has evidence."""
     play("s1", language)
     (folder / "note.md").write_text("# The mill\n\nIt stands by the river.\n", encoding="utf-8")
@@ -97,7 +101,7 @@ def stage_erasure(folder: Path, language: str) -> dict[str, str]:
     return {"0b0e…": note["evidence_id"]}
 
 
-def stage_store_care(_: Path, language: str) -> dict[str, str]:
+def stage_store_care(_: Path, language: str, __: str) -> dict[str, str]:
     """Return a stage with sessions, a store of another name and a pack."""
     play("s1", language)
     play("demo", language)
@@ -106,7 +110,7 @@ def stage_store_care(_: Path, language: str) -> dict[str, str]:
     return {}
 
 
-def stage_stores(folder: Path, language: str) -> dict[str, str]:
+def stage_stores(folder: Path, language: str, _: str) -> dict[str, str]:
     """Return a stage with a session in a database file, and one in the usual place."""
     (folder / "saves").mkdir()
     play("demo", language)
@@ -114,7 +118,7 @@ def stage_stores(folder: Path, language: str) -> dict[str, str]:
     return {}
 
 
-def stage_sets(folder: Path, _: str) -> dict[str, str]:
+def stage_sets(folder: Path, _: str, __: str) -> dict[str, str]:
     """Return a stage with two labelled sets and a selector of the reader's own."""
     for name in ("tales", "songs"):
         (folder / "sets" / name).mkdir(parents=True)
@@ -141,19 +145,19 @@ def stage_sets(folder: Path, _: str) -> dict[str, str]:
     return {"path/to/set": "sets/tales"}
 
 
-def stage_world_info(folder: Path, language: str) -> dict[str, str]:
+def stage_world_info(folder: Path, language: str, _: str) -> dict[str, str]:
     """Return a stage with a session whose world has a book of world info."""
     (folder / "Harbour.json").write_text(json.dumps(BOOK), encoding="utf-8")
     call("memory", "import", "Harbour.json", "--session", "s1")
     return {}
 
 
-def nothing(_: Path, __: str) -> dict[str, str]:
+def nothing(_: Path, __: str, ___: str) -> dict[str, str]:
     """Return a stage of an empty folder."""
     return {}
 
 
-STAGES: dict[str, Callable[[Path, str], dict[str, str]]] = {
+STAGES: dict[str, Stage] = {
     "coming-from-sillytavern": stage_chat,
     "documents": stage_documents,
     "erasure": stage_erasure,

@@ -42,13 +42,12 @@ SERVING = ("jacquard operate serve", "jacquard operate mcp", "jacquard studio")
 NOT_RUN = {
     r"jacquard .*postgresql://": "needs the reader's database server",
     r"jacquard .*s3://": "needs the reader's object storage",
-    r"jacquard memory import corpus.jsonl .*--engine ray": "needs Ray, which tests/mnemosyne/formats runs",
+    r"jacquard memory import corpus.jsonl .*--engine ray": "needs Ray, which tests/installation/test_bulk_import.py starts",
     r"jacquard operate embedder export": "needs PyTorch and a model",
     r"jacquard .*onnx:": "needs the model that the command before exports",
     r"jacquard .*(--store|--format) sample": "needs the plugin of the reader, which tests/installation builds",
-    r"jacquard .*--config (jacquard|settings|other)\.yaml": "needs the settings of the reader",
-    r"jacquard memory (accept|reject|undo) ": "needs a proposal, which tests/jacquard/memory/test_proposals.py makes",
-    r"python -m benchmarks": "measures for minutes; tests/benchmarks runs each",
+    r"jacquard .*--config (settings|other)\.yaml": "needs the settings of the reader",
+    r"python -m benchmarks [a-z]": "measures for minutes",
     r"python -m evals (convert|evidence)": "needs data of others; tests/evals runs it with its own",
     r"python -m evals (gate|overviews|planner|redaction|world|play|ab)": "takes long; tests/evals runs it",
     r"python -m evals .*sets/(locomo|kdconv)": "needs data of others",
@@ -143,9 +142,13 @@ def run(command: Command, replacements: dict[str, str], address: str) -> None:
         if any(each.name == "embedder" for each in command_line.params) and "--embedder" not in words:
             words += ["--embedder", "none"]
         printed = call(*words[1:]).output
+        if words[1:3] in (["memory", "remember"], ["memory", "accept"], ["memory", "reject"]):
+            replacements["3f0c…"] = re.findall(r"^[0-9a-f]{8}\S*", printed, re.MULTILINE)[0]
     elif words[:3] == ["python", "-m", "evals"]:
         done = CliRunner().invoke(evals_app, [*words[3:], *(["--embedder", "none"] if words[3] == "run" else [])])
         assert done.exit_code == 0, done.output
+    elif words[:3] == ["python", "-m", "benchmarks"]:
+        assert CliRunner().invoke(benchmarks_app, words[3:]).exit_code == 0
     elif words[0] == "curl":
         assert "SERVER" in command.text or address, "no service is shown before"
         if "SERVER" not in command.text:
@@ -188,7 +191,7 @@ def test_every_command_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     commands = list(read_commands(page))
     with serve_pages(page, tmp_path) as address, model_server() as model:
-        replacements = STAGES.get(page.stem, nothing)(tmp_path, language_of(page))
+        replacements = STAGES.get(page.stem, nothing)(tmp_path, language_of(page), model)
         replacements |= {
             "http://127.0.0.1:8000/v1": model,
             "http://127.0.0.1:8099/v1": model,
