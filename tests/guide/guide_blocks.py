@@ -71,8 +71,12 @@ def read_commands(page: Path) -> Iterator[Command]:
     for block in read_blocks(page):
         if is_console(block):
             text = block.text if block.language == "console" else re.sub(r"^", "$ ", block.text.strip(), flags=re.M)
-            for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            prompt = r"^\$ " if re.search(r"^\$ ", text, re.MULTILINE) else r"^# "  # that of an administrator
+            for part in re.split(prompt, text, flags=re.MULTILINE)[1:]:
                 line, *shown = part.replace("\\\n", " ").rstrip("\n").split("\n")
+                if re.match(r"[A-Z_]+=\$\(", line):
+                    yield Command(block=block, words=("sh", line), variables=(), shown=())
+                    continue
                 words = shlex.split(line.replace("\\", "\\\\"), comments=True)
                 variables = []
                 while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):

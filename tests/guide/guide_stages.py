@@ -119,7 +119,7 @@ def stage_stores(folder: Path, language: str, _: str) -> dict[str, str]:
 
 
 def stage_sets(folder: Path, _: str, __: str) -> dict[str, str]:
-    """Return a stage with two labelled sets and a selector of the reader's own."""
+    """Return a stage with two labelled sets, a ranking of another system, and reports."""
     for name in ("tales", "songs"):
         (folder / "sets" / name).mkdir(parents=True)
         lines = [
@@ -139,10 +139,17 @@ def stage_sets(folder: Path, _: str, __: str) -> dict[str, str]:
     shutil.copytree(folder / "sets" / "tales", folder / "marks")
     shutil.make_archive(str(folder / "marks"), "zip", folder / "marks")
     shutil.rmtree(folder / "marks")
-    for name in ("a.json", "b.json"):
+    for name in ("a.json", "b.json", "out/hybrid.json"):
         options = ("--retriever", "bm25", "--selector", "oracle", "--embedder", "none", "--json", name)
         assert CliRunner().invoke(evals_app, ["run", "--data", "sets/tales", *options]).exit_code == 0
+    (folder / "other.run").write_text("t1:q1 Q0 t1:3 1 0.9 other\n", encoding="utf-8")
     return {"path/to/set": "sets/tales"}
+
+
+def stage_marks(folder: Path, language: str, model: str) -> dict[str, str]:
+    """Return the stage of sets with a session to mark."""
+    names = stage_sets(folder, language, model)
+    return names | {"t1": play("s1", language)[-1], "9f2c": "lore_temple_key", "41aa": "lore_cellar_key"}
 
 
 def stage_world_info(folder: Path, language: str, _: str) -> dict[str, str]:
@@ -161,7 +168,7 @@ STAGES: dict[str, Stage] = {
     "coming-from-sillytavern": stage_chat,
     "documents": stage_documents,
     "erasure": stage_erasure,
-    "evaluating": stage_sets,
+    "evaluating": stage_marks,
     "evidence": stage_sessions("support-17"),
     "README": stage_sets,
     "README.zh-CN": stage_sets,

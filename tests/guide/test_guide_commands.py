@@ -39,6 +39,8 @@ from jacquard.service.running.application import build_app
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 SERVING = ("jacquard operate serve", "jacquard operate mcp", "jacquard studio")
+INSTALLERS = ("pip", "uvx", "pipx", "/opt/jacquard/bin/pip")
+SHELL = ("mkdir", "printf", "chmod", "sh", "git", "systemctl", "systemd-run", "chown")
 NOT_RUN = {
     r"jacquard .*postgresql://": "needs the reader's database server",
     r"jacquard .*s3://": "needs the reader's object storage",
@@ -49,13 +51,17 @@ NOT_RUN = {
     r"jacquard .*--config (settings|other)\.yaml": "needs the settings of the reader",
     r"python -m benchmarks [a-z]": "measures for minutes",
     r"python -m evals (convert|evidence)": "needs data of others; tests/evals runs it with its own",
-    r"python -m evals (gate|overviews|planner|redaction|world|play|ab)": "takes long; tests/evals runs it",
+    r"python -m evals (gate|overviews|planner|redaction|world|play|ab|units)": "takes long; tests/evals runs it",
     r"python -m evals .*sets/(locomo|kdconv)": "needs data of others",
+    r"curl .*\$TOKEN": "needs the token of the command before",
     r"python -m evals .*(own:|--selector flash|out/newest|--data marks)": "needs parts of the reader; tests/evals runs each",
     r"python -m (tests\.|jacquard\.config|mnemosyne\.|jacquard\.remote|jacquard\.testing)": "other tests run each",
     r"python (my_program|examples/)": "a program of the reader, or an example that tests/frameworks runs",
     r"pytest ": "runs tests",
     r"docker ": "there is no engine of containers in the tests",
+    r"(mkdir|printf|chmod|sh|git) ": "prepares a server",
+    r"(cp|systemctl|systemd-run|chown|/opt/jacquard/bin/pip) ": "needs the rights of an administrator",
+    r"(uvx|pipx) ": "makes an environment; tests/installation does",
     r"make ": "sets up an environment, or runs all tests",
     r"(python3? -m venv|py -m venv|source|&|pip) ": "makes an environment; tests/installation does",
 }
@@ -83,43 +89,51 @@ def parse(program: Any, words: Sequence[str]) -> None:
     assert not unused, f"too many words: {unused}"
 
 
-def check(command: Command, folder: Path) -> None:
+def check(command: Command) -> None:
     """Check the names, options and files of a command that is not run."""
-    words = tuple(word.removeprefix(".venv/bin/") for word in command.words)
-    program, rest = words[0], words[1:]
+    program, *rest = (word.removeprefix(".venv/bin/") for word in command.words)
     if program == "jacquard":
         parse(find_command(), rest)
     elif program == "make":
         assert re.search(rf"^{re.escape(rest[0])}:", MAKEFILE, re.MULTILINE), rest[0]
         assert [each for each in rest[1:] if not re.search(rf"\$\({each.partition('=')[0]}\)", MAKEFILE)] == []
-    elif program == "pip":
-        for word in rest[1:]:
-            if not word.startswith("-"):
+    elif program in INSTALLERS:
+        for word in rest:
+            if not word.startswith("-") and word not in ("install", "run", "jacquard", "studio"):
                 check_requirement(word)
     elif program == "docker":
-        services = yaml.safe_load(next(ROOT.rglob("compose.yaml")).read_text(encoding="utf-8"))["services"]
-        if "exec" in rest:
-            place = rest.index("exec") + 1
-            assert rest[place] in services
-            parse(find_command(), rest[place + 2 :])
-    elif program == "pytest":
-        assert [each for each in rest if each.startswith("tests/") and not (ROOT / each).exists()] == []
-    elif program in ("python", "python3", "py") and rest[:1] == ("-m",):
-        if rest[1] in ("evals", "benchmarks"):
-            parse(
-                get_command(evals_app if rest[1] == "evals" else benchmarks_app),
-                [word for word in rest[2:] if word != "…"],
-            )
-        else:
-            assert find_spec(rest[1]) is not None, rest[1]
-    elif program in ("python", "python3") and rest[0].startswith("examples/"):
-        assert (ROOT / rest[0]).is_file()
+        check_containers(rest)
+    elif program in SHELL:
+        subprocess.run(["bash", "-n", "-c", rest[0] if program == "sh" else command.text], check=True, timeout=60)
+    elif program in ("python", "python3", "py") and rest[0] == "-m":
+        check_module(rest[1], [word for word in rest[2:] if word != "…"])
+    else:
+        files = [word for word in rest if word.startswith(("tests/", "examples/", "deploy/"))]
+        assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def check_module(module: str, words: Sequence[str]) -> None:
+    """Check the name and the options of a module that is run as a program."""
+    if module in ("evals", "benchmarks"):
+        parse(get_command(evals_app if module == "evals" else benchmarks_app), words)
+    else:
+        assert find_spec(module) is not None, module
+
+
+def check_containers(words: Sequence[str]) -> None:
+    """Check the files, the service and the command of `docker`."""
+    assert [word for word in words if word.startswith("deploy/") and not (ROOT / word).is_file()] == []
+    file = words[words.index("-f") + 1] if "-f" in words else ""
+    if "exec" in words and file:
+        place = list(words).index("exec") + 1
+        assert words[place] in yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["services"]
+        parse(find_command(), words[place + 2 :])
 
 
 def check_requirement(word: str) -> None:
     """Check a requirement of `pip install`: the extras of this project exist, other packages have the version that it pins."""
     extras = PROJECT["optional-dependencies"]
-    found = re.fullmatch(r"\.(?:\[([\w,]+)\])?", word)
+    found = re.fullmatch(r"(?:\.|/path/to/checkout|jacquard_context-.*\.whl)(?:\[([\w,]+)\])?", word)
     if found:
         assert {each for each in (found[1] or "").split(",") if each} <= set(extras), word
         return
@@ -134,7 +148,7 @@ def check_requirement(word: str) -> None:
 def run(command: Command, replacements: dict[str, str], address: str) -> None:
     """Run a command in this folder. AssertionError if it fails or prints other lines than the page shows."""
     words = [replace_names(word, replacements) for word in command.words]
-    words = [word.removeprefix(".venv/bin/") for word in words]
+    words = [word.removeprefix(".venv/bin/") for word in itertools.takewhile(lambda word: word != ">", words)]
     printed = ""
     if words[0] == "jacquard":
         path = list(itertools.takewhile(re.compile("[a-z]+$").match, words[1:]))
@@ -145,18 +159,16 @@ def run(command: Command, replacements: dict[str, str], address: str) -> None:
         if words[1:3] in (["memory", "remember"], ["memory", "accept"], ["memory", "reject"]):
             replacements["3f0c…"] = re.findall(r"^[0-9a-f]{8}\S*", printed, re.MULTILINE)[0]
     elif words[:3] == ["python", "-m", "evals"]:
-        done = CliRunner().invoke(evals_app, [*words[3:], *(["--embedder", "none"] if words[3] == "run" else [])])
+        words += ["--embedder", "none"] if words[3] == "run" else []
+        done = CliRunner().invoke(evals_app, words[3:])
         assert done.exit_code == 0, done.output
     elif words[:3] == ["python", "-m", "benchmarks"]:
         assert CliRunner().invoke(benchmarks_app, words[3:]).exit_code == 0
     elif words[0] == "curl":
-        assert "SERVER" in command.text or address, "no service is shown before"
-        if "SERVER" not in command.text:
-            words = [re.sub(r"http://127\.0\.0\.1:8321", address, word) for word in words]
-            done = subprocess.run(
-                [words[0], "--fail-with-body", "-sS", *words[1:]], capture_output=True, text=True, timeout=60
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
+        words = [re.sub(r"http://127\.0\.0\.1:8321", address, word) for word in words]
+        given = [words[0], "--fail-with-body", "-sS", *words[1:]]
+        done = subprocess.run(given, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
     elif words[:3] == ["python", "-m", "zipfile"]:
         subprocess.run([sys.executable, *words[1:]], check=True, timeout=60)
     else:
@@ -176,7 +188,7 @@ def is_example(line: str) -> bool:
 def replace_names(word: str, replacements: dict[str, str]) -> str:
     """Return a word of a command with the names of this test."""
     for name, value in replacements.items():
-        word = word.replace(name, value)
+        word = value if word == name else word.replace(name, value) if len(name) > 4 or "…" in name else word
     return word
 
 
@@ -210,7 +222,7 @@ def test_every_command_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: p
                     if command.text.startswith(SERVING):
                         parse(find_command(), command.words[1:])
                     elif find_reason(command):
-                        check(command, tmp_path)
+                        check(command)
                     else:
                         run(command, replacements, address)
                 except Exception as fault:
