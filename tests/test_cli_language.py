@@ -94,3 +94,16 @@ def test_the_environment_names_a_language():
     assert find_language({}) == "en"
     assert find_language({"LANG": "C.UTF-8"}) == "en"
     assert find_language({"LC_MESSAGES": "zh_CN", "LANG": "de_DE"}) == "zh"
+
+
+def test_the_page_of_a_turn_is_in_the_chosen_language(store, tmp_path):
+    file = tmp_path / "turn.html"
+    place = ("--session", "s", "--store", store, "--html", str(file))
+    assert "已写入" in _run("play", "explain", *place, "--lang", "zh")
+    page = file.read_text(encoding="utf-8")
+    assert '<html lang="zh">' in page
+    assert "理由: " in page
+    shown = re.sub(r"<style.*?</style>|<pre.*?</pre>|<[^>]*>", " ", page, flags=re.DOTALL)
+    assert [line for line in shown.splitlines() if _find_english(line)] == []
+    _run("play", "explain", *place)
+    assert '<html lang="en">' in file.read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from jacquard.cli.command_parts import (
     show,
     tell,
 )
-from jacquard.cli.language import speak
+from jacquard.cli.language import chosen_language, speak
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.core.errors import MemoryNotFoundError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
@@ -145,9 +145,8 @@ def _write_page(record: TurnRecord, prepared: PreparedTurn, calls: Sequence[Mode
     said = [(message.role.value, message.content) for message in record.messages]
     checks = _describe_plan(prepared)
     turn = PageTurn(heading=record.turn_id, view=view_turn(prepared), said=said, checks=checks, calls=calls)
-    page = render_turn_page(
-        f"Turn {record.turn_id} of session {prepared.session_id}", [PageSection(title="", turns=[turn])]
-    )
+    title = speak(f"Turn {record.turn_id} of session {prepared.session_id}")
+    page = render_turn_page(title, [PageSection(title="", turns=[turn])], chosen_language())
     try:
         write_file(file, page.encode("utf-8", "replace"))
     except OSError as error:
@@ -156,15 +155,15 @@ def _write_page(record: TurnRecord, prepared: PreparedTurn, calls: Sequence[Mode
 
 
 def _describe_plan(prepared: PreparedTurn) -> list[Check]:
-    """Return the planner's decisions, as notes of a page."""
+    """Return the planner's decisions, as notes of a page in the chosen language."""
     plan, intent = prepared.plan, prepared.plan.search_intent
     notes = {
         "plan": f"{plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}",
         "search": f"keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}",
         "tags": ", ".join(f"{name}={value}" for name, value in sorted(prepared.report.tags.items())),
     }
-    told = [Check(verdict=Verdict.NOTE, label=label, text=text) for label, text in notes.items() if text]
-    return [*told, *(Check(verdict=Verdict.NOTE, label="reason", text=reason) for reason in plan.reasons)]
+    told = [(label, text) for label, text in notes.items() if text] + [("reason", reason) for reason in plan.reasons]
+    return [Check(verdict=Verdict.NOTE, label=speak(label), text=speak(text)) for label, text in told]
 
 
 async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
