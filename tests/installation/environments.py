@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -51,10 +52,18 @@ class Environment:
         subprocess.run(run, check=True, capture_output=True, cwd=self.folder)
 
 
-def make_environment(folder: Path, wheel: Path, *extras: str, is_linked: bool = True) -> Environment:
-    """Return an environment that holds the wheel with what it requires for these extras, and nothing else."""
+def make_environment(
+    folder: Path, wheel: Path, *extras: str, is_linked: bool = True, interpreter: str = ""
+) -> Environment:
+    """Return an environment that holds the wheel (or sdist) with what it requires for these extras, and nothing else.
+
+    `interpreter` is a file ('': this one); packages of another are installed, not linked.
+    """
     made = Environment(folder=folder)
-    venv.create(folder / "env", with_pip=False)
+    if interpreter:
+        subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    else:
+        venv.create(folder / "env", with_pip=False)
     if is_linked:
         _link_requirements(wheel, made.packages, {*extras})
         words = ["--no-deps", "--no-index", str(wheel)]
@@ -62,6 +71,23 @@ def make_environment(folder: Path, wheel: Path, *extras: str, is_linked: bool = 
         words = ["-c", str(ROOT / "constraints.txt"), f"{wheel}[{','.join(extras)}]" if extras else str(wheel)]
     made.pip("install", "--quiet", "--no-compile", *words)
     return made
+
+
+def find_interpreters() -> dict[str, str]:
+    """Return the interpreters of this machine that the classifiers of the project name, by their version (`3.12`)."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [each.rpartition(" ")[2] for each in project["classifiers"] if ":: Python :: 3." in each]
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {}
+    for version in versions:
+        files = [shutil.which(f"python{version}"), *sorted(map(str, home.glob(f"{version}.*/bin/python3")))]
+        ask = ["-c", "import sys, venv; print('.'.join(map(str, sys.version_info[:2])))"]
+        for file in filter(None, files):
+            done = subprocess.run([file, *ask], capture_output=True, text=True)
+            if done.returncode == 0 and done.stdout.strip() == version:
+                found[version] = file
+                break
+    return found
 
 
 def _link_requirements(wheel: Path, site: Path, extras: set[str]) -> None:
