@@ -3,6 +3,7 @@ from .authoring.replay.provenance import count_tokens_by_block, find_origins
 from .authoring.replay.replay import find_differences, replay_prompt
 from .authoring.why_not import why_not
 from .config.experiments import apply_experiments
+from .config.record_sections import SummarizeConfig
 from .config.sections import (
     BudgetConfig,
     ConsolidationConfig,
@@ -47,10 +48,10 @@ from .core.protocols import (
     SummaryRequest,
     SummaryText,
 )
-from .core.receipt import BlockDecision, Report
+from .core.receipt import BlockDecision, PruneDecision, Report
 from .memory.verbs.values import Memory
 from .pipeline.record.commit import CommitResult
-from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn
+from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn, PrepareResult
 from .pipeline.record.prompt_snapshot import read_snapshot
 from .pipeline.weaving.assemble import Assembler
 from .pipeline.weaving.layers import ContextCollector, ContextComposer
@@ -94,9 +95,11 @@ __all__ = [
     "PlacedBlock",
     "PlanContext",
     "Planner",
+    "PrepareResult",
     "PreparedTurn",
     "PruneBudget",
     "PruneConfig",
+    "PruneDecision",
     "PruneResult",
     "PruneRules",
     "Pruner",
@@ -109,6 +112,7 @@ __all__ = [
     "SelectionRequest",
     "Selector",
     "SelectorConfig",
+    "SummarizeConfig",
     "Summarizer",
     "SummarizerError",
     "SummaryConfig",

@@ -14,9 +14,9 @@ from .core.errors import (
 )
 from .core.tokens import CalibratedEstimator
 from .documents.archive import export_session, import_session
-from .documents.session_json import document_from_json, document_to_json
+from .documents.session_json import MigrateResult, Migrator, document_from_json, document_to_json
 from .evidence.conflicts import resolve_conflicts
-from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref
+from .evidence.selectors import ParsedSelector, RefSelector, RefState, check_ref, extract, make_ref
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .protocols import (
     BlockDeriver,
@@ -124,11 +124,14 @@ __all__ = [
     "Message",
     "MessageIndexRange",
     "Meta",
+    "MigrateResult",
     "MigrationError",
+    "Migrator",
     "MnemosyneError",
     "ModelUsage",
     "ModelUsageStage",
     "ModelUsageStatus",
+    "ParsedSelector",
     "PostgresStore",
     "Priority",
     "ProviderKind",

@@ -62,6 +62,10 @@ class SummaryConfig:
         check(self)
 
 
+SummarizeConfig = SummaryConfig
+"""Name of `SummaryConfig` in the SDK's design."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidationConfig:
     """Settings for making memory from committed turns: summaries of turns, events, and narratives over many turns.

@@ -172,6 +172,33 @@ class PlacedBlock(Struct, frozen=True, kw_only=True):
         """True if the block may change in each turn. False for an APPENDED block, because later prompts repeat it unchanged."""
         return self.block.place.volatile and self.placement.position is not Position.APPENDED
 
+    # The fields of a `ContextBlock`, for pruners that know no more of a block.
+
+    @property
+    def block_id(self) -> str:
+        """Id of the block."""
+        return self.block.block_id
+
+    @property
+    def block_type(self) -> BlockType:
+        """Kind of the block in a session document."""
+        return self.block.block_type
+
+    @property
+    def priority(self) -> Priority:
+        """Priority of the block."""
+        return self.block.priority
+
+    @property
+    def token_estimate(self) -> int:
+        """Tokens of the block in the prompt: `tokens`."""
+        return self.tokens
+
+    @property
+    def content(self) -> str:
+        """Final text of the block."""
+        return self.block.content
+
 
 def place_block(block: Block, placement: Placement | None = None) -> PlacedBlock:
     """Return `block` in its place, with its tokens in the prompt. `placement` is the place by the layout (None: the

@@ -219,6 +219,11 @@ class PruneBudget:
     its blocks are never dropped.
     """
 
+    @property
+    def tier_budgets(self) -> Mapping[Priority, int]:
+        """The limits `tier_tokens`."""
+        return self.tier_tokens
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneRules:
@@ -236,6 +241,11 @@ class PruneRules:
     """Tokens of a shortened block as a share (0..1) of the tokens of the complete block."""
     shorten_least_tokens: int = 24
     """Minimum tokens of a shortened block."""
+
+    @property
+    def must_keep_priorities(self) -> list[Priority]:
+        """The priorities `must_keep`, most important first."""
+        return [each for each in Priority if each in self.must_keep]
 
 
 NO_RULES = PruneRules()

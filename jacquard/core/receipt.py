@@ -81,6 +81,15 @@ class BlockDecision:
     kind: BlockKind = BlockKind.NONE
     """States what the block's id refers to."""
 
+    @property
+    def token_estimate(self) -> int:
+        """Tokens of the block as it was decided: `tokens`."""
+        return self.tokens
+
+
+PruneDecision = BlockDecision
+"""Name of `BlockDecision` in the SDK's design."""
+
 
 def decide_block(
     block: Block, action: Action, code: str, reason: str, tokens: int | None = None, title: str | None = None
@@ -384,3 +393,18 @@ class Report:
     """Texts that were sent to the model through the proxy, or after an edit by hand (None: the model got the prompt
     unchanged). If the model calls tools, these are the texts of the turn's first call.
     """
+
+    @property
+    def prune_decisions(self) -> tuple[BlockDecision, ...]:
+        """The decisions about blocks: `decisions`."""
+        return self.decisions
+
+    @property
+    def token_budget(self) -> int:
+        """Maximum tokens of the prompt: `budget.limit_tokens`."""
+        return self.budget.limit_tokens
+
+    @property
+    def token_used(self) -> int:
+        """Tokens of the prompt: `budget.used_tokens`."""
+        return self.budget.used_tokens

@@ -30,6 +30,16 @@ from jacquard.wiring.parts.ingest import open_redactor, options_of, ttl_of
 from jacquard.wiring.parts.models import build_selector, open_refiner
 from jacquard.wiring.parts.named_parts import open_planner, open_token_estimator
 from jacquard.wiring.parts.observability import build_curation_stream, open_observability, trace_model
+from jacquard.wiring.parts.short_forms import (
+    complete_assembler,
+    complete_bus,
+    complete_clock,
+    complete_estimator,
+    complete_ingestor,
+    complete_resolver,
+    complete_store,
+    complete_summarizer,
+)
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.host_parts import DEFAULT_HASHER, SystemClock, UuidV4Generator
 from mnemosyne.protocols import (
@@ -79,6 +89,9 @@ class DefaultContextEngine(ContextEngine):
         deriver, renderer, assembler, resolver: see their Protocols.
         fetchers: by scheme (`https`), functions that fetch evidence texts stored in other places.
 
+    A part may also have the shorter form of the SDK's design, such as a store of documents or a clock with `now_iso`: it is
+    completed, and a warning names the better form (`jacquard.wiring.parts.short_forms`).
+
     If a setting names a token estimator or a plugin, the constructor reads files. In this case call the constructor off
     the event loop.
 
@@ -117,9 +130,11 @@ class DefaultContextEngine(ContextEngine):
         render_hints: RenderHints | None = None,
     ) -> None:
         settings = _settings_of(policies)
+        store = complete_store(store)
         model = None if llm_adapter is None else complete_adapter(llm_adapter)
         _refuse(settings, has_model=model is not None, has_ingestor=ingestor is not None)
-        estimator, timed = token_estimator or open_token_estimator(settings), clock or SystemClock()
+        timed = SystemClock() if clock is None else complete_clock(clock)
+        estimator = open_token_estimator(settings) if token_estimator is None else complete_estimator(token_estimator)
         ahead = None if embedder is None else PrefetchingEmbedder(embedder)
         tracing = _tracing(settings, tracing)
         model = _trace(model, settings, tracing)
@@ -137,11 +152,15 @@ class DefaultContextEngine(ContextEngine):
             roots=(_SHIPPED,),
             worlds={opening.world_id: opening, **(worlds or {})},
             refiner=open_refiner(settings.planner, model, estimator.estimate),
-            events=event_bus or InMemoryEventBus(),
+            events=InMemoryEventBus() if event_bus is None else complete_bus(event_bus),
             redactor=cleaner,
-            ingestor=ingestor or _build_ingestor(store, cleaner, timed, settings, id_generator, hasher, ref_selector),
+            ingestor=_build_ingestor(store, cleaner, timed, settings, id_generator, hasher, ref_selector)
+            if ingestor is None
+            else complete_ingestor(ingestor, store),
             ingest_options=options_of(settings),
-            summarizer=summarizer or _build_summarizer(model, estimator, settings),
+            summarizer=_build_summarizer(model, estimator, settings)
+            if summarizer is None
+            else complete_summarizer(summarizer, settings.summary),
             consolidator=consolidator or model,
             locks=locks,
             tracing=tracing,
@@ -149,14 +168,14 @@ class DefaultContextEngine(ContextEngine):
             feeder=retriever,
             opening=opening,
             deriver=deriver,
-            resolver=resolver,
+            resolver=None if resolver is None else complete_resolver(resolver),
             renderer=renderer,
             derive_options=derive_options or EVERYTHING,
             render_hints=render_hints or NO_HINTS,
             fetchers=fetchers or EMPTY,
             ref_selector=ref_selector,
             hasher=hasher or DEFAULT_HASHER,
-            assembler=assembler or ROLE_MESSAGES,
+            assembler=ROLE_MESSAGES if assembler is None else complete_assembler(assembler),
         )
         super().__init__(parts, settings)
 

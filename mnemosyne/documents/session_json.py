@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mnemosyne.core.errors import MigrationError
 from mnemosyne.core.faults import Fault, Severity
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.check import invariant_faults
@@ -21,6 +22,7 @@ from mnemosyne.documents.shapes import (
     write_object,
 )
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
+from mnemosyne.values import dataclass
 
 
 def document_to_json(doc: SessionDocument) -> dict[str, Any]:
@@ -78,3 +80,34 @@ def _is_newer(version: str) -> bool:
         return [int(part) for part in version.split(".")] > [int(part) for part in SCHEMA_VERSION.split(".")]
     except ValueError:
         return False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MigrateResult:
+    """A document in the present version, and what was changed for it."""
+
+    doc: SessionDocument
+    from_version: str
+    to_version: str
+    changes: tuple[str, ...] = ()
+
+
+class Migrator:
+    """Brings session documents of other versions to the present one. There is one version so far, so nothing changes."""
+
+    def current_version(self) -> str:
+        """Return the version of documents that are written."""
+        return SCHEMA_VERSION
+
+    def can_migrate(self, from_version: str) -> bool:
+        """Return whether documents of a version can be read."""
+        return from_version == SCHEMA_VERSION
+
+    def migrate(self, doc: Mapping[str, Any], from_version: str) -> MigrateResult:
+        """Return the document `doc`, which has the version `from_version`, in the present version.
+
+        Raises MigrationError if the version cannot be read, and SchemaValidationError with every fault of the document.
+        """
+        if not self.can_migrate(from_version):
+            raise MigrationError(from_version, SCHEMA_VERSION, f"only documents of {SCHEMA_VERSION} can be read")
+        return MigrateResult(doc=document_from_json(dict(doc)), from_version=from_version, to_version=SCHEMA_VERSION)

@@ -528,7 +528,7 @@ class Store(Protocol):
         ...
 
     async def put_session(
-        self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
+        self, session_id: str, doc: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
         """Write a whole document. A session that does not exist is created, without a world; then `expected_version`
         must be 0 or None.
@@ -596,9 +596,9 @@ class Store(Protocol):
         """
         ...
 
-    async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return the evidence items that pass `where` (None: all), in the order of first writing. Raises
-        BranchNotFoundError for an unknown branch in `where`.
+    async def list_evidences(self, session_id: str, filter: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
+        """Return the evidence items that pass `filter` (None: all), in the order of first writing. Raises
+        BranchNotFoundError for an unknown branch in `filter`.
         """
         ...
 
@@ -613,8 +613,8 @@ class Store(Protocol):
         """
         ...
 
-    async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
-        """Return the blocks that pass `where` (None: all), in the order of first writing."""
+    async def list_context_blocks(self, session_id: str, filter: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
+        """Return the blocks that pass `filter` (None: all), in the order of first writing."""
         ...
 
     async def append_tool_calls(

@@ -50,3 +50,8 @@ class Event:
     """Tags from the configuration, such as the name of an A/B test or a framework."""
     payload: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Facts of the event."""
+
+    @property
+    def ts(self) -> str:
+        """The time `at` as ISO 8601 text."""
+        return self.at.isoformat()

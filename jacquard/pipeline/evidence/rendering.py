@@ -106,30 +106,43 @@ class EvidenceParts:
 
         `loaded` maps ids to evidence that was read already.
         """
-        found: list[ResolvedRef] = []
-
-        async def resolve(ref: Ref) -> ResolvedRef:
-            try:
-                resolved = await self.resolver.resolve(session_id, ref, loaded.get(ref.evidence_id))
-            except StoreError:
-                raise
-            except Exception as error:
-                code = RefFault.CONTENT_NOT_STORED
-                detail = f"{code}: evidence {ref.evidence_id}: the resolver failed ({type(error).__name__}: {error})"
-                resolved = ResolvedRef(ref=ref, fault=code, detail=detail)
-            found.append(resolved)
-            return resolved
-
+        refs = _BlockRefs(self.resolver, session_id, loaded)
         text, error = "", ""
         try:
-            text = (await self.renderer.render_block(block, resolve, self.hints)).rendered_content
+            text = (await self.renderer.render_block(block, refs, self.hints)).rendered_content
         except StoreError:
             raise
         except Exception as failure:
             _log.exception("a block could not be rendered")
             error = f"block {block.block_id} was left out: {type(failure).__name__}: {failure}"
-        details = tuple(each.detail for each in found if each.detail)
-        return ResolvedBlock(block=block, text=text, refs=tuple(found), details=details, error=error)
+        details = tuple(each.detail for each in refs.found if each.detail)
+        return ResolvedBlock(block=block, text=text, refs=tuple(refs.found), details=details, error=error)
+
+
+class _BlockRefs:
+    """Resolves the refs of one block for its renderer, and keeps what was found: a `ResolveRef`. A renderer that knows only
+    ids and selectors calls `resolve`.
+    """
+
+    def __init__(self, resolver: EvidenceResolver, session_id: str, loaded: Mapping[str, Evidence]) -> None:
+        self._resolver, self._session_id, self._loaded = resolver, session_id, loaded
+        self.found: list[ResolvedRef] = []
+
+    async def __call__(self, ref: Ref) -> ResolvedRef:
+        try:
+            resolved = await self._resolver.resolve(self._session_id, ref, self._loaded.get(ref.evidence_id))
+        except StoreError:
+            raise
+        except Exception as error:
+            code = RefFault.CONTENT_NOT_STORED
+            detail = f"{code}: evidence {ref.evidence_id}: the resolver failed ({type(error).__name__}: {error})"
+            resolved = ResolvedRef(ref=ref, fault=code, detail=detail)
+        self.found.append(resolved)
+        return resolved
+
+    async def resolve(self, evidence_id: str, selector: str | None = None) -> str:
+        """Return the text of a part of an evidence item; '' if there is none."""
+        return (await self(Ref(evidence_id=evidence_id, selector=selector))).text
 
 
 def default_parts(store: Store, clock: Clock, count: Callable[[str], int]) -> EvidenceParts:

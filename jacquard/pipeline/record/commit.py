@@ -56,6 +56,11 @@ class CommitResult:
     Each has a code, a sentence with a remedy, and its characters `start`..`end` in the reply.
     """
 
+    @property
+    def success(self) -> bool:
+        """True: a commit that fails raises an error."""
+        return True
+
 
 def build_commit(
     record: TurnRecord,

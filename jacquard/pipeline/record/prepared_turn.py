@@ -128,6 +128,15 @@ class PreparedTurn:
         """Kind of the input: numerical (an action answers it without a model) or narrative."""
         return self.plan.triage
 
+    @property
+    def session_version(self) -> int:
+        """Version of the session with this turn waiting: `version`."""
+        return self.version
+
+
+PrepareResult = PreparedTurn
+"""Name of `PreparedTurn` in the SDK's design."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPrompt:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, Block, PlacedBlock, Skein, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
-from jacquard.core.receipt import Action, BlockDecision
+from jacquard.core.receipt import Action, BlockDecision, decide_block
 from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, AssembledPrompt, Assembler, assemble_checked
 from jacquard.pipeline.weaving.authored_cuts import cut_block
 from jacquard.pipeline.weaving.packing import CUT
@@ -106,7 +106,7 @@ def lay_out(
     return PromptLayout(
         woven=woven,
         assembled=assembled,
-        pruned=pruner.prune(woven.skein.blocks(), budget, rules),
+        pruned=prune_checked(pruner, woven.skein.blocks(), budget, rules),
         budget=budget,
         rules=rules,
         pruner=pruner,
@@ -114,6 +114,41 @@ def lay_out(
         limit_tokens=limit_tokens,
         left_out=left_out,
         assembler=assembler,
+    )
+
+
+def prune_checked(pruner: Pruner, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules) -> PruneResult:
+    """Return what `pruner` decides, with a `BlockDecision` for each block, although a pruner of the host may give less."""
+    made = pruner.prune(blocks, budget, rules)
+    if all(isinstance(each, BlockDecision) for each in made.decisions):
+        return made
+    told = {each.block_id: each for each in made.decisions}
+    kept = {each.block_id for each in made.kept}
+    actions = {
+        each.block_id: Action(told[each.block_id].action)
+        if each.block_id in told
+        else (Action.KEPT if each.block_id in kept else Action.DROPPED)
+        for each in blocks
+    }
+    codes = {Action.KEPT: "kept", Action.DROPPED: "dropped", Action.DEGRADED: "shortened"}
+
+    def pick(action: Action) -> tuple[PlacedBlock, ...]:
+        return tuple(each for each in blocks if actions[each.block_id] is action)
+
+    return PruneResult(
+        kept=pick(Action.KEPT),
+        degraded=pick(Action.DEGRADED),
+        dropped=pick(Action.DROPPED),
+        decisions=tuple(
+            decide_block(
+                each.block,
+                actions[each.block_id],
+                codes[actions[each.block_id]],
+                getattr(told.get(each.block_id), "reason", "") or "The pruner of the host gives no reason.",
+                getattr(told.get(each.block_id), "token_estimate", each.tokens),
+            )
+            for each in blocks
+        ),
     )
 
 
@@ -132,7 +167,8 @@ def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, Block] |
         room -= over
         budget = replace(prompt_layout.budget, max_tokens=room)
         try:
-            again = prompt_layout.pruner.prune(prompt_layout.woven.skein.blocks(), budget, prompt_layout.rules)
+            blocks = prompt_layout.woven.skein.blocks()
+            again = prune_checked(prompt_layout.pruner, blocks, budget, prompt_layout.rules)
         except BudgetExceededError as error:
             needed = prompt_layout.limit_tokens + over
             raise BudgetExceededError(prompt_layout.limit_tokens, needed, error.blocks) from error

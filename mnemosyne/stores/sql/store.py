@@ -299,10 +299,10 @@ class SqlStore(SqlUpkeep, Store):
         return await self._reads.run(lambda db: sql_documents.get_session(db, session_id, branch_id))
 
     async def put_session(
-        self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
+        self, session_id: str, doc: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
         return await self._writes.run(
-            lambda db: sql_documents.put_session(db, session_id, document, expected_version, self._session_limit)
+            lambda db: sql_documents.put_session(db, session_id, doc, expected_version, self._session_limit)
         )
 
     async def append_messages(
@@ -331,16 +331,16 @@ class SqlStore(SqlUpkeep, Store):
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
         return await self._reads.run(lambda db: sql_parts.find_evidence(db, session_id, uri, content_hash))
 
-    async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        return await self._reads.run(lambda db: sql_parts.list_evidences(db, session_id, where))
+    async def list_evidences(self, session_id: str, filter: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
+        return await self._reads.run(lambda db: sql_parts.list_evidences(db, session_id, filter))
 
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
         return await self._writes.run(lambda db: sql_parts.put_context_blocks(db, session_id, blocks, expected_version))
 
-    async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
-        return await self._reads.run(lambda db: sql_parts.list_context_blocks(db, session_id, where))
+    async def list_context_blocks(self, session_id: str, filter: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
+        return await self._reads.run(lambda db: sql_parts.list_context_blocks(db, session_id, filter))
 
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
