@@ -45,16 +45,12 @@ _LIST = re.compile(r"^((?!\s|[-*] |\d+\. ).+)\n((?:-|\d+\.) )", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
 
 
-def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list[str]:
+def stage(language: str, made: dict[str, str]) -> list[str]:
     """Write the pages of a language, and those made from the code, into its folder of STAGE; return their paths, sorted."""
     folder = STAGE / language
-    sources = {page.relative_to(ROOT / "docs" / "en"): page for page in (ROOT / "docs" / "en").rglob("*.md")}
-    own = {page.relative_to(ROOT / "docs" / language): page for page in (ROOT / "docs" / language).rglob("*.md")}
-    for path, page in (sources | own).items():
-        text = read_page(page)
-        if path not in own:
-            text = mark_untranslated(text, settings)
-        write(folder / path, relink(text, page, path, language))
+    for page in (ROOT / "docs" / language).rglob("*.md"):
+        own = page.relative_to(ROOT / "docs" / language)
+        write(folder / own, relink(read_page(page), page, own, language))
     for tree in ("en", language):
         for file in (ROOT / "docs" / tree).rglob("*.*"):
             if file.suffix != ".md":
@@ -62,19 +58,13 @@ def stage(language: str, settings: dict[str, Any], made: dict[str, str]) -> list
                 shutil.copyfile(file, folder / file.relative_to(ROOT / "docs" / tree))
     for name in SHARED_FOLDERS:
         for file in (ROOT / "docs" / name).iterdir():
-            path = Path(name, file.name)
-            write(folder / path, relink(file.read_text(encoding="utf-8"), file, path, language))
+            shared = Path(name, file.name)
+            write(folder / shared, relink(file.read_text(encoding="utf-8"), file, shared, language))
     for name, text in made.items():
         write(folder / name, text)
     for name, path in SHARED.items():
         write(folder / path, relink(read_page(ROOT / name), ROOT / name, Path(path), language))
     return sorted(page.relative_to(folder).as_posix() for page in folder.rglob("*.md"))
-
-
-def mark_untranslated(text: str, settings: dict[str, Any]) -> str:
-    """Return an English page with a note below its title if the language has one (`untranslated`)."""
-    note = settings.get("untranslated")
-    return re.sub(r"\A(# [^\n]*\n)", rf"\1\n*{note}*\n", text) if note else text
 
 
 def read_page(page: Path) -> str:
@@ -173,7 +163,7 @@ def configure(project: dict[str, Any], languages: dict[str, Any], language: str,
 
 def build(project: dict[str, Any], languages: dict[str, Any], language: str, made: dict[str, str]) -> None:
     """Build one language into STAGE/html; raises SystemExit if a link is dead or a page is in no navigation."""
-    pages = stage(language, languages[language], made)
+    pages = stage(language, made)
     settings = configure(project, languages, language, pages)
     shown = list(iterate_pages(settings["nav"]))
     lost = set(pages).symmetric_difference(shown) - {each for each in pages if each.startswith("source/")}

@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
-UNTRANSLATED = DOCS / "untranslated.txt"
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
@@ -39,20 +38,12 @@ def list_pages(language: str) -> set[str]:
     return {page.relative_to(DOCS / language).as_posix() for page in (DOCS / language).rglob("*.md")}
 
 
-def list_untranslated() -> list[str]:
-    """Return the English pages without a Chinese twin, in the order of untranslated.txt."""
-    lines = UNTRANSLATED.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
 def accept(name: str) -> None:
-    """Write the digest of the English page into its Chinese twin, and strike the page from untranslated.txt."""
+    """Write the digest of the English page into its Chinese twin."""
     page = DOCS / "zh" / name
     text = _FRONT_MATTER.sub("", page.read_text(encoding="utf-8")).lstrip("\n")
     front_matter = f"---\nenglish: {digest_page(DOCS / 'en' / name)}\n---\n\n"
     page.write_text(front_matter + text, encoding="utf-8")
-    lines = UNTRANSLATED.read_text(encoding="utf-8").splitlines()
-    UNTRANSLATED.write_text("\n".join(line for line in lines if line != name) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
