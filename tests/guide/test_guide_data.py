@@ -181,10 +181,39 @@ TEXTS = {
     "budget": "a sentence of a receipt; tests/jacquard has those of a state that is too large",
     "evaluating": "a fault of a set, in tests/evals/test_evals_run.py, and the fields of a report",
     "memory": "a summary without a model, in tests/jacquard/memory",
-    "world-packs": "faults of a pack, which tests/mnemosyne finds",
+    "world-packs": "faults of a pack, compared below",
 }
 """Pages with blocks of plain text that are not commands, with what they are."""
 
 
 def test_every_text_is_known() -> None:
     assert {block.page.stem for block in blocks_of("text") if not is_console(block)} <= set(TEXTS)
+
+
+MISTAKES = {
+    "world.yaml": ("aliases: ", "alias: "),
+    "lore/places.yaml": ("category: encyclopedia", "category: encyclopaedia"),
+    "quests.yaml": ("requires: [q_light]", "requires: [q_lihgt]"),
+    "actions.yaml": ("path: hero.health", "path: hero.helth"),
+}
+"""What is written wrongly in each file of the starter pack, as in the faults that the page on packs shows."""
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_faults_that_are_shown_are_those_of_such_mistakes(language: str, tmp_path: Path) -> None:
+    pack = tmp_path / "pack"
+    call("author", "init", pack)
+    for name, (right, wrong) in MISTAKES.items():
+        file = pack / name
+        file.write_text(file.read_text(encoding="utf-8").replace(right, wrong, 1), encoding="utf-8")
+    printed = strip_names(call("author", "validate", pack, codes=(1,)).output)
+    (shown,) = [block for block in blocks_of("text") if block.page == ROOT / "docs" / language / "world-packs.md"]
+    for line in shown.text.splitlines():
+        file, _, sentence = line.split(": ", 2)
+        assert file.split(":")[0] in MISTAKES
+        assert strip_names(sentence) in printed
+
+
+def strip_names(text: str) -> str:
+    """Return a text without quoted names, on one line."""
+    return re.sub(r"'[^']*'", "NAME", " ".join(text.split()))
