@@ -15,6 +15,7 @@ from engine_parts import small_engine
 from jacquard import (
     BudgetConfig,
     BudgetExceededError,
+    ConfigError,
     CurationConfig,
     ObservabilityConfig,
     RuntimeConfig,
@@ -215,3 +216,13 @@ async def test_a_record_has_the_prompt_once_and_its_other_forms_follow_from_it()
     assert long
     assert all(stored.count(json.dumps(piece, ensure_ascii=False)[1:-1]) == 1 for piece in long)
     assert len(zlib.compress(codec.encode(record.prompt))) + len(zlib.compress(codec.encode(record.receipt))) < 36_000
+
+
+async def test_the_status_of_a_tool_call_may_be_given_as_a_text():
+    async with small_engine() as (engine, store, _):
+        await engine.prepare_turn("s", "where is my order?")
+        await engine.record_tool_call("s", ToolCall(tool_call_id="c", tool="map", status="not_found"), result="no map")
+        with pytest.raises(ConfigError, match=r"ToolCall.status is 'broken'; give one of success, timeout"):
+            await engine.record_tool_call("s", ToolCall(tool_call_id="d", tool="map", status="broken"))
+        document = await store.get_session("s")
+    assert [call.status.value for call in document.session.tool_state.tool_calls] == ["not_found"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from jacquard.core.errors import ConfigError
 from mnemosyne.chains.messages.message_parts import message_from_chat, read_parts
-from mnemosyne.schema.document import ToolCall
+from mnemosyne.schema.document import ToolCall, ToolCallStatus
 from mnemosyne.schema.session import Message, Role
 
 ChatMessage = Message | str | Mapping[str, Any]
@@ -38,9 +38,17 @@ def to_reply(message: ChatMessage) -> Message:
 
 
 def to_tool_call(call: ToolCall) -> ToolCall:
-    """Return a tool call whose time has a time zone. Raises ConfigError if the time is not valid."""
+    """Return a tool call whose time has a time zone, and whose status may have been given as a text.
+
+    Raises ConfigError if the time or the status is not valid.
+    """
     at = _to_time(call.called_at, "ToolCall.called_at")
-    return call if at is call.called_at else replace(call, called_at=at)
+    try:
+        status = ToolCallStatus(call.status)
+    except ValueError:
+        known = ", ".join(ToolCallStatus)
+        raise ConfigError(f"ToolCall.status is {call.status!r}; give one of {known}.") from None
+    return call if at is call.called_at and status is call.status else replace(call, called_at=at, status=status)
 
 
 def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:

@@ -103,7 +103,7 @@ def add(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Add files to a session as documents.
+    """Add files to a session as documents. If the settings name a profile, a session that does not exist is started.
 
     The text of a file is redacted, cut into passages and indexed. Later turns recall the passages that are relevant. An
     unchanged file that is added again changes nothing; a changed file replaces its former text. If a file cannot be read,
@@ -114,7 +114,7 @@ def add(
         done: dict[str, IngestResult] = {}
         faults: list[str] = []
         async with open_store(store, embedder=embedder) as runtime:
-            await runtime.store.head(session)
+            await runtime.ensure_session(session, index=False)
             for file in files:
                 try:
                     done[str(file)] = await _add_file(runtime, session, file, trust, seconds)
