@@ -175,12 +175,9 @@ def test_a_release_is_built_checked_and_listed_and_built_again_byte_for_byte(tmp
     checkout = tmp_path / "checkout"
     skipped = (".venv*", ".git", ".*_cache", ".jacquard", "dist", "build", "site", ".hypothesis")
     shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*skipped))
-    for words in (
-        ("init",),
-        ("add", "--all"),
-        ("-c", "user.name=a", "-c", "user.email=a@a.invalid", "commit", "-m", "a"),
-    ):
-        subprocess.run(["git", *words, "--quiet"], cwd=checkout, check=True)
+    author = ("-c", "user.name=a", "-c", "user.email=a@a.invalid")
+    for words in (("init", "--quiet"), ("add", "--all"), (*author, "commit", "--quiet", "--message", "A release")):
+        subprocess.run(["git", *words], cwd=checkout, check=True, capture_output=True)
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SOURCE_DATE_EPOCH")}
     done = subprocess.run(["make", "release"], cwd=checkout, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
