@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from anyio import to_thread
 from starlette.responses import Response
 
+from jacquard.config.reference import TEXTS, settings_of
+from jacquard.config.service import ServiceSettings
+from jacquard.config.settings import SERVICE
 from jacquard.core.errors import ConfigError
+from jacquard.core.sentences import LANGUAGES
+from jacquard.core.sentences.pages import read_page_texts
 from jacquard.remote.bodies import ErasureAnswer, ErasureRequest, MetricsAnswer, MetricsPoint, TokenAnswer, TokenRequest
 from jacquard.remote.operations import BY_NAME
 from jacquard.service.answers import answer_file
@@ -161,14 +167,27 @@ async def show_health(visit: Visit) -> Response:
     return await _show(visit, "health", health=await visit.ask("check_health"), is_tenant=_is_tenant(visit))
 
 
+@cache
+def read_setting_docs(language: str) -> Mapping[str, str]:
+    """Return the sentence about each setting in a language, by its path. Chinese sentences are those of the reference page."""
+    found = {
+        ".".join(each.path): each.field.doc for each in (*settings_of(), *settings_of(ServiceSettings, (SERVICE,)))
+    }
+    if language == LANGUAGES[0]:
+        return found
+    texts = read_page_texts([TEXTS]).texts
+    return {path: texts.get(doc, doc) for path, doc in found.items()}
+
+
 async def show_settings(visit: Visit) -> Response:
     """Return the settings in force that contain the words of the query."""
     wanted, changed = visit.query.get("query", "").strip(), "changed" in visit.query
     words = wanted.casefold().split()
+    docs = await to_thread.run_sync(read_setting_docs, visit.t.language)
     found = [
         each
         for each in await visit.ask("list_settings")
-        if all(word in f"{each.name} {each.value} {each.source}".casefold() for word in words)
+        if all(word in f"{each.name} {each.value} {each.source} {docs.get(each.name)}".casefold() for word in words)
         and not (changed and each.source == "default")
     ]
     rows, after = _cut_page(visit, found)
@@ -176,6 +195,7 @@ async def show_settings(visit: Visit) -> Response:
         visit,
         "settings",
         rows=rows,
+        docs=docs,
         after=after,
         count=len(found),
         wanted=wanted,

@@ -14,7 +14,7 @@ from jacquard.service.access.records import using_records
 from jacquard.service.history import TenantHistory
 from jacquard.service.values import Scope
 from jacquard.studio.door import TOKEN_COOKIE
-from jacquard.studio.house import draw_plots
+from jacquard.studio.house import draw_plots, read_setting_docs
 
 REASON = "<b onclick=alert(3)>asked to</b>"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }}"
@@ -245,3 +245,11 @@ def test_plots_stay_inside_of_their_frame_and_have_no_more_than_six_times():
             for pair in line.path[1:].split(" "):
                 x, y = map(float, pair.split(","))
                 assert (0 <= x <= 600, 0 <= y <= 120) == (True, True)
+
+
+def test_every_setting_has_a_sentence_in_both_languages():
+    english, chinese = read_setting_docs("en"), read_setting_docs("zh")
+    assert english.keys() == chinese.keys()
+    assert [
+        path for path, doc in chinese.items() if doc and not any("\u4e00" <= each <= "\u9fff" for each in doc)
+    ] == []

@@ -52,3 +52,24 @@ def test_reasons_and_errors_follow_the_header(store):
         assert (error["code"], error["facts"]["session_id"]) == ("session_not_found", "nobody")
         assert error["message"].startswith("没有会话 'nobody'")
         assert client.get("/nowhere", headers=ZH).json()["error"]["message"].startswith("这个地址没有内容")
+
+
+def test_findings_and_errors_of_the_proxy_follow_the_header(store, monkeypatch):
+    app = build_app(ServiceSettings(store=store, embedder="none", world=str(WORLD)))
+    with serve_app(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        files = {"templates/chat/status.j2": "{{ nothing }}"}
+        world = "/api/v1/worlds/whispering_forest/lint"
+        english, chinese = (client.post(world, json={"files": files}, headers=headers).json() for headers in ({}, ZH))
+        assert [each["line"] for each in chinese["findings"]] == [each["line"] for each in english["findings"]]
+        told = " ".join(f"{each['message']} {each['advice']}" for each in chinese["findings"])
+        assert told != " ".join(f"{each['message']} {each['advice']}" for each in english["findings"])
+        assert "没有变量“nothing”" in told
+        call = {"model": "m", "messages": [{"role": "user", "content": "你好"}]}
+        fault = client.post("/v1/chat/completions", json=call, headers=ZH)
+        assert fault.json()["error"]["message"].startswith("没有设置模型服务器")
+        assert all(value.isascii() for value in fault.headers.values())
+        assert client.post("/v1/chat/completions", json=call).json()["error"]["message"].startswith("No model server")
+        monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+        assert (
+            client.post("/v1/chat/completions", json=call).json()["error"]["message"].startswith("没有设置模型服务器")
+        )
