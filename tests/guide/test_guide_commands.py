@@ -55,7 +55,7 @@ NOT_RUN = {
     r"python -m evals .*sets/(locomo|kdconv)": "needs data of others",
     r"curl .*\$TOKEN": "needs the token of the command before",
     r"python -m evals .*(own:|--selector flash|out/newest|--data marks)": "needs parts of the reader; tests/evals runs each",
-    r"python -m (tests\.|jacquard\.config|mnemosyne\.|jacquard\.remote|jacquard\.testing)": "other tests run each",
+    r"python -m (tests|jacquard|mnemosyne)\.": "other tests run each",
     r"python (my_program|examples/)": "a program of the reader, or an example that tests/frameworks runs",
     r"pytest ": "runs tests",
     r"docker ": "there is no engine of containers in the tests",
