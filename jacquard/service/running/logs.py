@@ -8,6 +8,7 @@ operation. A fault is described by its class and its places in the code.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from traceback import extract_tb
@@ -17,6 +18,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from jacquard.core.sentences import find_language, translate
 from jacquard.service.access.principals import RequestNote
 from mnemosyne.core.masking.credentials import mask_credentials
 
@@ -36,6 +38,7 @@ def configure_logs() -> None:
         if sys.stderr.isatty()
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
+    spoken = [_speak] if sys.stderr.isatty() else []
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -45,7 +48,7 @@ def configure_logs() -> None:
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     structlog.configure(
-        processors=[*shared, render],
+        processors=[*shared, *spoken, render],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -89,6 +92,12 @@ def log_request(note: RequestNote) -> None:
         log.warning("request", **told)
     else:
         log.info("request", **told)
+
+
+def _speak(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Put the sentences of a line for a person into the language of the environment."""
+    language = find_language(os.environ)
+    return {key: translate(text, language, "log") if key in ("event", "fault") else text for key, text in event.items()}
 
 
 def _describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
