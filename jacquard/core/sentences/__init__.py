@@ -14,7 +14,6 @@ these phrases are translated; between two placeholders stands a fixed text.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -242,6 +241,8 @@ def _read_forms() -> Mapping[str, Mapping[str, str]]:
 
 
 def _read_file(file: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    import json  # English readers do without it
+
     table = ""
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
