@@ -167,7 +167,8 @@ def test_the_prompt_that_is_shown_is_that_of_the_example(block: Block, tmp_path:
     monkeypatch.chdir(tmp_path)
     page = block.page.read_text(encoding="utf-8")
     (said,) = set(re.findall(r'prepare_turn\("demo", "([^"]+)"\)', page))
-    world = ("--world", ROOT / "examples" / "whispering_forest" / "zh")
+    (language,) = set(re.findall(r"whispering_forest/(en|zh)", page))
+    world = ("--world", ROOT / "examples" / "whispering_forest" / language)
     shown = json.loads(
         call("play", "weave", *world, "--session", "s", "--input", said, "--embedder", "none", "--json").stdout
     )
