@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from evals.errors import DatasetError, SetupError
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.corpora.corpus import CORPUS_FILE, Corpus, CorpusDocument, read_corpus
 
 T = TypeVar("T")

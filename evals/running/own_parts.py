@@ -18,14 +18,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evals.errors import PartError, SetupError
-from jacquard import Selection, SelectionContext, SelectionRequest, Selector
+from jacquard import (
+    Selection,
+    SelectionContext,
+    SelectionRequest,
+    Selector,
+    SelectorError,
+)
 from jacquard.config.extension_points import SELECTORS
-from jacquard.core.errors import SelectorError
-from mnemosyne import Embedder, RetrievalQuery, Retriever
+from mnemosyne import (
+    Embedder,
+    Recall,
+    RetrievalQuery,
+    Retriever,
+)
 from mnemosyne.core.errors import PluginError
 from mnemosyne.plugins import GUIDE, ExtensionPoint, find_missing_members, find_plugins, open_plugin, split_name
 from mnemosyne.protocols import EntrySource
-from mnemosyne.schema.query import Recall
 
 MOST_SHOWN = 60
 """Characters of an input in a sentence."""

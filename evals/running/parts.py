@@ -28,14 +28,19 @@ from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
 from jacquard.wiring.runtime import open_embedder as named_embedder
 from jacquard.wiring.runtime import open_reranker
-from mnemosyne import CalibratedEstimator, MemoryEntry, RetrievalQuery, Retriever
+from mnemosyne import (
+    CalibratedEstimator,
+    MemoryEntry,
+    Recall,
+    RetrievalQuery,
+    Retriever,
+)
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import EntrySource
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import session_scope
-from mnemosyne.schema.query import Recall
 
 PATIENCE_SECONDS = 60.0
 """A turn goes on by words when the query's vector is late; a score must not depend on how busy the machine is."""

@@ -9,12 +9,19 @@ from __future__ import annotations
 from anyio import to_thread
 
 from evals.errors import SetupError
-from mnemosyne import Candidate, Chain, Embedder, MemoryEntry, RetrievalQuery
+from mnemosyne import (
+    Candidate,
+    Chain,
+    Embedder,
+    MemoryEntry,
+    Recall,
+    RetrievalQuery,
+    Signals,
+)
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import EntrySource
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import session_scope
-from mnemosyne.schema.query import Recall, Signals
 
 try:
     from rank_bm25 import BM25Okapi

@@ -36,8 +36,14 @@ from evals.running.parts import (
     open_memory,
     open_selectors,
 )
-from jacquard import CurationConfig, RuntimeConfig, Selection, SelectionRequest, Selector
-from jacquard.core.errors import SelectorError
+from jacquard import (
+    CurationConfig,
+    RuntimeConfig,
+    Selection,
+    SelectionRequest,
+    Selector,
+    SelectorError,
+)
 from jacquard.pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
 from jacquard.pipeline.planning.rules import RulePlanner

@@ -39,6 +39,7 @@ from mnemosyne import (
     MnemosyneError,
     RedactionRules,
     RetrievalQuery,
+    Signals,
     SourceKind,
     extract,
 )
@@ -61,7 +62,6 @@ from mnemosyne.retrieval.text.lexical import Postings
 from mnemosyne.retrieval.text.preview import preview
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.ingest import ShownText
-from mnemosyne.schema.query import Signals
 
 # --- recall and selection ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from filament import StreamParser, judge_ops, parse_reply
 from filament.errors import ReplyError
 from jacquard.migrate import migrate_document
 from mnemosyne import (
+    CorpusError,
     MigrationError,
     SchemaValidationError,
     WorldPackError,
@@ -26,7 +27,6 @@ from mnemosyne import (
     document_to_json,
     load_world,
 )
-from mnemosyne.core.errors import CorpusError
 from mnemosyne.documents.package_json import package_from_json, package_to_json
 from mnemosyne.documents.session_json import document_faults
 from mnemosyne.formats.corpora.corpus import read_corpus, to_session

@@ -14,8 +14,11 @@ from evals.reporting.figures import percentiles
 from evals.running.oracle import OracleSelector
 from jacquard import PlanContext, SelectionRequest
 from jacquard.core.plan import SearchIntent, Triage
-from mnemosyne import Candidate, Chain
-from mnemosyne.schema.query import Signals
+from mnemosyne import (
+    Candidate,
+    Chain,
+    Signals,
+)
 
 IDS = [f"d{number}" for number in range(60)]
 

@@ -24,10 +24,14 @@ OWN = '''\
 from dataclasses import dataclass
 
 from jacquard import Selection
-from jacquard.core.errors import SelectorError
+from jacquard import (
+    SelectorError,
+)
 from mnemosyne import Chain
 from mnemosyne.schema.memory import session_scope
-from mnemosyne.schema.query import Recall
+from mnemosyne import (
+    Recall,
+)
 from evals.running.rank_bm25_retriever import _build_candidate
 
 

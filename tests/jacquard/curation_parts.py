@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from jacquard import PlanContext, SelectionRequest
 from jacquard.core.plan import SearchIntent, Triage
 from jacquard.pipeline.curation.stream import CurationRequest
-from mnemosyne import Candidate, Chain, MemoryEntry, RetrievalQuery
+from mnemosyne import (
+    Candidate,
+    Chain,
+    MemoryEntry,
+    Recall,
+    RetrievalQuery,
+    Signals,
+)
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.query import Recall, Signals
 from mnemosyne.schema.session import BranchSpan, SessionHead
 
 ENTRIES = (

@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from forest_parts import WORLD
 from servers.scripted_model import ScriptedModel
 
-from jacquard import InMemoryEventBus, create_context_engine
-from jacquard.core.errors import ModelError
+from jacquard import (
+    InMemoryEventBus,
+    ModelError,
+    create_context_engine,
+)
 from mnemosyne import MemoryStore
 
 PLANNED = {

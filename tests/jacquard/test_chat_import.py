@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from jacquard.turns.writing.chat_import import import_chat
-from mnemosyne import Chain, MemoryStore, Role, SessionStart, SqliteStore, Store
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    Chain,
+    CorpusError,
+    MemoryStore,
+    Role,
+    SessionStart,
+    SqliteStore,
+    Store,
+)
 from mnemosyne.formats.chats.sillytavern import read_chat
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.testing.stores.samples import prepared_turn

@@ -20,9 +20,15 @@ from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memor
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import Curation, CurationStream, build_stream_report
-from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Priority, extract
+from mnemosyne import (
+    CalibratedEstimator,
+    Chain,
+    MemoryEntry,
+    Priority,
+    Recall,
+    extract,
+)
 from mnemosyne.evidence.selectors import ref_hash
-from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

@@ -22,12 +22,12 @@ from jacquard import (
     CurationConfig,
     GreedyPriorityPruner,
     HistoryConfig,
+    ModelError,
     RuntimeConfig,
     SummarizerError,
     SummaryConfig,
 )
 from jacquard.adapters.observe.spans import NoTracing
-from jacquard.core.errors import ModelError
 from mnemosyne import (
     CalibratedEstimator,
     ContextEngineError,

@@ -38,9 +38,12 @@ from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from jacquard.pipeline.curation.prefetch import build_prefetch, find_lease, is_late
 from jacquard.pipeline.curation.stream import Curation
-from mnemosyne import CalibratedEstimator, Erasure
+from mnemosyne import (
+    CalibratedEstimator,
+    Erasure,
+    Recall,
+)
 from mnemosyne.schema.memory import Comparison, Condition
-from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import BranchSpan
 

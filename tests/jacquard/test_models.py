@@ -12,9 +12,11 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard import LlmRequest
+from jacquard import (
+    LlmRequest,
+    ModelError,
+)
 from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.core.errors import ModelError
 
 pytestmark = pytest.mark.anyio
 

@@ -22,6 +22,7 @@ from jacquard import (
     CurationConfig,
     InMemoryEventBus,
     LlmRequest,
+    ModelError,
     ObservabilityConfig,
     RuntimeConfig,
     open_runtime,
@@ -30,7 +31,6 @@ from jacquard.adapters.observe.models import TracedModel
 from jacquard.adapters.observe.otel import OtelTracing
 from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.config.sections import PlannerConfig
-from jacquard.core.errors import ModelError
 from mnemosyne import Event
 from mnemosyne.schema.event import EventType
 

@@ -9,10 +9,13 @@ import pytest
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from forest_parts import WORLD, talk, window
 
-from jacquard import CurationConfig, RuntimeConfig
+from jacquard import (
+    CurationConfig,
+    ModelError,
+    RuntimeConfig,
+)
 from jacquard.adapters.observe.spans import NO_TRACING
 from jacquard.config.sections import PlannerConfig
-from jacquard.core.errors import ModelError
 from jacquard.core.plan import plan_to_json
 from jacquard.pipeline.planning.model import ModelPlanner
 from jacquard.pipeline.planning.refiner_chain import RefinerChain

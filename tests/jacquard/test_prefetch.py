@@ -13,7 +13,9 @@ from jacquard import Selection
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.prefetch import build_prefetch, build_prefetched_curation, is_keepable, scene_matches
 from jacquard.pipeline.curation.stream import Curation
-from mnemosyne.schema.query import Recall
+from mnemosyne import (
+    Recall,
+)
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import BranchSpan
 

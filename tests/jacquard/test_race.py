@@ -25,8 +25,10 @@ from jacquard.pipeline.curation.prefetch import build_prefetch, build_prefetched
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import Curation, CurationStream, build_stream_report
-from mnemosyne import RetrievalQuery
-from mnemosyne.schema.query import Recall
+from mnemosyne import (
+    Recall,
+    RetrievalQuery,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,16 @@ from jacquard.pipeline.curation.recall_query import find_searched_text
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from mnemosyne import Chain, MemoryEntry, RetrievalQuery, ToolCall, WorldPackError, load_world
+from mnemosyne import (
+    Chain,
+    MemoryEntry,
+    Recall,
+    RetrievalQuery,
+    ToolCall,
+    WorldPackError,
+    load_world,
+)
 from mnemosyne.schema.memory import session_scope
-from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import SessionWindow
 
 SCORE = re.compile(r"score (-?\d\.\d\d) = ")

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard.core.errors import SelectorError
+from jacquard import (
+    SelectorError,
+)
 from jacquard.pipeline.curation.selection_parser import parse_selection
 
 POOL = ("lore_01", "narrative_105", "event_03", "D1:3", "钥匙")

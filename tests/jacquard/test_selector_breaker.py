@@ -6,8 +6,12 @@ import anyio
 import pytest
 from curation_parts import asked, candidate
 
-from jacquard import Selection, SelectionContext, SelectionRequest
-from jacquard.core.errors import SelectorError
+from jacquard import (
+    Selection,
+    SelectionContext,
+    SelectionRequest,
+    SelectorError,
+)
 from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
 
 pytestmark = pytest.mark.anyio

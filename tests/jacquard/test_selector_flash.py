@@ -10,8 +10,14 @@ from curation_parts import ENTRIES, as_candidate, asked, candidate, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import LlmRequest, LlmResponse, SelectionRequest, Selector
-from jacquard.core.errors import ModelError, SelectorError
+from jacquard import (
+    LlmRequest,
+    LlmResponse,
+    ModelError,
+    SelectionRequest,
+    Selector,
+    SelectorError,
+)
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from jacquard.pipeline.curation.selectors.flash import FlashSelector, selector_prompt
 from mnemosyne.retrieval.text.words import word_tokens

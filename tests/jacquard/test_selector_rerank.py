@@ -13,9 +13,16 @@ from click.testing import Result
 from curation_parts import asked, candidate
 from typer.testing import CliRunner
 
-from jacquard import ConfigError, CurationConfig, RuntimeConfig, SelectorConfig, open_runtime
+from jacquard import (
+    ConfigError,
+    CurationConfig,
+    ModelError,
+    RuntimeConfig,
+    SelectorConfig,
+    SelectorError,
+    open_runtime,
+)
 from jacquard.cli.app import app
-from jacquard.core.errors import ModelError, SelectorError
 from jacquard.pipeline.curation.selectors.rerank import LOT, RerankSelector
 from jacquard.wiring.runtime import open_reranker, open_selector
 

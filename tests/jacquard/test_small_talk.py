@@ -9,9 +9,12 @@ import pytest
 from jacquard import HistoryConfig, RuntimeConfig, Selection, SummaryConfig, open_runtime
 from jacquard.pipeline.curation.recall_query import repeat_key
 from jacquard.pipeline.curation.stream import pair_questions
-from mnemosyne import Candidate, Chain
+from mnemosyne import (
+    Candidate,
+    Chain,
+    Signals,
+)
 from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.query import Signals
 
 pytestmark = pytest.mark.anyio
 WORLDS = Path(__file__).parents[2] / "examples" / "whispering_forest"

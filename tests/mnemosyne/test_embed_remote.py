@@ -8,16 +8,16 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-import mnemosyne
 from jacquard.wiring.runtime import open_embedder
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_rows_come_in_order_with_length_one_and_alike_for_the_same_text():
     with OpenAiServer() as server:
-        embedder = mnemosyne.RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
+        embedder = RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
         rows = await embedder.embed(["神庙钥匙", "a wolf", "神庙钥匙"], "document")
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
@@ -26,9 +26,7 @@ async def test_rows_come_in_order_with_length_one_and_alike_for_the_same_text():
 
 
 async def test_a_server_that_is_not_there_is_named():
-    embedder = mnemosyne.RemoteEmbedder(
-        "openai/embed", api_base=f"http://127.0.0.1:{closed_port()}/v1", timeout_seconds=20
-    )
+    embedder = RemoteEmbedder("openai/embed", api_base=f"http://127.0.0.1:{closed_port()}/v1", timeout_seconds=20)
     with pytest.raises(EmbedderUnavailableError, match="openai/embed"):
         await embedder.embed(["x"], "query")
 
@@ -37,7 +35,7 @@ async def test_the_event_loop_does_not_wait_for_a_call():
     """The server answers only once the loop has gone on: a call that held it up would end as a timeout."""
     with OpenAiServer() as server:
         server.hold_embeddings()
-        embedder = mnemosyne.RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
+        embedder = RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
 
         async def let_go_once_asked():
             await to_thread.run_sync(server.wait_for_requests, 1)

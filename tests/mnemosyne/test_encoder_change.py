@@ -10,14 +10,18 @@ import anyio
 import pytest
 from recall_parts import SESSION, LetterEmbedder, question, said
 
-from mnemosyne import CalibratedEstimator, Embedder, MemoryEntry
+from mnemosyne import (
+    CalibratedEstimator,
+    Embedder,
+    MemoryEntry,
+    Recall,
+)
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import staged_scope
-from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,14 @@ import sys
 
 import pytest
 
-from mnemosyne import StoreUnavailableError, open_store
-from mnemosyne.core.errors import CorpusError, PluginError
+from mnemosyne import (
+    CorpusError,
+    StoreUnavailableError,
+    open_store,
+)
+from mnemosyne.core.errors import (
+    PluginError,
+)
 from mnemosyne.plugins import (
     EMBEDDERS,
     IMPORTERS,

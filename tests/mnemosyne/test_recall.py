@@ -16,7 +16,17 @@ from anyio import to_thread
 from blockbuster import blockbuster_ctx
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
-from mnemosyne import CalibratedEstimator, Chain, Embedder, MemoryEntry, Message, Role, SessionStart, SqliteStore
+from mnemosyne import (
+    CalibratedEstimator,
+    Chain,
+    Embedder,
+    MemoryEntry,
+    Message,
+    Recall,
+    Role,
+    SessionStart,
+    SqliteStore,
+)
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
@@ -24,7 +34,6 @@ from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tiered_index import TieredIndex
 from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import BranchSpan
 

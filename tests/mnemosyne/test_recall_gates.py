@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
-from mnemosyne import CalibratedEstimator, Chain, MemoryEntry
+from mnemosyne import (
+    CalibratedEstimator,
+    Chain,
+    MemoryEntry,
+    Recall,
+)
 from mnemosyne.chains.lore import hidden_entries
 from mnemosyne.protocols import Index
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
@@ -22,7 +27,6 @@ from mnemosyne.retrieval.recall.arms import ALL_ARMS
 from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import Comparison, Condition
-from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

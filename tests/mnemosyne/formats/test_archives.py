@@ -6,7 +6,9 @@ import zipfile
 
 import pytest
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.archives import unpack_archive
 
 

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.books.character_book import is_lorebook, parse_character_book, read_lorebook
 from mnemosyne.formats.books.fields import BY_ACTIVATION
 from mnemosyne.formats.books.write import character_book_json

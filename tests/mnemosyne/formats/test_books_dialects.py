@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.books.agnai import is_agnai, read_agnai, wildcard_pattern
 from mnemosyne.formats.books.fields import BY_ACTIVATION
 from mnemosyne.formats.books.keys import is_regex_key

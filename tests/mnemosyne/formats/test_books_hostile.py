@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.books.agnai import parse_agnai
 from mnemosyne.formats.books.character_book import parse_character_book, read_lorebook
 from mnemosyne.formats.books.fields import CARD_NAMES, EXTENSION_NAMES, FIELDS_BY_NAME, OTHER_NAMES

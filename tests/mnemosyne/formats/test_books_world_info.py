@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.books.fields import BY_ACTIVATION, DEFAULTS
 from mnemosyne.formats.books.world_info import is_world_info, parse_world_info, read_world_info
 from mnemosyne.formats.losses import FieldCounter

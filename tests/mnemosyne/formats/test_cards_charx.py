@@ -12,7 +12,9 @@ from card_files import PICTURE, archive, fate_of, v3_card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.cards.charx import is_charx, list_charx_assets, read_charx
 
 JPEG = b"\xff\xd8\xff\xe0" + bytes(200) + b"\xff\xd9"

@@ -12,7 +12,9 @@ from card_files import archive, chunk, png, text, v2_card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.cards.card_json import read_card_json
 from mnemosyne.formats.cards.charx import read_charx
 from mnemosyne.formats.cards.png import read_card_png

@@ -8,7 +8,9 @@ import pytest
 from card_files import documents, fate_of, v2_card, v3_card
 from hypothesis import given
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.cards.card_json import is_card, parse_card, read_card_json
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.schema.imported_files import DepthPrompt, Fate

@@ -12,7 +12,9 @@ from card_files import END, PICTURE, PIXELS, SIGNATURE, chunk, fate_of, png, tex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.cards.png import find_text_chunks, read_card_png
 
 

@@ -12,7 +12,9 @@ from card_files import END, NAMES, PICTURE, PIXELS, SIGNATURE, WORDS, chunk, doc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.cards.card_json import parse_card, read_card_json
 from mnemosyne.formats.cards.png import find_text_chunks, read_card_png
 from mnemosyne.formats.cards.write import card_document, card_json_bytes, card_png_bytes

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from mnemosyne import Role
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+    Role,
+)
 from mnemosyne.formats.chats.chatgpt import is_chatgpt, read_chatgpt
 from mnemosyne.formats.chats.foreign import is_foreign_chat, read_foreign_chat
 from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_openai_messages

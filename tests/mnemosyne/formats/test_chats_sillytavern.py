@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne import Role
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+    Role,
+)
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.turns import MOST_REPLIES

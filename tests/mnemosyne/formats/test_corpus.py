@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import AuthorKind, Chain, Role
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    AuthorKind,
+    Chain,
+    CorpusError,
+    Role,
+)
 from mnemosyne.formats.corpora.corpus import iter_corpus, read_corpus, to_session
 from mnemosyne.schema.memory import Trust
 

@@ -13,7 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from memory_files import HISTORY, MESSAGE_STORE, database, langchain_message, write_json
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.formats.memories.databases import open_database, tables_of
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain

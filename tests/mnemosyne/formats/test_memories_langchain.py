@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from memory_files import CHECKPOINTS, MESSAGE_STORE, STORE, database, langchain_message, write_json
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain, text_of_item
 from mnemosyne.schema.imported_files import Fate
 from mnemosyne.schema.memory import NOBODY, VIEWERS

@@ -7,7 +7,9 @@ import json
 import pytest
 from memory_files import write_json
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
 from mnemosyne.schema.imported_files import Fate
 

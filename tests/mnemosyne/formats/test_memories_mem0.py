@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_files import HISTORY, database, pickled, pickled_point, qdrant_folder, write_json
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
 from mnemosyne.formats.memories.qdrant import read_plain_pickle
 from mnemosyne.schema.imported_files import Fate

@@ -15,7 +15,9 @@ from memory_files import (
     write_json,
 )
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.recognise import recognise
 
 MEMORY = {"id": "m1", "memory": "喜欢茶"}

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.formats.notes.front_matter import parse_note
 from mnemosyne.formats.notes.markdown import read_markdown, split_text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.notes.markdown import is_markdown, read_markdown, split_text
 
 HARBOUR = """\

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+)
 from mnemosyne.formats.notes.obsidian import is_vault, read_vault
 from mnemosyne.schema.imported_files import Fate
 

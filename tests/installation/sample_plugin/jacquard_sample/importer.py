@@ -6,8 +6,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mnemosyne import Message, Role, SessionStart
-from mnemosyne.core.errors import CorpusError
+from mnemosyne import (
+    CorpusError,
+    Message,
+    Role,
+    SessionStart,
+)
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.schema.imported_files import BookEntry, ImportedFile, WorldBook
 from mnemosyne.schema.record import ImportedConversation, ImportedConversations, ImportedTurn, ImportRequest
