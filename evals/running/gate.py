@@ -2,7 +2,8 @@
 
 A gate is one JSON file: `tolerance` (points that a mean may fall), `sets` (each a `name` with `world` and `queries`, or
 with `data`, paths relative to the file), `overviews` (the folder of labelled overviews, if they are run too) and the
-`baseline` that `--update` writes. A world `example:NAME` is one that comes with the project.
+`baseline` that `--update` writes. A world `example:NAME` is one that comes with the project. A set with `data` may name
+a `retriever` and a `selector`, as `run` does.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from evals.compare import compare
 from evals.dataset import read_set
 from evals.errors import DatasetError
 from evals.reporting.report import Result, result_json
+from evals.running.parts import Arm, Choice
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard.authoring.reports import KEPT_OUT, METRICS, Comparison
 
 Progress = Callable[[str, int, int], None]
 EXAMPLE_PREFIX = "example:"
+_KEYS = frozenset({"data", "name", "queries", "retriever", "selector", "world"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +75,13 @@ def read_gate(file: Path) -> Gate:
             "{name, world, queries} or {name, data}."
         ) from error
     for each in sets:
+        if unknown := set(each) - _KEYS:
+            known = ", ".join(sorted(_KEYS))
+            raise DatasetError(
+                f"{file}: a set has {', '.join(sorted(unknown))}, which no set has; it may have {known}."
+            )
+        if "data" not in each and (parts := {"selector", "retriever"} & set(each)):
+            raise DatasetError(f"{file}: {', '.join(sorted(parts))} of {each.get('name', '')} needs a set with `data`.")
         if "name" not in each or not ("data" in each or {"world", "queries"} <= set(each)):
             raise DatasetError(
                 f"{file}: a set needs `name` and either `data` or `world` and `queries`; this has {each}."
@@ -127,7 +137,13 @@ def _select_baseline(report: Mapping[str, Any]) -> dict[str, Any]:
 async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: Progress) -> Result:
     if "data" in each:
         labelled = await to_thread.run_sync(read_set, folder / each["data"])
-        return await run_set(labelled, Options(embedder=embedder, cache=DEFAULT_CACHE), progress)
+        options = Options(
+            retriever=each.get("retriever", Arm.HYBRID),
+            selector=each.get("selector", Choice.HEURISTIC),
+            embedder=embedder,
+            cache=DEFAULT_CACHE,
+        )
+        return await run_set(labelled, options, progress)
     world = await to_thread.run_sync(find_world, folder, each["world"])
     return await run_world(world, folder / each["queries"], embedder=embedder, progress=progress)
 

@@ -15,7 +15,7 @@ from jacquard.adapters.observe.spans import NO_TRACING, Tracing
 from jacquard.config.sections import ObservabilityConfig, RuntimeConfig
 from jacquard.config.settings import config_from_mapping
 from jacquard.core.errors import ConfigError
-from jacquard.core.protocols import GeneratesText, LlmAdapter, Pruner, Summarizer
+from jacquard.core.protocols import GeneratesText, LlmAdapter, Pruner, Selector, Summarizer
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import CurationStream
@@ -27,7 +27,7 @@ from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
 from jacquard.wiring.parts.ingest import open_redactor, options_of, ttl_of
-from jacquard.wiring.parts.models import build_selector, open_refiner
+from jacquard.wiring.parts.models import build_selector, guard_selector, open_refiner
 from jacquard.wiring.parts.named_parts import open_planner, open_token_estimator
 from jacquard.wiring.parts.observability import build_curation_stream, open_observability, trace_model
 from jacquard.wiring.parts.short_forms import (
@@ -80,6 +80,7 @@ class DefaultContextEngine(ContextEngine):
             extracts
             memories. None: rules select, plan and summarize. The model needs only the method `generate`.
         policies: a `RuntimeConfig`, or a mapping of settings as in a settings file.
+        selector: chooses the memories in place of the selector that the settings name. If it fails, the heuristic chooses.
         pruner: one pruner for all turns, or several by the name in the setting `prune.policy`.
         world: initial world of a session that does not exist yet (None: an empty world).
         worlds: packs (settings with lore and characters) of existing sessions, by world id.
@@ -117,6 +118,7 @@ class DefaultContextEngine(ContextEngine):
         locks: SessionLocks | None = None,
         tracing: Tracing = NO_TRACING,
         pruner: Pruner | Mapping[str, Pruner] | None = None,
+        selector: Selector | None = None,
         consolidator: LlmAdapter | None = None,
         id_generator: IdGenerator | None = None,
         hasher: Hasher | None = None,
@@ -145,7 +147,7 @@ class DefaultContextEngine(ContextEngine):
             store=store,
             planner=open_planner(settings.planner),
             automation=AutomationStream(estimator, _SHIPPED),
-            curation=_build_curation(retriever, model, settings, tracing),
+            curation=_build_curation(retriever, model, settings, tracing, selector),
             pruner=pruner,
             estimator=estimator,
             clock=timed,
@@ -211,9 +213,13 @@ def _trace(model: LlmAdapter | None, settings: RuntimeConfig, tracing: Tracing) 
 
 
 def _build_curation(
-    retriever: HybridRetriever, model: LlmAdapter | None, settings: RuntimeConfig, tracing: Tracing
+    retriever: HybridRetriever,
+    model: LlmAdapter | None,
+    settings: RuntimeConfig,
+    tracing: Tracing,
+    own: Selector | None,
 ) -> CurationStream:
-    selector = build_selector(settings.selector, model)
+    selector = build_selector(settings.selector, model) if own is None else guard_selector(own, settings.selector)
     return build_curation_stream(retriever, selector, HeuristicSelector(), tracing)
 
 

@@ -251,6 +251,8 @@ def _run_python(arguments: Sequence[str], folder: Path, typed: Sequence[str]) ->
     is_module = arguments[0] == "-m"
     sys.argv = list(arguments[1:] if is_module else arguments)
     sys.path.insert(0, str(folder))
+    # A file that the page replaces within a second, by one of the same size, would be taken from the cache.
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     code: int | str | None = 0
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -265,6 +267,7 @@ def _run_python(arguments: Sequence[str], folder: Path, typed: Sequence[str]) ->
         printed.write(traceback.format_exc())
     finally:
         sys.argv, sys.path[:], sys.stdin = before
+        sys.dont_write_bytecode = written
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
                 del sys.modules[name]

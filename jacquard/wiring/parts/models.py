@@ -47,7 +47,7 @@ def open_selector(
         return None, ()
     if settings.reranker is not None:
         scorer = open_reranker(settings.reranker)
-        return _behind_breaker(RerankSelector(scorer), settings), (scorer,)
+        return guard_selector(RerankSelector(scorer), settings), (scorer,)
     model = None if settings.model is None else open_model(settings, wrap)
     return build_selector(settings, model), () if model is None else (model,)
 
@@ -65,11 +65,12 @@ def build_selector(settings: SelectorConfig, model: LlmAdapter | None) -> Select
     if settings.name == "flash" and model is None:
         raise ConfigError("selector.name is flash, which needs a model: name one with selector.model.")
     if settings.name is not None and settings.name not in SELECTORS.built_in:
-        return _behind_breaker(open_named_plugin(SELECTORS, settings.name, model=model), settings)
-    return None if model is None else _behind_breaker(FlashSelector(model, max_tokens=settings.max_tokens), settings)
+        return guard_selector(open_named_plugin(SELECTORS, settings.name, model=model), settings)
+    return None if model is None else guard_selector(FlashSelector(model, max_tokens=settings.max_tokens), settings)
 
 
-def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
+def guard_selector(selector: Selector, settings: SelectorConfig) -> Selector:
+    """Return `selector` behind a circuit breaker with the limits of `settings`."""
     return BreakingSelector(selector, CircuitBreaker(settings.failure_limit, settings.reset_seconds))
 
 
