@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from mnemosyne.core.errors import SchemaValidationError
-from mnemosyne.documents.session_json import document_from_json, document_to_json
+from mnemosyne.documents.session_json import document_faults, document_from_json, document_to_json
 from mnemosyne.schema.document import (
     Meta,
     ModelUsage,
@@ -232,7 +232,8 @@ def compose_document(
 
 
 def check_document(session_id: str, document: SessionDocument) -> None:
-    """Check that `document` belongs to the session `session_id`, that ids are unique, and that every ref leads to evidence.
+    """Check that `document` belongs to the session `session_id`, that ids are unique, that every value is one that its field
+    may have, and that every ref leads to evidence.
 
     Raises SchemaValidationError with all faults, if there are any.
     """
@@ -252,6 +253,8 @@ def check_document(session_id: str, document: SessionDocument) -> None:
     )
     faults += _find_duplicates("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
     faults += _find_duplicates("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
+    # A document that a program made may have any text as a role or a kind.
+    faults += [str(each) for each in document_faults(document_to_json(document)) if each.code == "value"]
     if faults:
         raise SchemaValidationError(tuple(faults))
     held = [(f"session.messages[{place}]", message.refs) for place, message in enumerate(session.messages)]

@@ -194,7 +194,7 @@ async def test_what_the_summary_does_not_cover_stays_and_nothing_stands_twice():
         ("react", None, set(Layer), True),
         ("react", False, {Layer.FRAMEWORK, Layer.KNOWLEDGE}, True),
         ("mapreduce_worker", None, {Layer.FRAMEWORK, Layer.KNOWLEDGE}, False),
-        ("mapreduce_worker", True, {Layer.FRAMEWORK, Layer.KNOWLEDGE}, False),
+        ("mapreduce_worker", True, set(Layer), False),
         ("mapreduce_planner", None, {Layer.FRAMEWORK, Layer.KNOWLEDGE, Layer.EXPERIENCE}, False),
         ("mapreduce_reducer", None, {Layer.FRAMEWORK, Layer.KNOWLEDGE, Layer.EXPERIENCE}, False),
     ],

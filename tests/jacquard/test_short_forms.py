@@ -34,6 +34,7 @@ from mnemosyne import (
     Ref,
     RenderedBlock,
     Role,
+    SchemaValidationError,
     Session,
     SessionDocument,
     Summary,
@@ -376,3 +377,11 @@ async def test_documents_of_the_present_version_migrate_unchanged():
     assert result.changes == ()
     with pytest.raises(MigrationError, match=r"version 0\.9"):
         migrator.migrate({}, "0.9")
+
+
+async def test_a_document_with_a_value_that_no_field_has_is_refused():
+    wrong = SessionDocument(session=Session(session_id="s", messages=(Message(role="usr", content="hi"),)))  # type: ignore[arg-type]
+    with pytest.raises(
+        SchemaValidationError, match=r"messages\[0\].role: 'usr' is none of system, user, assistant, tool"
+    ):
+        await MemoryStore().put_session("s", wrong)

@@ -257,6 +257,8 @@ def _run_python(arguments: Sequence[str], folder: Path, typed: Sequence[str]) ->
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             if is_module:
+                # Another test may have imported it, of which runpy warns.
+                sys.modules.pop(f"{arguments[1]}.__main__", None)
                 runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
             else:
                 runpy.run_path(arguments[0], run_name="__main__")

@@ -56,7 +56,7 @@ _ALONE = frozenset({Layer.FRAMEWORK, Layer.KNOWLEDGE})
 PROCESSES: Mapping[str, Process] = MappingProxyType(
     {
         **dict.fromkeys(("sequential", "dynamic", "hierarchical", "react"), Process()),
-        "mapreduce_worker": Process(layers=_ALONE, checkpoint=False, share=False),
+        "mapreduce_worker": Process(checkpoint=False, share=False),
         **dict.fromkeys(
             ("mapreduce_planner", "mapreduce_reducer"),
             Process(layers=_ALONE | {Layer.EXPERIENCE}, checkpoint=False),
