@@ -201,6 +201,11 @@ FIRST_RESULTS = """words => {
 }"""
 """Returns the addresses of the first three results as soon as they are those of the words."""
 
+IS_SEARCH_READY = (
+    """() => [...document.querySelectorAll("*")].some(each => each.shadowRoot?.activeElement?.matches("input"))"""
+)
+"""Returns whether the search has the keyboard; what is typed before that is lost."""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -249,6 +254,7 @@ def test_the_search_finds_what_a_reader_wants(
     page = open_page(browser, faults, width)
     page.goto(f"{host if place == 'host' else site.as_uri()}/{language}/index.html")
     page.keyboard.press("/")
+    page.wait_for_function(IS_SEARCH_READY)
     missed = []
     for words, wanted in SEARCHES[language].items():
         page.keyboard.press("Control+A")
