@@ -38,7 +38,7 @@ CHECKED = {
     "markdown": "loaded as part of a pack by tests/mnemosyne/test_world_load.py",
     "nginx": "not checked: there is no nginx in the tests",
 }
-"""How the blocks of each language are checked."""
+"""Check of the blocks of each language."""
 
 
 ERROR_CODES = {re.sub(r"(?<!^)(?=[A-Z])", "_", name.removesuffix("Error")).lower() for _, name, _ in list_errors()}
@@ -98,7 +98,7 @@ READERS: dict[str, Callable[[str, Path], object]] = {
     "templates": read_pack_part,
     **dict.fromkeys(("pack-world", "pack-lore", "pack-quests", "pack-actions", "pack-planner"), read_pack_part),
 }
-"""What reads the YAML of a page, by its name; on all other pages it is settings."""
+"""Reader of the YAML of a page, by the name of the page; the YAML of all other pages is read as settings."""
 
 
 @pytest.mark.parametrize("block", blocks_of("yaml"), ids=lambda block: block.place)
@@ -197,7 +197,7 @@ MISTAKES = {
     "quests.yaml": ("requires: [q_light]", "requires: [q_lihgt]"),
     "actions.yaml": ("path: hero.health", "path: hero.helth"),
 }
-"""What is written wrongly in each file of the starter pack, as in the faults that the page on packs shows."""
+"""Mistakes in each file of the starter pack, which cause the faults that the page on packs shows."""
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

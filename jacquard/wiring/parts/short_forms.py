@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.config.sections import SummaryConfig
@@ -37,8 +37,6 @@ from mnemosyne.schema.evidence import (
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.session import Message, Ref, Role
 from mnemosyne.stores.document_store import DocumentStore
-
-_Part = TypeVar("_Part")
 
 
 def _warn(part: object, have: str, better: str) -> None:
@@ -120,6 +118,7 @@ def complete_summarizer(summarizer: Any, config: SummaryConfig) -> Summarizer:
 def complete_assembler(assembler: Any) -> Assembler:
     """Return `assembler`, or, if it takes (messages, rendered_blocks, model_hint), an assembler on it."""
     method = assembler.assemble
+    # A method that takes any number of arguments is taken for one of ours.
     if not can_call(method, (), (), None) or can_call(method, *range(9)):
         return cast(Assembler, assembler)
     better = "jacquard.Assembler: `assemble(skein, count)`, which places every block and its span"
