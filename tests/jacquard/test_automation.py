@@ -464,7 +464,7 @@ def test_no_text_breaks_out_or_runs_ten_thousand_times(request):
 
 
 def test_a_big_state_is_rendered_quickly(capsys):
-    """200 fields, 50 items, 20 quests: the figure is printed, not asserted (the aim is 50 ms)."""
+    """200 fields, 50 items, 20 quests, another state each time: the best of twenty keeps the aim of 50 ms on a busy machine."""
     state = {
         "hero": {f"field_{n}": [n, f"描述 {n}"] for n in range(200)},
         "bag": {"_anchor": "bag", "items": [{"id": f"item_{n}", "name": f"Item {n}", "count": n} for n in range(50)]},
@@ -481,10 +481,12 @@ def test_a_big_state_is_rendered_quickly(capsys):
     view = window(talk(["a line of talk that goes on for a while"] * 40), state=state)
     render(view=view)
     times = []
-    for _ in range(20):
+    for number in range(20):
+        view = window(view.messages, state={**state, "hero": {**state["hero"], "field_0": [number, "new"]}})
         started = perf_counter()
         skeleton = render(view=view)
         times.append((perf_counter() - started) * 1000)
     assert len(skeleton.anchors) == 1 + 50 + 20 * 6
     with capsys.disabled():
         print(f"\nStream A, 200 fields, 50 items, 20 quests: {sorted(times)[10]:.1f} ms p50, {max(times):.1f} ms worst")
+    assert min(times) < 50

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from opentelemetry.sdk.trace import TracerProvider
@@ -60,8 +62,8 @@ async def test_handlers_are_told_in_order_each_once_and_no_more_when_off():
         bus.on("no such", slowly)
 
 
-def traced():
-    exporter = InMemorySpanExporter()
+def traced(exporter=None):
+    exporter = exporter or InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return OtelTracing(provider), exporter
@@ -135,6 +137,47 @@ async def test_every_step_of_a_turn_is_a_span_below_it_and_none_holds_a_word():
     told = "".join(span.to_json() for span in exporter.get_finished_spans())
     assert "secret" not in told
     assert "村长" not in told
+
+
+class WatchedSpans(InMemorySpanExporter):
+    """Keeps spans, and tells when the skeleton is rendered."""
+
+    def __init__(self):
+        super().__init__()
+        self.rendered = threading.Event()
+
+    def export(self, spans):
+        done = super().export(spans)
+        if any(span.name == "jacquard.stream_a" for span in spans):
+            self.rendered.set()
+        return done
+
+
+async def test_both_streams_begin_after_the_plan_and_the_skeleton_waits_for_no_selector():
+    tracing, exporter = traced(WatchedSpans())
+    asked, gate = anyio.Event(), anyio.Event()
+
+    class WaitingModel(ScriptedModel):
+        async def generate(self, request):
+            asked.set()
+            await gate.wait()
+            return await super().generate(request)
+
+    config = RuntimeConfig(curation=PATIENT.curation, planner=PlannerConfig(confidence_threshold=0.0))
+    async with (
+        small_engine(model=WaitingModel('["lore_elder"]'), tracing=tracing, config=config) as (engine, _, _),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(engine.prepare_turn, "s", "村长的钥匙在哪里?")
+        await asked.wait()
+        assert await to_thread.run_sync(exporter.rendered.wait, 60)
+        ended = {span.name for span in exporter.get_finished_spans()}
+        assert not {"jacquard.select", "jacquard.stream_b", "jacquard.weave"} & ended
+        gate.set()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    for stream in ("jacquard.stream_a", "jacquard.stream_b"):
+        assert spans["jacquard.plan"].end_time <= spans[stream].start_time
+        assert spans[stream].end_time <= spans["jacquard.weave"].start_time
 
 
 async def test_what_a_late_choice_does_stands_below_the_turn_that_asked_for_it():

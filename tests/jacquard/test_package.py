@@ -158,6 +158,30 @@ def test_any_text_is_an_address_or_refused(text):
     assert parse_uri(format_uri(address)) == address
 
 
+async def test_a_package_says_what_it_cost_how_its_items_were_found_and_why_they_were_chosen(tmp_path):
+    async with open_runtime(tmp_path / "store", world=FOREST, embedder="none") as runtime:
+        await runtime.ensure_session("s")
+        turn = await runtime.engine.prepare_turn("s", QUESTION)
+        other = await runtime.engine.prepare_turn("s", "失落的项链后来找到了吗?")
+    package = turn.package
+    assert package.context_id == turn.turn_id != other.package.context_id
+    assert package.created_at.tzinfo is not None
+    assert package.constraints["token_budget"] == {
+        "limit": turn.report.budget.limit_tokens,
+        "used_estimate": turn.report.budget.used_tokens,
+    }
+    assert f"<summary>\n{package.working_summary}\n</summary>" in turn.text
+    assert package.debug["planner"]["intent"] == "narrative"
+    assert {"神庙钥匙", "森林神庙"} <= set(package.debug["planner"]["queries"])
+    assert len(package.debug["why_selected"]) == len(package.evidence)
+    for each in package.evidence:
+        assert each.mode in {"exact", "semantic", "hybrid", "relational", "associative"}
+        assert each.signals["rrf_score"] > 0
+        assert each.provenance["request_id"] == turn.turn_id
+        assert set(each.provenance) == {"request_id", "plan_version", "retrieved_at"}
+        assert any(f" {each.id}: score=" in why for why in package.debug["why_selected"])
+
+
 async def test_every_item_of_a_turn_leads_back_to_what_it_names(runtime):
     turn = await runtime.engine.prepare_turn("s", "失落的项链后来找到了吗?", EVERYTHING)
     package = turn.package

@@ -531,3 +531,10 @@ def test_the_schema_names_what_the_specification_names() -> None:
     assert schema["required"] == ["schema_version", "session", "evidences", "context_blocks"]
     assert set(schema["$defs"]["MessageIndexRange"]["properties"]) == {"from", "to"}
     assert schema["$defs"]["Session"]["required"] == ["session_id", "messages", "task_state"]
+
+
+def test_a_session_is_named_in_one_place_and_no_setting_of_the_runtime_is_in_a_document() -> None:
+    schema = session_schema()
+    told = set(schema["properties"]) | set(schema["$defs"]["Meta"]["properties"])
+    assert "session_id" in schema["$defs"]["Session"]["properties"]
+    assert not told & {"conversation_id", "session_id", "policy", "execution", "runtime", "prompt_layers", "snapshots"}
