@@ -133,6 +133,20 @@ async def test_events_hold_no_words_unless_they_are_asked_for():
         assert told.events == []
 
 
+async def test_the_end_of_pruning_is_an_event_with_the_reasons_of_what_was_dropped():
+    tight = BudgetConfig(max_input_tokens=900, reserved_reply_tokens=100)
+    async with small_engine(config=replace(PLAIN, budget=tight)) as (engine, _, told):
+        for number in range(4):
+            await engine.prepare_turn("s", f"{number}: " + "the ferry leaves at noon " * 20)
+            await engine.commit_assistant_message("s", "I see.")
+        turn = await engine.prepare_turn("s", "and now?")
+    payload = told.of("PruneCompleted")[-1].payload
+    left = [each for each in turn.report.decisions if each.action.value != "kept"]
+    assert payload["dropped_blocks"] == [each.block_id for each in left] != []
+    assert payload["kept"] + len(left) == len(turn.report.decisions)
+    assert payload["reasons"].keys() == {each.code for each in left}
+
+
 async def test_chunks_expire_and_can_be_given_up():
     clock = SetClock()
     config = replace(PLAIN, chunks=ChunkConfig(expire_seconds=60))

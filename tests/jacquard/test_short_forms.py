@@ -24,6 +24,9 @@ from mnemosyne import (
     BlockType,
     ContextBlock,
     Evidence,
+    EvidenceFilter,
+    EvidenceSource,
+    EvidenceType,
     MemoryStore,
     Message,
     MessageIndexRange,
@@ -37,10 +40,12 @@ from mnemosyne import (
     SchemaValidationError,
     Session,
     SessionDocument,
+    SourceKind,
     Summary,
     ToolCall,
     VersionConflictError,
     document_to_json,
+    open_store,
 )
 from mnemosyne.core.errors import TurnNotFoundError
 
@@ -385,3 +390,22 @@ async def test_a_document_with_a_value_that_no_field_has_is_refused():
         SchemaValidationError, match=r"messages\[0\].role: 'usr' is none of system, user, assistant, tool"
     ):
         await MemoryStore().put_session("s", wrong)
+
+
+@pytest.mark.parametrize("address", ["memory:", "file:{}/f", "sqlite:///{}/s.db"])
+async def test_filters_take_lists_and_texts(tmp_path: Any, address: str):
+    store = open_store(address.format(tmp_path))
+    await store.put_session("s", doc=SessionDocument(session=Session(session_id="s", messages=(HELLO,))))
+    before = datetime.now(UTC).isoformat()
+    for name, kind in (("page", EvidenceType.RAG_DOC), ("order", EvidenceType.TOOL_RESULT)):
+        source = EvidenceSource(kind=SourceKind.TOOL)
+        await store.put_evidence("s", Evidence(evidence_id=name, type=kind, source=source, content=name))
+    after = datetime.now(UTC).isoformat()
+    for where, found in (
+        (EvidenceFilter(types=[EvidenceType.RAG_DOC]), ["page"]),  # type: ignore[arg-type]
+        (EvidenceFilter(since=before), ["page", "order"]),  # type: ignore[arg-type]
+        (EvidenceFilter(since=after), []),  # type: ignore[arg-type]
+        (EvidenceFilter(until=before), []),  # type: ignore[arg-type]
+    ):
+        assert [each.evidence_id for each in await store.list_evidences("s", filter=where)] == found
+    await store.close()
