@@ -19,14 +19,15 @@ KEYS = {"section", "states", "tests", "decision", "missing"}
 
 @cache
 def names_of(file: Path) -> frozenset[str]:
-    """Return the tests of a file as pytest names them: `test_x`, `Class::test_x`."""
+    """Return the tests of a file as pytest names them: `test_x`, `Class::test_x`, and `TestClass` that inherits its tests."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = {node.name for node in tree.body if isinstance(node, functions)}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}::{child.name}" for child in node.body if isinstance(child, functions)}
-    return frozenset(name for name in found if name.rpartition("::")[2].startswith("test_"))
+            found |= {node.name} if node.name.startswith("Test") and node.bases else set()
+    return frozenset(name for name in found if name.rpartition("::")[2].startswith(("test_", "Test")))
 
 
 def is_test(name: str) -> bool:
