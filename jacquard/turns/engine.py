@@ -347,7 +347,8 @@ class ContextEngine:
 
         async def answer() -> PreparedTurn:
             asked = await find_request(config)
-            request = replace(asked, message=await self._keep_secrets_out(asked.message, config))
+            said = await self._keep_secrets_out(asked.message, config)
+            request = replace(asked, message=replace(said, at=said.at or self._parts.clock.now()))
             # Before the session is created, so that a refused input leaves nothing behind.
             check_user_message(request.message.content, config.limits)
             check_parts(request.message, config.limits)

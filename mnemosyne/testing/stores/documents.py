@@ -88,6 +88,27 @@ class StoreDocuments(StoreTests):
             with pytest.raises(BranchNotFoundError):
                 await store.get_session(SESSION, branch_id="nowhere")
 
+    async def test_rule_9_a_waiting_message_keeps_its_time(self, tmp_path: Path) -> None:
+        """The message of a pending turn has the same time in the document before and after its reply, and none if it
+        was given none, whatever the time of its turn.
+        """
+        async with self.open_session(tmp_path) as store:
+            for turn_id, at in (("t1", AT + timedelta(minutes=1)), ("t2", None)):
+                head = await store.head(SESSION)
+                said = (user_message("not yet", at=at),)
+                record = prepared_turn(head, turn_id, messages=said, created_at=at)
+                head = await store.save_prepared(record, expected_version=head.version)
+                waiting = await store.get_session(SESSION)
+                assert waiting is not None
+                assert waiting.session.messages[-1].at == at
+                # A document that is written back as it was read changes nothing.
+                written = await store.put_session(SESSION, waiting, expected_version=head.version)
+                commit = TurnCommit(turn_id=turn_id, messages=(reply_message("now"),))
+                await store.commit_turn(SESSION, commit, expected_version=written.version)
+                done = await store.get_session(SESSION)
+                assert done is not None
+                assert done.session.messages[-2] == waiting.session.messages[-1]
+
     async def test_rule_9_a_document_reads_as_a_session(self, tmp_path: Path) -> None:
         """A written document is read back unchanged, every part in its order. Its messages form a turn like any other."""
         async with self.open_empty(tmp_path) as store:
