@@ -127,7 +127,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.SOURCE_CHANGED: "A text is not what it was when its ref was made; the current text is shown.",
         DegradationCode.SHORTEN_FAILED: "The model could not shorten a text; its first sentences are shown.",
         DegradationCode.SHORTEN_LATE: "Texts were not shortened in time; their first sentences are shown.",
-        DegradationCode.REDACTION_FAILED: "A text could not be searched for what must not be kept; it was withheld.",
+        DegradationCode.REDACTION_FAILED: "A text could not be searched for what must not be kept; it was withheld, or "
+        "kept and marked if the settings let it pass.",
         DegradationCode.REDACTION_OFF: "A text was kept without redaction, as its caller demanded.",
         DegradationCode.DEDUP_SKIPPED: "A text could not be compared with others (its hasher failed, or its call's arguments "
         "name no source); it was written even if it is stored already.",

@@ -19,6 +19,7 @@ from jacquard.core.protocols import Shortener
 from jacquard.pipeline.curation.memory_blocks import describe_cuts, labels_of, render_memories
 from jacquard.pipeline.curation.recall_query import may_recall
 from jacquard.pipeline.curation.stream import Curation
+from jacquard.pipeline.evidence.rendering import describe_ingestions
 from jacquard.pipeline.record.build_prompt import PromptInputs, PromptParts, build_turn_prompt, lay_out_prompt
 from jacquard.pipeline.record.evidence import evidence_ids_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
@@ -46,9 +47,10 @@ from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import on_loop, run_off_loop
+from mnemosyne.evidence.redactions import degradations_of
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
-from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.memory import DOCUMENT_ID, session_scope, world_scope
 from mnemosyne.values import dataclass
 
 _Decided = tuple[PromptInputs, PromptLayout, PreparedTurn | None]
@@ -205,7 +207,16 @@ class PromptComposer:
             ),
         )
         skeleton, flesh = make_block_ids_unique(skeleton, joining)
-        codes = (*codes, *curation.degradations, *skeleton.results.degradations, *describe_cuts(flesh, entries))
+        passages = [each for each in entries if DOCUMENT_ID in each.metadata]
+        codes = (
+            *codes,
+            *curation.degradations,
+            *skeleton.results.degradations,
+            *describe_ingestions(
+                (str(each.metadata[DOCUMENT_ID]), degradations_of(each.metadata)) for each in passages
+            ),
+            *describe_cuts(flesh, entries),
+        )
         inputs = PromptInputs(
             turn=turn,
             skeleton=skeleton,

@@ -15,6 +15,7 @@ from typing import Any
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.regexes import Span
+from mnemosyne.evidence.redactions import degradations_field, degradations_of
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import Evidence, readers_of
 from mnemosyne.schema.memory import (
@@ -151,6 +152,7 @@ def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, 
         selector = f"chars:{begin}-{end}"
         metadata: dict[str, Any] = {DOCUMENT_ID: evidence.evidence_id, SECTION_ID: selector}
         metadata.update({key: evidence.metadata[key] for key in _KEPT if key in evidence.metadata})
+        metadata.update(degradations_field(degradations_of(evidence.extra)))
         if readers := readers_of(evidence):
             metadata[VIEWERS] = list(readers)
         if evidence.expires_at is not None:

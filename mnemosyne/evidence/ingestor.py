@@ -24,7 +24,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.documents import IS_DOCUMENT, is_document, remove_passages, write_passages
 from mnemosyne.evidence.echoes import without_shown
-from mnemosyne.evidence.redactions import redaction_field
+from mnemosyne.evidence.redactions import degradations_field, redaction_field
 from mnemosyne.evidence.rules import (
     OWN_SCHEME,
     IngestRules,
@@ -175,7 +175,10 @@ class RedactingIngestor:
         )
         evidence = replace(evidence, links=place.links)
         if not chosen.dry_run:
-            await self._write(session_id, evidence, supersedes, news.content, cleaned, chosen)
+            await self._keep_original(session_id, evidence_id, news.content, cleaned, chosen)
+        evidence = replace(evidence, extra={**evidence.extra, **degradations_field(cleaned.degradations)})
+        if not chosen.dry_run:
+            await self._write(session_id, evidence, supersedes)
         return IngestResult(
             evidence=evidence,
             is_new=True,
@@ -194,20 +197,16 @@ class RedactingIngestor:
             store_content=chosen.own_words or (chosen.store_content and self._settings.store_content),
         )
 
-    async def _write(
-        self,
-        session_id: str,
-        evidence: Evidence,
-        supersedes: str | None,
-        original: str,
-        cleaned: _RedactedText,
-        chosen: IngestOptions,
+    async def _keep_original(
+        self, session_id: str, evidence_id: str, original: str, cleaned: _RedactedText, chosen: IngestOptions
     ) -> None:
         if chosen.keep_original and cleaned.rules and self._vault is not None:
             try:
-                await self._vault.put(session_id, evidence.evidence_id, original)
+                await self._vault.put(session_id, evidence_id, original)
             except OSError:
                 cleaned.degradations.append("original_failed")
+
+    async def _write(self, session_id: str, evidence: Evidence, supersedes: str | None) -> None:
         await self._store.put_evidence(session_id, evidence)
         if is_document(evidence):
             await write_passages(self._store, session_id, evidence)

@@ -36,12 +36,12 @@ from jacquard.pipeline.evidence.candidates import (
     mark_newest,
 )
 from jacquard.pipeline.evidence.context_blocks import NO_RESULTS, EvidenceBlocks
-from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
+from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts, describe_ingestions
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.audience import join_audiences, read_audience
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
-from mnemosyne.evidence.redactions import redaction_of
+from mnemosyne.evidence.redactions import degradations_of, redaction_of
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import Session, SessionDocument
@@ -109,7 +109,11 @@ async def load_evidence_blocks(
     return EvidenceBlocks(
         blocks=tuple(blocks),
         conflicts=choice.settled.records,
-        degradations=(*map(_sentence, choice.settled.records), *told),
+        degradations=(
+            *map(_sentence, choice.settled.records),
+            *told,
+            *describe_ingestions((each.evidence_id, degradations_of(each.extra)) for each in choice.chosen),
+        ),
         errors=(*errors, *(each.error for each in resolved if each.error)),
         decisions=choice.decisions,
         left_out=choice.left_out,

@@ -16,11 +16,12 @@ from filament.markup import open_tag
 from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
 from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, sensitivity_of
 from jacquard.core.receipt import CandidateDecision, LeftOut
-from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
+from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts, describe_ingestions
 from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.audience import Audience, join_audiences, may_read, read_audience
 from mnemosyne.documents.document_trust import TRUST, verify_trust
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
+from mnemosyne.evidence.redactions import degradations_of
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence
@@ -130,14 +131,17 @@ async def load_context_blocks(
             trusts = [await verify_trust(store, each) for each in found]
             blocks.append(_prompt_block(resolved, text, trusts, place, count, turn.boundary))
     shown_ids = [ref.evidence_id for block in own for ref in block.refs]
-    cited = [read_audience(known[name].metadata) for name in shown_ids if name in known]
+    cited = [known[name] for name in shown_ids if name in known]
+    told += describe_ingestions((each.evidence_id, degradations_of(each.extra)) for each in cited)
     return EvidenceBlocks(
         blocks=tuple(blocks),
         document_ids=frozenset(block.block_id for block in own),
         degradations=tuple(told),
         left_out=tuple(left_out),
         errors=tuple(errors),
-        audience=join_audiences([*(read_audience(block.extra) for block in own), *cited]),
+        audience=join_audiences(
+            [*(read_audience(block.extra) for block in own), *(read_audience(each.metadata) for each in cited)]
+        ),
     )
 
 

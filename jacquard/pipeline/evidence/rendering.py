@@ -7,11 +7,12 @@ module must not import a concrete store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from anyio import create_task_group
 
+from jacquard.core.degradations import describe_degradation
 from mnemosyne.core.errors import StoreError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
@@ -143,6 +144,21 @@ class _BlockRefs:
     async def resolve(self, evidence_id: str, selector: str | None = None) -> str:
         """Return the text of a part of an evidence item; '' if there is none."""
         return (await self(Ref(evidence_id=evidence_id, selector=selector))).text
+
+
+def describe_ingestions(found: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+    """Return a degradation as `code: detail` for each code of `found`, with the ids of all evidence that it concerns.
+
+    `found` are pairs of the id of an evidence item and the codes of its ingestion.
+    """
+    ids: dict[str, dict[str, None]] = {}
+    for evidence_id, codes in found:
+        for code in codes:
+            ids.setdefault(code, {})[evidence_id] = None
+    return tuple(
+        f"{code}: When evidence {', '.join(names)} was stored: {describe_degradation(code).detail}"
+        for code, names in ids.items()
+    )
 
 
 def default_parts(store: Store, clock: Clock, count: Callable[[str], int]) -> EvidenceParts:
