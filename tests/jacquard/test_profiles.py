@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,20 @@ async def test_no_text_from_outside_speaks_for_another_role(tmp_path: Path, prof
     assert not any(each in f"{shown}{turn.text}" for each in (token, "[INST]", "[/INST]", "</s>", "<｜User｜>"))
     assert again.messages == turn.messages
     assert find_origins(turn, said)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("world", [None, FOREST], ids=["assistant", "story"])
+async def test_the_id_of_the_only_speaker_is_in_no_prompt(world: Any) -> None:
+    author = Author(kind=AuthorKind.USER, id="3f0c9a-uuid")
+    async with create_context_engine(MemoryStore(), world=world) as engine:
+        for text in ("Good evening.", "Who is Lutz?"):
+            await ask(engine, Message(role=Role.USER, content=text, author=author))
+            await engine.commit_assistant_message(SESSION, "<content>Hm.</content>")
+        turn = await ask(engine, Message(role=Role.USER, content="And Oda?", author=author))
+    assert "Who is Lutz?" in turn.text
+    assert author.id not in turn.text
+    assert author.id not in whole(turn)
 
 
 @pytest.mark.anyio
