@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from benchmarks.rivals.figures import quality_json
 from benchmarks.rivals.names import NAMES, SETUP_NAMES
 from benchmarks.rivals.page import write_page
 from benchmarks.rivals.run import LARGE, Options, run
@@ -68,6 +69,12 @@ def rivals(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write figures and every single measurement as JSON.")
     ] = None,
+    quality_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--quality", metavar="FILE", help="Write the scores without the times (docs/measurements/rivals.json)."
+        ),
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -102,15 +109,17 @@ def rivals(
         limits=Limits(seconds=patience, memory_gb=memory_gb),
     )
     try:
-        if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
+        for file in (json_file, quality_file):
+            if file is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
         if figures_file is not None:
             figures = json.loads(figures_file.read_text(encoding="utf-8"))
         else:
             with show_progress(err) as progress:
                 figures = anyio.run(run, options, lambda text: err.print(Text(text, style="dim")), progress)
-        if json_file is not None:
-            json_file.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        for file, value in ((json_file, figures), (quality_file, quality_json(figures))):
+            if file is not None:
+                file.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         for name in () if page is None else write_page(page, figures):
             err.print(Text(f"{page}: this run has no table {name!r}; the former one stays", style="bold"))
     except (EvalError, JacquardError, MnemosyneError) as error:

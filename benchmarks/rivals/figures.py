@@ -96,6 +96,25 @@ def quality(rows: Rows) -> dict[str, Any]:
     }
 
 
+def quality_json(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores of a run without its times, 0..1: by setup and stack, with the data, the model and the versions."""
+    config = figures["config"]
+    return {
+        "data": config["data"],
+        "session": config["session"],
+        "embedder": config["embedder"],
+        "versions": figures["versions"],
+        "setups": {
+            name: {
+                stack: {metric: round(value, 5) for metric, value in found.items()}
+                for stack, found in setup["quality"].items()
+            }
+            for name, setup in figures["setups"].items()
+            if setup["quality"]
+        },
+    }
+
+
 def find_fastest(rows: Rows) -> dict[str, Any] | None:
     """Return the framework stack whose turn is fastest (p50), and how many times as long as ours it takes; None without."""
     by_name = _group_by_stack(rows, times)

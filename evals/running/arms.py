@@ -92,11 +92,17 @@ def _gains(a: Report, b: Report, *, by_session: bool) -> dict[str, Difference]:
 
 
 def arms_to_json(found: ArmComparison) -> dict[str, Any]:
-    """Return the figures as a JSON value, 0..1; every single query is in the reports."""
+    """Return the figures as a JSON value, 0..1, with the data and versions; every single query is in the reports."""
+    ours = found.reports[Arm.HYBRID]
+    data = ours["config"]["data"]
     return {
+        "data": {name: data[name] for name in ("name", "licence", "source", "commit")},
+        "versions": ours["config"]["versions"],
+        "embedder": ours["config"]["embedder"],
+        "queries": ours["counts"]["scored"],
         "drawn": found.drawn,
-        "means": {arm.value: {m: found.reports[arm]["metrics"][m] for m in SHOWN} for arm in ORDER},
-        "intervals": {metric: list(ends) for metric, ends in found.intervals.items()},
+        "means": {arm.value: {m: _round(found.reports[arm]["metrics"][m]) for m in SHOWN} for arm in ORDER},
+        "intervals": {metric: [_round(end) for end in ends] for metric, ends in found.intervals.items()},
         "to_best": {metric: {"arm": arm.value, **_json(each)} for metric, (arm, each) in found.to_best.items()},
         "to_rrf": {metric: _json(each) for metric, each in found.to_rrf.items()},
     }
@@ -146,4 +152,8 @@ def _format_interval(low: float, high: float, *, sign: str) -> str:
 
 
 def _json(each: Difference) -> dict[str, Any]:
-    return {"delta": each.delta, "low": each.low, "high": each.high, "verdict": each.verdict}
+    return {"delta": _round(each.delta), "low": _round(each.low), "high": _round(each.high), "verdict": each.verdict}
+
+
+def _round(value: float) -> float:
+    return round(value, 5)

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCOMO = json.loads((ROOT / "docs" / "measurements" / "locomo.json").read_text(encoding="utf-8"))["locomo"]
+MEASUREMENTS = ROOT / "docs" / "measurements"
+
+
+def stored(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((MEASUREMENTS / name).read_text(encoding="utf-8"))
+    return found
+
+
+LOCOMO = stored("locomo.json")["locomo"]
+ARMS = stored("arms.json")
+RIVALS = stored("rivals.json")
 NAMES = {"hybrid": "ours", "bm25": "our words alone", "rank-bm25": "BM25 (rank-bm25)"}
 UNITS = (
     ("document@5", "document@10", "document@50"),
@@ -69,6 +81,49 @@ def test_the_readmes_have_the_stored_figures(name: str) -> None:
     assert f"{LOCOMO['queries']:,}" in text
 
 
+RANKED = ("recall@5", "recall@10", "recall@25", "recall@50", "all@10", "ndcg@5")
+WITHIN = ("recall@250tok", "recall@500tok", "recall@1000tok", "recall@2000tok")
+GAINS = ("recall@5", "recall@10", "recall@50", "ndcg@5")
+
+
+def gain(found: dict[str, float]) -> str:
+    return with_ends(found["delta"], found["low"], found["high"], "+")
+
+
+def rows_of_arms() -> list[str]:
+    """Return two rows a set: the scores of ours, and what ours gains over its parts."""
+    rows = []
+    for name, found in ARMS.items():
+        ours = found["means"]["hybrid"]
+        ranked, within = (" / ".join(percent(ours[metric]) for metric in metrics) for metrics in (RANKED, WITHIN))
+        rows.append(f"| {name}, {found['queries']:,} | {ranked} | {within} |")
+        parts = " / ".join(percent(found["means"][arm]["recall@5"]) for arm in ("bm25", "vector", "rrf"))
+        gains = [gain(found["to_best"][metric]) for metric in GAINS]
+        rows.append(f"| {name} | {parts} | {' | '.join(gains)} | {gain(found['to_rrf']['recall@5'])} |")
+    return rows
+
+
+@pytest.mark.parametrize("row", rows_of_arms())
+def test_the_page_on_fusion_has_the_stored_figures(row: str) -> None:
+    assert row in (MEASUREMENTS / "fusion.md").read_text(encoding="utf-8")
+
+
+SCORES = (
+    *("recall@5", "ndcg@5", "recall@50", "recall@250tok", "recall@500tok", "recall@1000tok", "recall@2000tok"),
+    "prompt_recall@5",
+)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("setup", RIVALS["setups"])
+def test_the_comparison_with_other_stacks_has_the_stored_scores(setup: str, language: str) -> None:
+    page = (ROOT / "docs" / language / "bench.md").read_text(encoding="utf-8")
+    (table,) = re.findall(rf"<!-- table: quality {setup} -->\n(.*?)<!-- end -->", page, re.DOTALL)
+    for stack, found in RIVALS["setups"][setup].items():
+        cells = [*(percent(found[name]) for name in SCORES), f"{found['prompt_tokens']:.0f}"]
+        assert f"| {stack} | {' | '.join(cells)} |\n" in table
+
+
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_the_page_has_the_overviews_that_the_gate_keeps(language: str) -> None:
     kept = json.loads((ROOT / "evals" / "sets" / "gate.json").read_text(encoding="utf-8"))["overviews_baseline"][
@@ -82,8 +137,11 @@ def test_the_page_has_the_overviews_that_the_gate_keeps(language: str) -> None:
 
 
 def test_stored_results_are_of_this_release_and_hold_no_data() -> None:
-    assert LOCOMO["versions"]["jacquard-context"] == version("jacquard-context")
+    for found in (LOCOMO, RIVALS, *ARMS.values()):
+        assert found["versions"]["jacquard-context"] == version("jacquard-context")
     assert LOCOMO["queries"] == sum(each["queries"] for each in LOCOMO["retrievers"]["hybrid"]["by_category"].values())
-    text = json.dumps(LOCOMO)
-    assert "retrieved" not in text.replace("retrievers", "")
-    assert "conv-" not in text
+    for name in ("locomo.json", "arms.json", "rivals.json"):
+        text = (MEASUREMENTS / name).read_text(encoding="utf-8")
+        assert "retrieved" not in text.replace("retrievers", "")
+        assert '"rows"' not in text
+    assert "conv-" not in json.dumps(LOCOMO)

@@ -265,7 +265,9 @@ def test_the_whole_comparison_runs_by_hand_and_keeps_every_measurement(tmp_path)
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
     file = tmp_path / "out" / "figures.json"
     options = ["--sizes", 0, "--rate", 4, "--history", 2, "--turns", 1, "--setups", "shipped", "--embedder", "made-up"]
+    scores = tmp_path / "scores" / "rivals.json"
     command = ["rivals", "--data", folder, "--only", "by-hand", *options, "--cache", tmp_path, "--json", file]
+    command += ["--quality", scores]
     done = CliRunner().invoke(app, [*map(str, command)])
     assert done.exit_code == 0, done.output
     assert "beyond embedding" in done.stdout
@@ -280,6 +282,10 @@ def test_the_whole_comparison_runs_by_hand_and_keeps_every_measurement(tmp_path)
     assert len([each for each in found["rows"] if each["part"] == "set"]) == (3 * 2 + 4) * 2
     assert all(each["not_in_prompt"] == 0 for part in ("played", "quality") for each in found[part].values())
     assert figures["machine"]["cores"] >= 1
+    kept = json.loads(scores.read_text(encoding="utf-8"))
+    assert set(kept["setups"]["shipped"]) == {OURS, "by-hand"}
+    assert kept["setups"]["shipped"][OURS]["recall@5"] == round(found["quality"][OURS]["recall@5"], 5)
+    assert not {"machine", "rows", "load"} & set(kept)
     show(figures, Console(width=170, quiet=True))
     check_page(file, tmp_path / "page.md")
 

@@ -54,7 +54,12 @@ def test_a_table_a_set_with_every_query_of_every_arm_kept(folder, tmp_path):
     reports = {arm: json.loads((out / f"tales.{arm}.json").read_text()) for arm in Arm}
     assert {report["config"]["retriever"] for report in reports.values()} == set(Arm)
     kept = json.loads((out / "arms.json").read_text())["tales"]
-    assert kept["means"]["hybrid"]["recall@5"] == reports[Arm.HYBRID]["metrics"]["recall@5"]
+    assert kept["means"]["hybrid"]["recall@5"] == round(reports[Arm.HYBRID]["metrics"]["recall@5"], 5)
+    assert (kept["data"]["name"], kept["queries"], kept["embedder"]) == (
+        "tales",
+        3,
+        reports[Arm.HYBRID]["config"]["embedder"],
+    )
     assert set(reports[Arm.RRF]["queries"][0]["retrieved"]) == {
         name for arm in (Arm.BM25, Arm.VECTOR) for name in reports[arm]["queries"][0]["retrieved"]
     }
@@ -77,7 +82,10 @@ def test_what_cannot_be_compared_is_refused_before_the_work(folder, tmp_path, mo
 
 
 def report(values):
+    data = dict.fromkeys(("name", "licence", "source", "commit"), "tales")
     return {
+        "config": {"data": data, "versions": {}, "embedder": "none"},
+        "counts": {"scored": len(values)},
         "metrics": dict.fromkeys(SHOWN, sum(values) / len(values)),
         "queries": [
             {
