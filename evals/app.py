@@ -53,7 +53,7 @@ from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
 from evals.running.overview_set import find_falls, kept_shares, overviews_json, print_overviews, run_overviews
 from evals.running.parts import Arm, Choice
-from evals.running.planner_set import planner_json, print_planner, run_planner
+from evals.running.planner_set import planner_json, print_planner, run_pairs, run_planner
 from evals.running.redaction_set import print_redaction, redaction_json, run_redaction
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.score import score_run
@@ -429,7 +429,7 @@ def planner(
     try:
         check_place(json_file)
         with show_progress(error_output) as progress:
-            report = planner_json(run_planner(PLANNER_SET, progress))
+            report = planner_json(run_planner(PLANNER_SET, progress), run_pairs(PLANNER_SET))
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
     if keep_json(report, json_file):

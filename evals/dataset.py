@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -181,25 +182,33 @@ def _read_about(file: Path) -> Mapping[str, Any]:
     return about
 
 
-def read_by_language(
-    folder: Path, languages: Sequence[str], read_line: Callable[[Mapping[str, Any], str], T], what: str
-) -> tuple[T, ...]:
+def read_by_language(folder: Path, languages: Sequence[str], read_line: Callable[..., T], what: str) -> tuple[T, ...]:
     """Return the items of `LANGUAGE.jsonl` of each language, in order; `what` names one in errors.
 
     DatasetError, with file and line, for a file that cannot be read and for a line that `read_line` does not accept.
     """
+    return tuple(
+        item
+        for language in languages
+        for item in read_items(folder / f"{language}.jsonl", partial(read_line, language=language), what)
+    )
+
+
+def read_items(file: Path, read_line: Callable[[Mapping[str, Any]], T], what: str) -> tuple[T, ...]:
+    """Return the items of a file of JSON lines, in order; `what` names one in errors.
+
+    DatasetError, with file and line, for a file that cannot be read and for a line that `read_line` does not accept.
+    """
     found = []
-    for language in languages:
-        file = folder / f"{language}.jsonl"
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{file}: cannot be read ({error}).") from error
+    for number, line in enumerate(lines, start=1):
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DatasetError(f"{file}: cannot be read ({error}).") from error
-        for number, line in enumerate(lines, start=1):
-            try:
-                found.append(read_line(json.loads(line), language))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DatasetError(f"{file}:{number}: is no {what} ({error!r}).") from error
+            found.append(read_line(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DatasetError(f"{file}:{number}: is no {what} ({error!r}).") from error
     return tuple(found)
 
 

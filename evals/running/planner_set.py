@@ -1,6 +1,7 @@
 """Run of planner tier 0 on labelled inputs: every input is planned only by the rules, and each label is compared.
 
-The set is a folder with one file of JSON lines a language; `sets/planner/README.md` explains its fields.
+The set is a folder with one file of JSON lines a language, and a file of pairs: the same input in both languages under one
+label. `sets/planner/README.md` explains the fields.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.dataset import read_by_language
+from evals.dataset import read_by_language, read_items
 from evals.running.gate import EXAMPLE_PREFIX, find_world
 from jacquard import PlanContext
 from jacquard.core.plan import Temporal, Triage, plan_to_json
@@ -29,6 +30,9 @@ from mnemosyne.world.scaffold import write_scaffold
 
 LANGUAGES = ("zh", "en")
 HALVES = ("tune", "gate", "later")
+PAIRS_FILE = "pairs.jsonl"
+PAIR_HALVES = ("tune", "gate", "practice")
+HELD_OUT = ("gate", "later")
 LABELS = ("triage", "template", "temporal", "search")
 WORLDS = ("forest", "lighthouse", "shop", "plain")
 
@@ -80,9 +84,22 @@ def _read_line(value: Mapping[str, Any], language: str) -> LabelledInput:
         search=value.get("search"),
         history=tuple((each["role"], each["content"]) for each in value.get("history", ())),
     )
-    if labelled.half not in HALVES or labelled.world not in WORLDS:
+    if labelled.half not in (*HALVES, *PAIR_HALVES) or labelled.world not in WORLDS:
         raise ValueError(f"half {labelled.half!r} or world {labelled.world!r} is unknown")
     return labelled
+
+
+def read_pairs(folder: Path) -> tuple[tuple[LabelledInput, ...], ...]:
+    """Read the pairs: each is one input in every language of `LANGUAGES`, with the same labels. DatasetError, with file and
+    line, for a line that is none.
+    """
+    return read_items(folder / PAIRS_FILE, _read_pair, "pair of labelled inputs")
+
+
+def _read_pair(value: Mapping[str, Any]) -> tuple[LabelledInput, ...]:
+    return tuple(
+        _read_line({**value, "id": f"{value['id']}_{name}", "input": value["inputs"][name]}, name) for name in LANGUAGES
+    )
 
 
 def load_worlds(folder: Path) -> dict[tuple[str, str], WorldPack]:
@@ -112,6 +129,17 @@ def run_planner(
         rows.append(_compare(each, planner.plan(each.text, _window(each, world, planner), world)))
         progress("inputs", count, len(inputs))
     return tuple(rows)
+
+
+def run_pairs(folder: Path) -> tuple[tuple[PlannedInput, ...], ...]:
+    """Plan every pair of the set, in its order."""
+    worlds, planner = load_worlds(folder), RulePlanner()
+
+    def plan(each: LabelledInput) -> PlannedInput:
+        world = worlds[each.world, each.language]
+        return _compare(each, planner.plan(each.text, _window(each, world, planner), world))
+
+    return tuple(tuple(plan(each) for each in pair) for pair in read_pairs(folder))
 
 
 def _window(labelled: LabelledInput, world: WorldPack, planner: RulePlanner) -> SessionWindow:
@@ -169,10 +197,28 @@ def score_inputs(rows: Iterable[PlannedInput]) -> dict[str, dict[str, float | in
     return scores
 
 
-def planner_json(rows: Sequence[PlannedInput]) -> dict[str, Any]:
-    """Return the scores by half, by half and language, and by half and category, and the misses of the half `tune`.
+def score_pairs(pairs: Iterable[Sequence[PlannedInput]]) -> dict[str, Any]:
+    """Return how many pairs there are (`count`), how many are planned the same in all languages (`agree`), how many have every
+    label right in one language (`right`, by language), and how many are both (`both`; `share` is their part, 0..1).
+    """
+    found = list(pairs)
+    right = [[all(row.right.values()) for row in pair] for pair in found]
+    agree = [all(row.planned == pair[0].planned for row in pair) for pair in found]
+    both = sum(same and all(each) for same, each in zip(agree, right, strict=True))
+    return {
+        "count": len(found),
+        "agree": sum(agree),
+        "right": {name: sum(each[place] for each in right) for place, name in enumerate(LANGUAGES)},
+        "both": both,
+        "share": round(both / len(found), 4) if found else 1.0,
+    }
 
-    Misses of the halves `gate` and `later` are never listed, so that nobody writes rules for them.
+
+def planner_json(rows: Sequence[PlannedInput], pairs: Sequence[Sequence[PlannedInput]] = ()) -> dict[str, Any]:
+    """Return the scores by half, by half and language, and by half and category, the agreement of the languages on `pairs`,
+    and the misses of all halves that are not held out.
+
+    Misses of the halves of HELD_OUT are never listed, so that nobody writes rules for them.
     """
     report: dict[str, Any] = {"inputs": len(rows), "halves": {}}
     for half in HALVES:
@@ -187,7 +233,13 @@ def planner_json(rows: Sequence[PlannedInput]) -> dict[str, Any]:
                 name: score_inputs(row for row in own if row.labelled.category == name) for name in categories
             },
         }
-    report["misses"] = [_miss(row) for row in rows if row.labelled.half == "tune" and not all(row.right.values())]
+    report["pairs"] = {
+        half: score_pairs(pair for pair in pairs if pair[0].labelled.half == half) for half in PAIR_HALVES
+    }
+    tried = (*rows, *(row for pair in pairs for row in pair))
+    report["misses"] = [
+        _miss(row) for row in tried if row.labelled.half not in HELD_OUT and not all(row.right.values())
+    ]
     return report
 
 
@@ -213,7 +265,7 @@ def _miss(row: PlannedInput) -> dict[str, Any]:
 
 
 def print_planner(report: Mapping[str, Any], console: Console, *, misses: bool = False) -> None:
-    """Print the scores as tables: both halves and their languages, then the categories of `tune`."""
+    """Print the scores as tables: all halves and their languages, the categories of `tune`, then the pairs."""
     table = Table("half", "language", *LABELS, title=f"planner tier 0, {report['inputs']} inputs")
     for half, found in report["halves"].items():
         for name, scores in (("both", found["scores"]), *found["languages"].items()):
@@ -222,6 +274,19 @@ def print_planner(report: Mapping[str, Any], console: Console, *, misses: bool =
     table = Table("category", *LABELS, title="by category, half tune")
     for name, scores in report["halves"]["tune"]["categories"].items():
         table.add_row(name, *(_share(scores[label]) for label in LABELS))
+    console.print(table)
+    table = Table(
+        "half",
+        "planned the same",
+        *(f"right in {name}" for name in LANGUAGES),
+        "both",
+        title="the same in both languages",
+    )
+    for half, score in report["pairs"].items():
+        shown = (score["agree"], *score["right"].values(), score["both"])
+        table.add_row(
+            half, *(f"{100 * each / (score['count'] or 1):.0f} % ({each}/{score['count']})" for each in shown)
+        )
     console.print(table)
     for miss in report["misses"] if misses else ():
         wrong = "; ".join(

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from evals.app import PLANNER_SET, app
 from evals.errors import DatasetError
-from evals.running.planner_set import LABELS, planner_json, read_inputs, run_planner
+from evals.running.planner_set import HELD_OUT, LABELS, planner_json, read_inputs, read_pairs, run_pairs, run_planner
 
 
 @pytest.fixture(scope="module")
 def report():
-    return planner_json(run_planner(PLANNER_SET))
+    return planner_json(run_planner(PLANNER_SET), run_pairs(PLANNER_SET))
 
 
 def test_the_set_has_two_languages_in_two_halves():
@@ -44,11 +44,31 @@ def test_scores_are_counted_by_half_language_and_category(report):
 
 def test_the_scores_that_were_recorded_are_kept(report):
     recorded = json.loads((PLANNER_SET / "recorded.json").read_text(encoding="utf-8"))
-    assert sorted(recorded) == ["gate", "later"]
-    for half, least in recorded.items():
+    assert sorted(recorded) == ["gate", "later", "pairs"]
+    for half in ("gate", "later"):
+        least = recorded[half]
         scores = report["halves"][half]["scores"]
         fallen = {label: scores[label] for label in LABELS if scores[label]["share"] < least[label]}
         assert fallen == {}, f"{half}: compare with `python -m evals planner --misses` before the rules were changed"
+
+
+def test_chinese_and_english_are_planned_the_same_and_right_on_98_of_100_pairs(report):
+    recorded = json.loads((PLANNER_SET / "recorded.json").read_text(encoding="utf-8"))["pairs"]
+    scores = report["pairs"]
+    assert {half: scores[half]["share"] for half in recorded if scores[half]["share"] < recorded[half]} == {}
+    both, count = (sum(scores[half][key] for half in ("tune", "gate")) for key in ("both", "count"))
+    assert count == 100
+    assert both / count >= 0.98
+    for half, score in scores.items():
+        assert score["both"] <= min(score["agree"], *score["right"].values()) <= score["count"], half
+
+
+def test_pairs_are_one_input_in_two_languages_under_one_label():
+    pairs = read_pairs(PLANNER_SET)
+    assert all([each.language for each in pair] == ["zh", "en"] for pair in pairs)
+    texts = [each.text for pair in pairs for each in pair]
+    assert len(set(texts)) == len(texts)
+    assert Counter(pair[0].half for pair in pairs if pair[0].half != "practice") == {"tune": 50, "gate": 50}
 
 
 @pytest.mark.parametrize("half", ["tune", "gate", "later"])
@@ -63,9 +83,11 @@ def test_the_page_has_the_scores_of_now(report, half):
 
 def test_misses_of_the_gate_are_not_listed(report):
     halves = {each.input_id: each.half for each in read_inputs(PLANNER_SET)}
-    assert all(halves[miss["id"]] == "tune" for miss in report["misses"])
+    halves |= {each.input_id: each.half for pair in read_pairs(PLANNER_SET) for each in pair}
+    assert not [miss for miss in report["misses"] if halves[miss["id"]] in HELD_OUT]
     wrong = sum(each["count"] - each["right"] for each in report["halves"]["tune"]["scores"].values())
-    assert wrong == sum(len(miss["wrong"]) for miss in report["misses"])
+    of_inputs = {each.input_id for each in read_inputs(PLANNER_SET)}
+    assert wrong == sum(len(miss["wrong"]) for miss in report["misses"] if miss["id"] in of_inputs)
 
 
 def test_the_command_prints_tables_and_json():

@@ -36,6 +36,7 @@ of this number each, because the middle of a pasted page tells little about the 
 _LETTERS = re.compile(r"[^\W_]")
 _ACTS = re.compile(
     r"(?:^|[,:] ?|\b(?:and|then) )(?:i|we) (?:\w+ly )?$|(?:^|,)(?:我们?|咱们?)把?[^,想要帮给问请让叫能]{0,8}$"
+    r"|^(?:我们?|咱们?)[^,]{1,16},[再又]?(?:看看|瞧瞧|打量)$"
 )
 """The player, followed by an act."""
 

@@ -6,7 +6,7 @@ from jacquard.pipeline.planning.lexicons.lexicon import Lexicon, any_of, words_o
 from mnemosyne.core.lazy_patterns import lazy_pattern
 
 _PAST_VERBS = (
-    "was|were|had|did|gave|built|made|told|said|sold|bought|took|brought|sent|wrote|killed|won|lost|left|fell|met|came|"
+    "was|were|had|did|gave|built|made|told|said|sold|bought|took|brought|sent|wrote|killed|won|lost|left|fell|cast|met|came|"
     "went|saw|heard|"
     "found|got|knew|thought|taught|broke|stole|hid|kept|ran|fought|died|began|chose|drank|ate|drew|drove|forgot|grew|held|"
     "hurt|"
@@ -17,7 +17,8 @@ _PAST_VERBS = (
 _PARTICIPLES = (
     "been|met|seen|done|told|given|gone|drunk|eaten|taken|fought|said|heard|found|lost|come|become|begun|bought|brought|"
     "built|"
-    "chosen|drawn|fallen|forgotten|got(?:ten)? to|had|hidden|kept|known|made|paid|read|shown|slept|sold|spoken|spent|"
+    "chosen|drawn|fallen|forgotten|got(?:ten)? to (?:know|see|meet|hear|be)|had|hidden|kept|known|made|paid|read|shown|"
+    "slept|sold|spoken|spent|"
     r"left(?! (?:to|of|for|over|in)\b| ?(?:$|[,.;!?]))|"
     "stolen|taught|"
     r"thought|thrown|won|worn|written|"
@@ -27,6 +28,7 @@ _PARTICIPLES = (
 _WH = "what|where|when|why|how|who|whom|which"
 _START = r"(?:^|(?<=[,.;:!?] )|\b(?:and|but|so|then) )"
 _SOMEBODY = r"(?:him|her|it|them|you|me|us|himself|the|that|this|his|its|their|my|your)"
+_FOE = "(?:him|her|it|them)"
 _BODY = (
     "belly|throat|chest|face|head|neck|guts?|ribs?|eyes?|heart|legs?|arms?|back|shoulders?|flank|side|jaws?|nose|knees?|"
     "skull|"
@@ -57,20 +59,22 @@ _VERBS = (
     "murder(?:s|ing|ed)?|"
     "bludgeon(?:s|ing|ed)?|pummel(?:s|ing|ed|led)?|clobber(?:s|ing|ed)?|bash(?:es|ing|ed)?|whack(?:s|ing|ed)?|"
     "retaliat(?:e|es|ing|ed)|"
+    "slap(?:s|ping|ped)?|smack(?:s|ing|ed)?|throttl(?:e|es|ing|ed)|decapitat(?:e|es|ing|ed)|duel(?:s|ling)?|"
     "backhand(?:s|ing|ed)?|deflect(?:s|ing|ed)?|sidestep(?:s|ping|ped)?|assault(?:s|ing|ed)?|swing(?:s|ing)?|swung"
 )
 _FIGHT_PHRASES = (
-    rf"draw(?:s|ing)? (?:(?:my|our|the|a|his|her|your) )?(?:\w+ ){{0,2}}?(?:{_WEAPONS})s?",
-    rf"(?:cut|slice|fire|aim|charge|leap|spring|swipe|lash out|rush|jab|claw|bite)(?:s|ing|d)? at {_SOMEBODY}",
+    rf"(?:draw|pull out|whip out)(?:s|ing)? (?:(?:my|our|the|a|his|her|your) )?(?:\w+ ){{0,2}}?(?:{_WEAPONS})s?",
+    rf"(?:cut|slice|fire|aim|charge|leap|spring|swipe|lash out|rush|jab|claw|bite|lash)(?:es|s|ing|d)? at {_SOMEBODY}",
     r"(?:cut|slice) (?:him|her|it|them) (?:down|open|apart)",
     r"(?:throw|hurl|fling|lob|chuck)(?:s|ing)? (?:[\w'-]+ ){1,6}?(?:at|into) (?:him|her|it|them|the|that|his|its)",
     rf"(?:{_WEAPONS}|pommel|boot|elbow|knee|shield|branch|arrow|bolt) (?:[\w'-]+ ){{0,3}}?(?:into|through|across|to|at|"
     "against|in)"
     rf" (?:[\w'-]+ ){{0,2}}?(?:him|her|it|them|{_BODY})",
-    "(?:sweep|swing|drive|bury|sink|plunge|slam|jab|ram|brandish|whirl|lunge with|strike with)(?:s|ing)? (?:my|the|his|"
+    "(?:unsheathe|sweep|swing|drive|bury|sink|plunge|slam|jab|ram|brandish|whirl|lunge with|"
+    "strike with)(?:s|ing)? (?:my|the|his|"
     "her|a|both)"
     rf" (?:\w+ )?(?:{_WEAPONS})",
-    "(?:i|we|reed|and|then|,)? ?(?:fire|loose|shoot) (?:an? |my |the |another |one more )?(?:arrow|bolt|shot|flare|gun|"
+    "(?:i|we|reed|and|then|,)? ?(?:fire|loose|shoot) (?:an? |my |your |our |the |another |one more )?(?:arrow|bolt|shot|flare|gun|"
     r"pistol|crossbow|volley)\w*(?: gun)?",
     rf"(?:throw|hurl|fling|lob|chuck)(?:s|ing)? (?:[\w'-]+ ){{0,3}}?(?:{_WEAPONS}|{_THROWN}) at [\w'-]+",
     rf"cast(?:s|ing)? [\w' ]{{1,24}}? (?:at|on|against) {_SOMEBODY}|(?:cast|hurl|throw|launch|unleash)(?:s|ing)? (?:a |"
@@ -87,17 +91,38 @@ _FIGHT_PHRASES = (
     rf"push (?:him|her|it|them) back|go(?:es)? for (?:his|her|its|their|the) (?:{_BODY})",
     rf"(?:bite|claw|scratch|gouge)(?:s|ing)? (?:him|it|them|(?:his|her|its|their) \w+)|"
     rf"(?:{_WEAPONS}) (?:[\w'-]+ ){{0,3}}?(?:towards?|for) (?:his|her|its|their|the \w+'s) (?:{_BODY})",
-    r"(?:sword|knife|gun)point|(?:stop|get|surround|flank|corner) (?:him|it|them)(?=!|$)|get the \w+ first|gang up on",
-    r"open fire|on guard|en garde|have at (?:thee|you|them|him|it)|finish (?:him|it|her|them)(?: off)?|pull the trigger",
+    r"(?:sword|knife|gun)point|(?:get|surround|flank|corner) (?:him|it|them)(?=!|$)|stop (?:him|them)(?=!|$)|"
+    r"get the \w+ first|gang up on",
+    r"nock(?:s|ing)? an arrow|(?:throw|hurl|fling|launch)(?:s|ing)? (?:myself|himself|herself) (?:at|on|onto)|at bay|"
+    r"(?:stamp|stomp|tread)(?:s|ing)? (?:hard )?on (?:his|her|its|their|him|it)|(?:jump|leap|drop)(?:s|"
+    r"ing)? (?:down )?onto (?:him|her|it|them)|clos(?:e|es|ing) in on (?:him|her|it|them|the)|open fire|on guard|"
+    r"en garde|have at (?:thee|you|them|him|it)|finish (?:him|it|her|them)(?: off)?|pull the trigger",
     r"(?:hold|fend|drive|beat|fight|keep) (?:them|him|it|her|(?:the|that|those) \w+) (?:off|back)|fend off|cover (?:our|"
     "the|my|his|her|your) (?:retreat|escape)",
     "take (?:him|it|her|them) (?:down|out)|bring (?:him|it|her|them) down|get (?:him|it|them)(?=!)|beat (?:him|her|it|"
     "them)(?: up)?",
     r"block (?:with|his|its|her|it|him|the (?:blow|strike|attack|bite|swing|blade|sword|hit|punch|kick))",
-    "charge (?:in|forward|into|him|her|it|them|the (?:enemy|line))|^charge$|(?:roll|jump|leap|dive|"
+    "charge (?:in|forward|into|him|her|it|them|the (?:enemy|line))|charge(?=[.!]*$)|(?:roll|jump|leap|dive|"
     "step) (?:out of the way|aside|clear)",
     r"duck(?: (?:under|behind|below|his|its|her|the|and))|^(?:i )?duck$|grab for (?:the|his|her) \w+|turn(?:s|"
     r"ing)? to (?:meet|face) the \w+ \w+",
+    rf"(?:throw|slam|fling|hurl|wrestle)(?:s|ing)? {_FOE} (?:to|on|onto|against|over|off) the|(?:push|shove|kick|drag)(?:s|ing)?"
+    r" (?:him|her|them) (?:off|down|over|into|against) the",
+    rf"(?:force|push|shove|smash|slam|bang|hold)(?:s|ing)? (?:his|her|its|their) (?:{_BODY}) (?:into|against|under|down)|"
+    r"(?:throw|fling|toss|spray|splash|blow|kick|rub|spit)(?:s|ing)? (?:[\w'-]+ ){1,4}?(?:in|into|at) (?:his|her|its|"
+    r"their) (?:face|eyes?)|"
+    r"(?:roll|dive|slide)(?:s|ing)? (?:under|beneath|below) (?:his|her|its|their)|roll(?:s|ing)? (?:behind|away|aside)|"
+    r"(?:cut|chop|hack|slice|bite|tear|rip|lop)(?:s|ping|ting|ing)? off (?:his|her|its|their|the hand)|(?:cut|"
+    r"slit)(?:s|ting)? (?:his|her|its|their|\w+'s) throat|"
+    r"cut(?:s|ting)? down (?:him|her|it|them|the (?!tree|bush|rope|cost|grass|wood|branch|vine|number)\w+)|"
+    r"(?:raise|lift|brace)(?:s|ing)? (?:my|the|his|her) (?:\w+ )?shield|raise(?:s|ing)? (?:my|his|her) (?:\w+ )?"
+    r"(?:sword|blade|axe|spear|dagger|knife|gun|pistol|rifle|mace|fists?|weapon)|"
+    rf"(?:knock|strike|twist)(?:s|ing)? the (?:{_WEAPONS}) (?:from|out of) (?:his|her|its|their)|"
+    rf"(?:threaten|force|drive)(?:s|ing)? (?:[\w']+ ){{1,3}}with (?:my|the|a|his|her) (?:\w+ )?(?:{_WEAPONS})|"
+    r"(?:put|send|let fly)(?:s|ing)? (?:an? )?(?:arrow|bolt|knife|bullet)s? (?:in|into|through|at)",
+    rf"(?:seize|grab|grip|catch|take|have|hold|get)(?:s|ing)? (?:{_FOE}|the \w+) (?:by the (?:throat|neck|collar|hair|"
+    rf"scruff)|in an? \w+(?:hold|lock))|"
+    r"(?:seize|grab|catch|twist)(?:s|ing)? (?:his|her|its|their|\w+'s) (?:wrist|throat|neck)",
     rf"(?:press|hold|put|level|point|aim)(?:s|ing)? (?:my|the|a|his|her) (?:\w+ )?(?:{_WEAPONS}) (?:to|against|at)",
 )
 _IDIOM_OBJECTS = (
@@ -127,15 +152,17 @@ LEXICON = Lexicon(
         "(?:heart|panic|asthma|anxiety|brute[- ]force|phishing|ddos|xss|injection|replay|cyber) attacks?|"
         "attack the (?:problem|question|issue|task|bug)",
         "swing (?:by|past|round|around|open|shut)|swings? (?:both|the door)|beat around the bush|"
-        "hack(?:ing)? (?:together|around|into)|life hacks?|hackathon",
+        r"slap(?:s|ping|ped)? (?:[\w']+ ){1,2}on the (?:back|shoulder)|smack(?:s|ing)? \w+ lips|(?:clock|bell) strikes|"
+        r"strikes? (?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|midnight|"
+        "noon)|hack(?:ing)? (?:together|around|into)|life hacks?|hackathon",
         "choke (?:up|back)|chok(?:e|ed|ing) on|dodge the (?:question|issue|draft|subject)|parry (?:the|his|"
         "her) questions?|thrust (?:it|this|them) into my (?:bag|hands?|pocket)",
         r"cut at the|hit (?:the )?(?:enter|return|save|send|submit|reload|refresh|tab|escape|space)",
-        "at first (?:light|glance|sight)|remember to|don't forget|do not forget|remind me to|not going to|(?:i'm|i am|"
+        "at first (?:light|glance|sight)|remember to|don't forget|do not forget|remind me to|(?<=not )going to|(?:i'm|i am|"
         "we're|we are) (?:going to|gonna)|(?:am|is|are|was|were|be|get|got|getting|'m|'re|'s) used to|(?:am|is|are|'m|"
         "'re|'s)n?'?t? going to (?:the|a|my|bed|sleep)",
         "(?:stab|shoot|act|strike|attack) first(?: and|,)? ask (?:questions )?later|shoot(?=, i\b)|recall the (?:api|function)|"
-        "long ago as|as soon as|no sooner|free will|good ?will|at will|will power|last will",
+        "long ago as|no sooner|free will|good ?will|at will|will power|last will",
         "rest of (?:my|the)|list(?:en|ens|ening|less)|table (?:in|near|by|by the|top|with)|on the table|at the table|"
         "under the table|to the table|the table",
     ),
@@ -152,7 +179,7 @@ LEXICON = Lexicon(
         "shouldn'?t|should not|can'?t|cannot|couldn'?t|wouldn'?t|mustn'?t|without|avoid(?:s|ing)?|stop(?:s|ped)?|"
         "instead of|rather than|"
         r"cease|against|neither|nor|isn'?t|aren'?t|ain'?t|wasn'?t|weren'?t|hate to|rather [\w ]{1,20}?than|too (?:tired|"
-        "scared|weak) to|afraid to|quit|forbid"
+        "scared|weak) to|afraid to|quit|forbid|wants to|wanted to|(?:is|are) about to"
     ),
     no_negators=words_of(
         "can'?t help but|no choice but(?: to)?|not only|don'?t hesitate(?: to)?|no longer wait|without (?:a word|warning|"
@@ -163,7 +190,9 @@ LEXICON = Lexicon(
     later=words_of(
         "if|unless|in case|tomorrow|later|tonight|next (?:time|week|month|year|day)|someday|one day|when(?:ever)?|once|"
         "until|would|could|might|"
-        "what if|suppose|imagine|maybe|perhaps|plan(?:ning)? to|going to|gonna|before|ready to|should we|should i|ought|"
+        r"what if|suppose|imagine|maybe|perhaps|plan(?:ning)? to|going to|gonna|before|ready to|(?:he|she|it|they|"
+        r"you)(?:'ll| will)|(?:after|at) (?:dark|dawn|dusk|sunset|sunrise|nightfall|midnight)|(?:in (?:an?|a few|two|"
+        r"three|some|\d+) (?:hours?|days?|weeks?|months?))|should we|should i|ought|"
         "wonder"
     ),
     reported=words_of(
@@ -179,7 +208,9 @@ LEXICON = Lexicon(
         "yesterday|ago|used to|back then|"
         "back in (?:the|my|our|those)|back when|the other day|in the past|at first|at the time|what happened|just now|"
         "those were the days|"
-        rf"when (?:[\w']+ ){{1,3}}?(?:first )?(?:{_PAST_VERBS})|{_START}?never (?:once )?did|hadn'?t|if (?:i|we|you|he|"
+        rf"when (?!(?:will|shall|can|could|would|should|do|does|is|are|"
+        rf"am)\b)(?:[\w']+ ){{1,3}}?(?:first )?(?:{_PAST_VERBS})|{_START}?never (?:once )?did|hadn'?t|if (?:i|we|you|"
+        rf"he|"
         "she|they) had|didn'?t|"
         rf"(?:i|we|you|he|she|they)(?:'ve| have|'s| has) (?:never|already|ever|always) (?:{_PARTICIPLES})|"
         "(?:have|has|had) (?:i|we) (?:ever|already|never)|the (?:first|last) time (?:i|we|you|he|she|they)|that (?:time|"
@@ -190,9 +221,11 @@ LEXICON = Lexicon(
     memory=words_of(
         "remember(?:s|ed|ing)?|recall(?:s|ed|ing)?|remind me|reminds me of|forgot|forgotten|reminisce|memor(?:y|ies) of|"
         "think(?:ing)? back|"
-        "look(?:ing)? back (?:on|at)|comes? back to me|came back to me|(?:you|he|she|they) (?:said|told|promised|"
+        "look(?:ing)? back (?:on|at)|think(?:s|ing)? of (?:what|how|when|the (?:day|night|time))|takes me back|"
+        "com(?:es?|ing) back to me|came back to me|(?:you|he|she|they) (?:said|told|promised|"
         "mentioned|swore)|told (?:me|us)|promised (?:me|us)|"
-        "mentioned|haunts? me|tell (?:me|us) (?:again|once more)|tell (?:me|us) about the (?:time|day|night)|the (?:time|"
+        r"mentioned|haunts? me|(?:i(?:'ve| have)) (?:\w+ )?(?:seen|met|heard|read) (?:[\w']+ ){0,6}?(?:somewhere|"
+        r"before)|tell (?:me|us) (?:again|once more)|tell (?:me|us) about the (?:time|day|night)|the (?:time|"
         r"day|night) (?:when )?(?:i|we|you) \w+|once (?:said|told|gave|showed|mentioned)"
     ),
     past_question=any_of(
@@ -200,9 +233,11 @@ LEXICON = Lexicon(
         rf"\b(?:{_WH})(?: [\w']+){{0,4}}? (?:did|was|were|had|didn't|wasn't|weren't)\b",
         rf"{_START}(?:was|were|wasn't|weren't|had) (?:\w+)",
         rf"\b(?:who|what|which(?: [\w']+){{1,2}}?|whose(?: [\w']+)?) (?:{_PAST_VERBS})\b",
-        rf"{_START}(?:have|has|haven't|hasn't)(?!(?: [\w']+){{1,2}} (?:got|any|enough|an?|the|some|"
-        rf"no)\b(?! to\b))(?: [\w']+){{1,4}}? (?:{_PARTICIPLES})\b",
-        rf"\b(?:{_WH})(?: [\w']+){{0,3}}? (?:have|has) (?:i|we|you|he|she|they|\w+)(?: \w+)? (?:{_PARTICIPLES})\b",
+        rf"{_START}(?:have|has|haven't|hasn't)(?!(?: [\w']+){{1,2}} (?:got|any|enough)\b(?! to\b))(?! [\w']+ (?:an?|"
+        rf"the|some|no)\b)(?: [\w']+){{1,4}}? (?:{_PARTICIPLES})\b",
+        rf"{_START}(?:have|has|haven't|hasn't) (?:i|we|you|he|she|it|they) (?:\w+ )?(?:{_PARTICIPLES})\b",
+        rf"\b(?!when [^.!?]{{0,60}}(?:'ll| will)\b)(?:{_WH})(?: [\w']+){{0,3}}? (?:have|has) (?:i|we|you|he|she|they|"
+        rf"\w+)(?: \w+)? (?:{_PARTICIPLES})\b",
         r"\b(?:what|where|why|how|who|when)'d\b|\bbecame of\b|\bwhat just\b",
         r"\b(?:how|what|who|which|what's|who's)\b(?! if| about)[^.!?]{1,40} again\b",
     ),
@@ -219,28 +254,38 @@ LEXICON = Lexicon(
         "(?:you|he|she|they|it|there|that)'ll|will (?:it|he|she|they|you|there|happen|be)|going to|gonna|plan(?:s|"
         "ned)? to|plan(?:ning)? (?:on|to)|intend(?:s|ing)? to|"
         "tomorrow|next (?:time|week|month|year|summer|winter|spring|autumn|monday|tuesday|wednesday|thursday|friday|"
-        "saturday|sunday|release|session)|soon|tonight|"
+        r"saturday|sunday|release|session)|(?<!as )soon|as soon as (?:it|he|she|the \w+) \w+s|as soon as (?:we|i|they|"
+        r"you) (?:can|get|are|have)|tonight|"
         "later(?: (?:today|tonight|on))?|from now on|in (?:the )?future|what happens (?:if|when)|wait (?:till|until)|"
         "sooner or later|"
         r"in (?:half )?an? (?:hour|minute|day|week)s?|(?:think|hope|suppose|believe|guess|sure) [\w' ]{1,24}? will|"
         r"(?:leave|go|start|set out|set off|meet|talk|try again|continue|begin) (?:[\w']+ ){0,2}?in the (?:morning|evening)|"
         r"let's meet|(?:meet|"
         r"leave|go|return|back|set out|come) (?:\w+ ){0,3}?at (?:dawn|dusk|sunset|sunrise|midnight|noon|nightfall)|"
-        "what next|what's next|do next|happens? next|after that|in (?:an? |a few |two |three )?(?:hours?|days?|"
-        "weeks?)(?: time)?|"
-        "one day (?:i|we|you|he|she|they)|some ?day|when (?:you|i|we|he|she|they) grow up|once (?:the|we|i|it|he|she|"
+        r"(?:when|after|once|if) [\w' ]{1,40}?,? ?(?:i|we)(?:'ll| will)\b|(?:i|we)(?:'ll| will) (?:never|"
+        r"[\w' ]{1,40}? (?:when|after|once|if))|"
+        "what (?:do|can|should) (?:we|i) do if|"
+        r"what next|what's next|do next|happens? next|after that|in (?:(?:an?|half an|a few|a couple of|several|some|"
+        r"two|three|four|five|six|seven|eight|ten|twelve|twenty|thirty|\d+) )(?:minutes?|hours?|days?|weeks?|months?|"
+        r"years?)(?: time)?|in (?:hours?|days?|weeks?)|"
+        "one day (?:i|we|you|he|she|they)|one day(?=[?.!]|$)|some ?day|when (?:you|i|we|he|she|they) grow up|"
+        "once (?:the|we|i|it|he|she|"
         r"they|that) (?:\w+ ){0,4}?(?:is|are|hits?|comes?|arrives?|lifts?|ends?)|"
         "until (?:the|we|it|he|she|they|dawn|dusk|morning|night)|when is the next|remind me to|by (?:dawn|nightfall|"
         "morning|tomorrow)|the day after"
     ),
     question=any_of(
         rf"^(?:and |but |so |then |ok |oh |hey |well )?(?:{_WH}|whose)\b",
-        f"{_START}(?:do|does|did|is|are|was|were|have|has|had|can|could|would|should|will|shall|may|am)(?:n't)? (?:i|we|"
+        rf"{_START}(?:do|does|did|is|are|was|were|have|has|had|can|could|would|should|will|shall|may|am)(?:n't(?= (?:i|"
+        rf"we|you|he|she|it|they|the|that|this|there|my|your)\b))? (?:i|we|"
         r"you|he|she|it|they|the|that|this|there|my|your|any|anyone|\w+)\b",
         r"\bremind me\b|\btell (?:me|us)\b",
     ),
     overview=words_of(
-        "(?:list|name|show|give|tell)(?: me| us)? (?:all|every|each|everything)(?: of)?|list (?:of )?(?:every|all|"
+        r"(?:list|name|show|give|tell)(?: me| us)? (?:all|every|each|everything)(?: of)?|(?:go|run) (?:through|"
+        r"over) (?:everything|all)|everything (?:about|there is)|(?:write|make|draw up|work out) (?:me |"
+        r"us )?an? (?:\w+ ){0,2}plan|(?:what|which) (?:\w+ )?\w+s are there|list (?:of )?(?:every|all|who|which|where|"
+        r"how|"
         r"everything|my|the|our|what|out|them)|(?:complete|full|whole) (?:\w+ )?(?:list|plan|report|picture|overview|"
         "checklist|breakdown|account|inventory)|"
         "summar(?:y|ies|i[sz]e|i[sz]ing)|sum (?:it |this |everything )?up|rundown|run-down|run down|overview|recap|"
@@ -248,7 +293,8 @@ LEXICON = Lexicon(
         "checklist|step[- ]by[- ]step|point by point|one by one|item by item|take stock|stock of|who'?s who|what (?:are|"
         "were) all|everything (?:we|i|you) (?:know|have|carry|own)|every(?:thing)? (?:i'm|we're|i am|we are)|"
         r"all (?:the|my|our|of the) (?:\w+ )?(?:clues?|quests?|rules?|facts?|names?|options?|items?|places?|people|things|"
-        r"characters?|dangers?|steps?|details?)|all of them\??$|timeline|"
+        r"characters?|dangers?|steps?|details?)|all of them\??$|timeline|(?:table|chart|list) of (?:all|every|the|my|our)|"
+        r"(?:tell|show) (?:me|us) (?:[\w']+ ){0,3}every(?:one|body|thing)|"
         r"outline (?:the|all|our|my)|(?:status|situation|progress|party) report|"
         r"(?:tell|show|give|describe|explain|write|name)(?: [\w']+){0,3}? (?:all|every|each|full|complete|entire|whole)|"
         r"which (?:characters|people|quests|items|places) are|(?:in|into) (?:simple |clear )?steps|each of (?:them|the|"
@@ -270,7 +316,7 @@ LEXICON = Lexicon(
         "cheers|please|sure|fine|right|alright|all right|cool|nice|great|good|"
         "okie|dokie|okey|dokey|woo+|woohoo|yay+|yippee|hooray|pfft|meh|ugh|argh|hmph|tsk|eh|aha|oho|ooh|nooo*|yesss*|"
         "awesome|perfect|amazing|interesting|indeed|true|exactly|i see|got it|gotcha|understood|noted|idk|dunno|"
-        "i don'?t know|no idea|whatever|nothing|nvm|never ?mind|go on|go ahead|"
+        "i don'?t know|no idea|whatever|then|nothing|nvm|never ?mind|go on|go ahead|"
         "carry on|continue|proceed|next|more|so|well|are you|you|u|there|still|very|much|a lot|so much|"
         "test(?:ing)?|ping|sorry|oops|wait|brb|"
         "that'?s? (?:it|all|fine|ok|nice|great|cool)|sounds? (?:good|great|fine)|let'?s (?:go on|continue)|"

@@ -134,7 +134,8 @@ ENGLISH = OverviewLexicon(
             r"what have (?:i|we) (?:\w+ )?(?:achieved|accomplished|decided|agreed(?: on)?|discussed) (?:so far|until now|"
             r"up to now|"
             r"to date|together)",
-            r"where (?:do|did) (?:things|we|matters) stand|how do (?:things|matters) stand|where (?:are|were) we (?:up to |"
+            r"where (?:do|did) (?:things|we|matters) stand(?! between)|how do (?:things|matters) stand(?! between)|"
+            r"where (?:are|were) we (?:up to |"
             r"at )?(?:in|with) (?:the|"
             r"this|our)",
             r"where (?:did|have) we (?:leave|left|get|got|stop|stopped) (?:off|to)|(?:the )?story so far|what'?s the (?:state of "
