@@ -121,6 +121,9 @@ class BlockOrigin(Struct, frozen=True, kw_only=True):
     title: str = ""
     """Name of the block for people."""
     entities: tuple[str, ...] = ()
+    """Entities of a memory, its subject first. An entry of the encyclopedia is left out if the block of an agent has the same
+    subject; if this is empty, it stays.
+    """
     category: LoreCategory | None = None
     refs: tuple[Ref, ...] = ()
     trust: Trust = Trust.AUTHORED

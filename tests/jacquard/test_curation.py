@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from block_parts import make_block
 from curation_parts import ENTRIES, ListRetriever, turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,12 +22,15 @@ from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memor
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import Curation, CurationStream, build_stream_report
+from jacquard.pipeline.weaving.weave import weave
+from jacquard.templating.layouts import load_layout
 from mnemosyne import (
     CalibratedEstimator,
     Chain,
     MemoryEntry,
     Priority,
     Recall,
+    Role,
     extract,
 )
 from mnemosyne.evidence.selectors import ref_hash
@@ -261,6 +266,34 @@ def test_a_long_entry_shows_its_first_sentences_and_its_ref_says_which() -> None
 
 def test_an_empty_choice_makes_no_blocks() -> None:
     assert render_memories(chosen(rationale="Nothing fits."), ENTRIES, WordCounter()) == ()
+
+
+def lore(entry_id: str, kind: str, text: str) -> MemoryEntry:
+    return MemoryEntry(
+        entry_id=entry_id, scope="world:w", chain=Chain.LORE, kind=kind, title="Oda", text=text, entities=("oda",)
+    )
+
+
+BOOK = "Oda has run the inn since the war. <She> sings."
+
+
+@pytest.mark.parametrize(
+    ("order", "now", "covered"),
+    [
+        (("book", "now"), "Oda counts the keys.", []),
+        (("now", "book"), "Oda counts the keys.", ["flesh:book"]),
+        (("book", "now"), f"Oda counts the keys. {BOOK}", ["flesh:book"]),
+    ],
+    ids=["best", "not best", "contained"],
+)
+def test_the_best_memory_stays_unless_what_covers_it_contains_its_text(
+    order: tuple[str, ...], now: str, covered: list[str]
+) -> None:
+    entries = (lore("book", "encyclopedia", BOOK), lore("now", "agent", now))
+    blocks = render_memories(chosen(*order), entries, WordCounter())
+    spoken = make_block("input", "user_input", "Who is Oda?", role=Role.USER)
+    woven = weave(blocks, [], spoken, load_layout("classic", [Path(__file__).parents[2] / "templates"]))
+    assert [(each.block_id, each.code) for each in woven.dropped] == [(name, "covered") for name in covered]
 
 
 ANY = st.text(max_size=50) | st.sampled_from(

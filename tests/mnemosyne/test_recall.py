@@ -231,6 +231,28 @@ async def test_recent_narrative_comes_first_unless_the_past_is_meant(recalling: 
     assert await narrative_lead(recalling, "past") > await narrative_lead(recalling, "now")
 
 
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("They saw the copper bell in the mill.", "Have I seen the bell in the mill before? Do you remember?"),
+        ("在磨坊里看见了铜铃。", "我之前在磨坊见过铜铃吗？还记得吗？"),
+    ],
+    ids=["en", "zh"],
+)
+@pytest.mark.parametrize("temporal", ["now", "past"])
+async def test_the_newer_of_two_equal_narratives_comes_first(told: str, asked: str, temporal: str) -> None:
+    twins = [
+        entry(f"n{depth}", told, Chain.NARRATIVE, depth=depth, branch_id="main", turn_id=f"t{depth}")
+        for depth in (5, 30)
+    ]
+    walks = [
+        entry(f"w{depth}", f"Walk number {depth} through the snow.", Chain.NARRATIVE, depth=depth, branch_id="main")
+        for depth in (1, 12, 20)
+    ]
+    recall = await retriever(MemoryIndex(), None, [*twins, *walks]).recall(question(asked, temporal=temporal, depth=40))
+    assert ids(recall, Chain.NARRATIVE)[:2] == ["n30", "n5"]
+
+
 async def narrative_lead(recalling: HybridRetriever, temporal: str) -> float:
     """Return the best score of the narrative as a share of the lore's."""
     recall = await recalling.recall(question("wolves", temporal=temporal))

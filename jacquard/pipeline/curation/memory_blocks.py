@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
-from filament import escape_text
+from filament import escape_text, unescape
 from filament.boundaries import show_text
 from filament.markup import open_tag
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
 from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
+from jacquard.pipeline.curation.recall_query import squeeze
 from jacquard.pipeline.truncation import truncate_with_size
 from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import name_of_author, party_names
@@ -90,6 +91,8 @@ def render_memories(
     selection, counted from 0. If the selector gave a rationale, the block of the rationale comes first. This block has
     the priority LOW, so that it is dropped before the other blocks.
 
+    The first chosen entry is not left out because of another entry about its subject, unless the other one contains its text.
+
     Args:
         selection: the choice. Chosen entries that are not in `entries` are left out.
         entries: complete entries.
@@ -106,6 +109,8 @@ def render_memories(
         _block(entry, name, rank, estimator, limit_tokens, labels, hash_text)
         for rank, (name, entry) in enumerate(chosen)
     ]
+    if blocks:
+        blocks[0] = _keep_best(blocks[0], chosen[0][1], blocks[1:])
     blocks.sort(key=lambda block: block.place is not _KNOWLEDGE)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
@@ -165,6 +170,18 @@ def _block(
         rank=rank,
         tokens=estimator.estimate(content),
     )
+
+
+def _keep_best(best: Block, entry: MemoryEntry, others: Sequence[Block]) -> Block:
+    """Return the block of the best memory `entry` so that weaving does not leave it out because of another block about its
+    subject, unless one of `others` shows its text.
+    """
+    text, subject = squeeze(entry.text), best.origin.entities[:1]
+    if best.origin.category is not LoreCategory.ENCYCLOPEDIA or any(
+        each.origin.entities[:1] == subject and text in squeeze(unescape(each.content)) for each in others
+    ):
+        return best
+    return replace_struct(best, origin=replace_struct(best.origin, entities=()))
 
 
 def _ref(entry: MemoryEntry, name: str, chars: int, hash_text: HashText) -> Ref:

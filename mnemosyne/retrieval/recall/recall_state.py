@@ -309,13 +309,13 @@ def _allot_places(
     entries: Sequence[MemoryEntry], scores: Scores, rows: Sequence[int], limit: int, weights: Mapping[Chain, float]
 ) -> list[int]:
     """Return the best `limit` of some rows, best first and each entry once, but reserve a tenth of the places (if it has as many)
-    for every chain that the plan weights.
+    for every chain that the plan weights. Of narratives with equal scores, the newer one comes first.
 
     A selector can only choose what it sees, and the chains' scales are similar, not equal.
     """
     best: dict[EntryPlace, int] = {}
     costs = (-scores).tolist()
-    for _, name, row in sorted([(costs[row], entries[row].entry_id, row) for row in rows]):
+    for _, _, name, row in sorted([(costs[row], _age_key(entries[row]), entries[row].entry_id, row) for row in rows]):
         best.setdefault(EntryPlace(entries[row].scope, entries[row].chain, name), row)
     seats, ranked = limit // _SEAT_SHARE, [*best.values()]
     kept = set[int]()
@@ -323,6 +323,11 @@ def _allot_places(
         kept.update([row for row in ranked if entries[row].chain is chain][:seats])
     kept.update([row for row in ranked if row not in kept][: max(limit - len(kept), 0)])
     return [row for row in ranked if row in kept][:limit]
+
+
+def _age_key(entry: MemoryEntry) -> int:
+    """Return the sort key by which a later narrative comes before an earlier one of equal score."""
+    return -entry.depth if entry.chain is Chain.NARRATIVE and entry.depth is not None else 0
 
 
 def merge_rankings(rankings: Sequence[RankedEntries], limit: int) -> list[tuple[float, RankedEntries, int]]:
@@ -341,6 +346,11 @@ def merge_rankings(rankings: Sequence[RankedEntries], limit: int) -> list[tuple[
             share, name = score / top if top > 0.0 else 0.0, EntryPlace(entry.scope, entry.chain, entry.entry_id)
             if name not in best or best[name][0] < share:
                 best[name] = share, ranking, place
-    ordered = sorted([(-share, name.entry_id, number) for number, (name, (share, *_)) in enumerate(best.items())])
+    ordered = sorted(
+        [
+            (-share, _age_key(ranking.entries[place]), name.entry_id, number)
+            for number, (name, (share, ranking, place)) in enumerate(best.items())
+        ]
+    )
     merged = [*best.values()]
-    return [merged[number] for _, _, number in ordered[:limit]]
+    return [merged[number] for *_, number in ordered[:limit]]
