@@ -64,6 +64,13 @@ def test_what_is_asked_beside_something_else_is_searched_for_by_itself_too(text:
     assert asked(text) == (text, question)
 
 
+def test_questions_within_a_scene_of_several_speakers_are_not_searched_for_by_themselves() -> None:
+    scene = (
+        "Wen: The urn is cold. Mara: I lift the lid. Does it smell of pitch?\nTobin: It does. Wen: I run. We all run."
+    )
+    assert asked(scene) == (scene,)
+
+
 names = st.sampled_from("abcdef")
 
 

@@ -19,6 +19,8 @@ _END = re.compile(r"[?？]+[\"'”’）)]*")
 _SENTENCE = re.compile(r"[^.!?。！？;；…\n]+[.!?。！？;；…]*[\"'”’）)」』]*")
 _MOST = 3
 _ENOUGH_TERMS = 2
+_MOST_SENTENCES = 5
+"""Maximum number of sentences of an input whose questions are searched separately, too."""
 
 
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
@@ -28,7 +30,8 @@ def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
       in order. Such a question has at least two content words, and it contains a name or keyword before the first word that
       refers to something said earlier ("he", "there").
     - If the input has questions and other sentences: `query`, and then one query that contains only the questions. This second
-      query is left out if the questions have fewer than two content words.
+      query is left out if the questions have fewer than two content words, or if the input has more than five sentences: then
+      it is a scene, and its questions are a small part of what it is about.
     - In all other cases: only `query`.
     """
     text = query.text.strip()
@@ -50,6 +53,8 @@ def _with_question(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     sentences = [found.group().strip() for found in _SENTENCE.finditer(query.text)]
     asked = [sentence for sentence in sentences if is_question(sentence)]
     question = " ".join(asked)
-    if not asked or len(asked) == len(sentences) or len(set(word_tokens(question))) < _ENOUGH_TERMS:
+    if not asked or not len(asked) < len(sentences) <= _MOST_SENTENCES:
+        return (query,)
+    if len(set(word_tokens(question))) < _ENOUGH_TERMS:
         return (query,)
     return query, replace(query, text=question, keywords=tuple(word for word in query.keywords if word in question))
