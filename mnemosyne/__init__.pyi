@@ -72,7 +72,7 @@ from .schema.evidence import (
     SourceKind,
 )
 from .schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions
-from .schema.memory import Chain, FactKind, MemoryEntry, UserFact
+from .schema.memory import Chain, FactKind, MemoryEntry, StoryFact, UserFact
 from .schema.query import BlockFilter, Candidate, EvidenceFilter, RetrievalQuery
 from .schema.record import PutResult, SessionStart
 from .schema.redaction import RedactionRecord, RedactionRules, RedactResult
@@ -165,6 +165,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreUnavailableError",
+    "StoryFact",
     "Summary",
     "SystemClock",
     "Task",

@@ -65,7 +65,8 @@ def test_the_state_is_set_all_or_none(run):
     assert "No op of the turn was applied" in refused
     assert json.loads(run("play", "state", "-s", "demo", "--json")) == state
     assert "write it as hero.health=7" in run("play", "state", "-s", "demo", "--set", "health", code=2)
-    assert "leave --turn and --branch out" in run("play", "state", "-s", "demo", "--set", "a=1", "--turn", "x", code=2)
+    refused = run("play", "state", "-s", "demo", "--set", "a=1", "--turn", "x", code=2)
+    assert "leave --turn, --as-of-turn and --branch out" in refused
 
 
 def test_lore_is_listed_added_and_edited(run):

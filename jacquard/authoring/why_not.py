@@ -24,9 +24,10 @@ from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.audience import audience_of_entry, may_read
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.chains.state import StateView, view_state
+from mnemosyne.chains.story_facts import find_endings
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.documents import document_entries, has_expired, is_document
-from mnemosyne.schema.memory import TAKES_FROM_RECALL, LoreCategory, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.memory import TAKES_FROM_RECALL, Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import place_of
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.values import dataclass
@@ -157,8 +158,13 @@ class _Finder:
         return await self._judge_rank(prepared.report, entry)
 
     async def _judge_edits(self, entry: MemoryEntry) -> Absence | None:
-        for each in await self._parts.store.gated_entries(self._scopes):
-            if each.metadata.get(TAKES_FROM_RECALL) == entry.entry_id:
+        gated = await self._parts.store.gated_entries(self._scopes)
+        ending = find_endings(gated, self._turn.window.head.lineage).get(entry.entry_id)
+        if ending is not None:
+            newer = f"; since then {ending.superseded_by} is valid" if ending.superseded_by else ""
+            return _absence(entry, "superseded", f"It was valid from turn {entry.depth} to turn {ending.depth}{newer}.")
+        for each in gated:
+            if each.chain is not Chain.EVENT and each.metadata.get(TAKES_FROM_RECALL) == entry.entry_id:
                 return _absence(entry, "superseded", f"The edit {each.entry_id} has taken it from recall.")
         return None
 

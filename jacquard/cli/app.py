@@ -68,6 +68,7 @@ GROUPS: Mapping[str, CommandGroup] = {
         commands={
             "search": f"{_VERBS}:search",
             "show": f"{_VERBS}:show_memory",
+            "facts": f"{_VERBS}:facts",
             "remember": f"{_VERBS}:remember",
             "edit": f"{_VERBS}:edit",
             "supersede": f"{_VERBS}:supersede",

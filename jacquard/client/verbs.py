@@ -9,7 +9,7 @@ from jacquard import MemoryVerbs
 from jacquard.client.connection import Connection, call_operation, remote
 from jacquard.memory.verbs.values import MemoryEdit
 from jacquard.remote.operations import BY_NAME
-from mnemosyne import MemoryEntry
+from mnemosyne import MemoryEntry, StoryFact
 from mnemosyne.schema.session import SessionHead
 
 _PAGE = 200
@@ -58,10 +58,33 @@ class RemoteVerbs:
         made: MemoryEdit = await call_operation(self, BY_NAME["remember_memory"], given, key=key)
         return made
 
-    async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
+    async def get_state(
+        self, session_id: str, *, branch_id: str | None = None, as_of_turn: int | None = None
+    ) -> Mapping[str, Any]:
         """Call `MemoryVerbs.get_state`."""
-        state: Mapping[str, Any] = await self._call("get_state", session_id=session_id, branch=branch_id)
+        given = {"session_id": session_id, "branch": branch_id, "as_of_turn": as_of_turn}
+        state: Mapping[str, Any] = await self._call("get_state", **given)
         return state
+
+    async def facts(
+        self,
+        session_id: str,
+        query: str = "",
+        *,
+        branch_id: str | None = None,
+        as_of_turn: int | None = None,
+        limit: int = 50,
+    ) -> tuple[StoryFact, ...]:
+        """Call `MemoryVerbs.facts`."""
+        given = {
+            "session_id": session_id,
+            "query": query,
+            "branch": branch_id,
+            "as_of_turn": as_of_turn,
+            "limit": limit,
+        }
+        facts: tuple[StoryFact, ...] = await self._call("list_facts", **given)
+        return facts
 
     async def lore(self, world_id: str, query: str = "") -> tuple[MemoryEntry, ...]:
         """Call `MemoryVerbs.lore`."""

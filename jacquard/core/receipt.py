@@ -187,7 +187,7 @@ class LeftOut:
     """Something that the prompt does not contain and that was never a block."""
 
     what: str
-    """`evidence`, `turns`, `message`, `summary` (its lines) or `context_block`."""
+    """`evidence`, `turns`, `message`, `summary` (its lines), `fact` or `context_block`."""
     code: str
     """Code of the reason, for machines."""
     reason: str

@@ -13,6 +13,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.core.receipt import LeftOut
 from jacquard.templating.profiles import STORY, Profile
+from mnemosyne.chains.story_facts import Ending, Validity
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, Condition, MemoryEntry, UserFact
 from mnemosyne.schema.record import SessionWindow
@@ -116,6 +117,10 @@ class SessionFacts:
     """(scope, chain) -> number of memory entries written there (`TurnInputs`). A scope is one session or one world."""
     kept_entries: Mapping[str, Mapping[str, MemoryEntry]] = field(default_factory=lambda: EMPTY)
     """Scope -> id -> memory entry, for entries that recall need not read from the store (`TurnInputs`)."""
+    endings: Mapping[str, Ending] = field(default_factory=lambda: EMPTY)
+    """Id of a memory -> its end on the path of the turn, for memories that a turn ended."""
+    state_values: tuple[tuple[MemoryEntry, Validity], ...] = ()
+    """Former and present values of the state as memories, if the input asks about the past."""
     tasks: Mapping[str, Any] | None = None
     """To-do list of a recorded prompt, for a replay (None: the tasks of the window are shown)."""
 

@@ -1002,10 +1002,13 @@ class TokenAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchRequest:
-    """Text to search for. `limit` is the maximum number of memories to return (1 to 100)."""
+    """Text to search for. `limit` is the maximum number of memories to return (1 to 100). With `as_of_turn`, the search
+    finds what it would have found after the turn with this number.
+    """
 
     text: str
     limit: int = 10
+    as_of_turn: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

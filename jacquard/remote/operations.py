@@ -138,7 +138,7 @@ from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.schema.event import Event
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.ingest import IngestResult
-from mnemosyne.schema.memory import MemoryEntry, UserFact
+from mnemosyne.schema.memory import MemoryEntry, StoryFact, UserFact
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Message, SessionHead
 
@@ -162,6 +162,9 @@ def _limit(default: int, most: int) -> Query:
 
 
 _OFFSET = Query("offset", "Number of items to skip.", kind=int, default=0, least=0, most=10**9)
+_AS_OF_TURN = Query(
+    "as_of_turn", "The data as they were after the turn with this number of the branch.", kind=int, least=0, most=10**9
+)
 _SESSION = "/sessions/{session_id}"
 _TURN = f"{_SESSION}/turns/{{turn_id}}"
 _ONE = f"{_SESSION}/memory/{{memory_id}}"
@@ -288,8 +291,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "get_state", "GET", f"{_SESSION}/state", "MemoryVerbs.get_state", answer=dict[str, Any],
-        query=(_BRANCH, Query("turn", "The state after this turn (default: the newest turn).")),
-        errors=(SessionNotFoundError, TurnNotFoundError, BranchNotFoundError),
+        query=(_BRANCH, Query("turn", "The state after this turn (default: the newest turn)."), _AS_OF_TURN),
+        errors=(SessionNotFoundError, TurnNotFoundError, BranchNotFoundError, ConfigError),
         doc="Return the state of a session: the current state, or the state after a given turn.",
         tool=Tool("Read the state."),
     ),
@@ -630,7 +633,7 @@ OPERATIONS: tuple[Operation, ...] = (
         answer=tuple[FoundMemory, ...], open_to_viewers=True, query=(VIEWER,),
         errors=(SessionNotFoundError, MemoryNotFoundError, ConfigError, RedactionError),
         doc="Return the memories that recall finds for a text, best first, and why each was found.",
-        tool=Tool("Search memories; also returns why each was found.", reads=True),
+        tool=Tool("Search memories; also returns why each was found.", only=("text", "limit"), reads=True),
     ),
     Operation(
         "change_memories", "POST", f"{_SESSION}/memory/bulk", "", body=BulkRequest, answer=BulkAnswer, open_to_viewers=True,
@@ -647,7 +650,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "browse_memory", "GET", f"{_SESSION}/memory", "", answer=MemoryPage, open_to_viewers=True,
         query=(
-            _BRANCH, Query("chain", "Only this chain: `lore` (remembered texts and documents), `narrative`, `event` or `history`."),
+            _BRANCH, _AS_OF_TURN,
+            Query("chain", "Only this chain: `lore` (remembered texts and documents), `narrative`, `event` or `history`."),
             Query("kind", "Only this kind: `remembered`, `document`, `turn_summary`, `message` …"),
             Query("by", "Only memories of this author or speaker."),
             Query("pinned", "Only memories that are pinned, or that are not.", kind=bool),
@@ -657,6 +661,16 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         errors=(SessionNotFoundError, BranchNotFoundError, ConfigError),
         doc="List the memories of a session page by page: chain by chain, the newest first.",
+    ),
+    Operation(
+        "list_facts", "GET", f"{_SESSION}/facts", "MemoryVerbs.facts", answer=tuple[StoryFact, ...], open_to_viewers=True,
+        query=(
+            Query("query", "Only facts that contain these words.", default=""), _BRANCH, _AS_OF_TURN, _limit(50, 1_000), VIEWER,
+        ),
+        errors=(SessionNotFoundError, BranchNotFoundError, WorldUnavailableError, ConfigError),
+        doc="List the facts of the story on a branch, newest first: values of the state that turns changed, and facts in "
+        "memories, each with the turns in which it is valid.",
+        tool=Tool("List facts and when they are valid.", only=("query", "as_of_turn")),
     ),
     Operation(
         "memory_uses", "GET", f"{_ONE}/uses", "", answer=MemoryUses, open_to_viewers=True,

@@ -50,7 +50,7 @@ from mnemosyne.core.off_loop import on_loop, run_off_loop
 from mnemosyne.evidence.redactions import degradations_of
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
-from mnemosyne.schema.memory import DOCUMENT_ID, session_scope, world_scope
+from mnemosyne.schema.memory import DOCUMENT_ID, MemoryEntry, session_scope, world_scope
 from mnemosyne.values import dataclass
 
 _Decided = tuple[PromptInputs, PromptLayout, PreparedTurn | None]
@@ -134,13 +134,17 @@ class PromptComposer:
         store = self._parts.store
         read = await combined_reads(store).chosen_inputs(store, turn.session_id, addresses_of(shown))
         entries = {entry_uri(each): each for found in read.entries.values() for each in found}
-        may_stand = partial(
+        may_know = partial(
             may_recall,
             viewer=turn.config.viewer,
             view=view_state(turn.window.state),
             most=turn.config.prune.max_sensitivity,
             now=turn.message.at or self._parts.clock.now(),
         )
+
+        def may_stand(entry: MemoryEntry) -> bool:
+            return entry.entry_id not in turn.lore.hidden and may_know(entry)
+
         return keep_standing_blocks(shown, entries, (each.block_id for each in skeleton.history), may_stand)
 
     def _codes_of(self, turn: Turn, log: TurnLog) -> tuple[str, ...]:
@@ -190,7 +194,7 @@ class PromptComposer:
             parts.estimator,
             config.curation.max_entry_tokens,
             evidence_ids,
-            labels_of(turn, curation.story_times),
+            labels_of(turn, curation.story_times, curation.validity),
             parts.hasher.digest,
         )
         stands = {block.origin.uri for block in standing}

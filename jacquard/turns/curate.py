@@ -8,19 +8,18 @@ selector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from filament.state.display import without_hidden
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import Temporal
 from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
 from jacquard.memory.overview import overview_rating
+from jacquard.memory.story_facts import describe_story_times
 from jacquard.pipeline.curation.deadline import CurationDeadline, Near
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.prefetch import (
@@ -33,6 +32,7 @@ from jacquard.pipeline.curation.prefetch import (
 )
 from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
 from jacquard.pipeline.curation.stream import Curation, CurationRequest
+from jacquard.pipeline.curation.validity import describe_left_out, find_validity, related_ids
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.record.evidence import first_evidence_ids
 from jacquard.pipeline.skeleton.history import OVERVIEW_FACTOR, limit_memories
@@ -40,12 +40,11 @@ from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import party_names
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.turn_log import TurnLog
-from mnemosyne.chains.state import StateView
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Store, TokenEstimator, combined_reads
-from mnemosyne.schema.memory import MemoryEntry, Trust
+from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
 from mnemosyne.schema.query import Candidate, EntryPlace, RetrievalQuery, place_of
 
 _log = open_log(__name__)
@@ -167,6 +166,10 @@ class TurnCurator:
         by_scope: dict[str, list[str]] = {}
         for candidate in chosen:
             by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
+        related = related_ids(turn, chosen)
+        if related:
+            own = by_scope.setdefault(session_scope(turn.session_id), [])
+            own += [name for name in related if name not in own]
         store = self._parts.store
         read = await combined_reads(store).chosen_inputs(
             store,
@@ -175,17 +178,24 @@ class TurnCurator:
             evidence_ids=[name for each in chosen for name in first_evidence_ids(each)],
             turn_ids=_find_told_turns(turn, chosen),
         )
-        found: dict[EntryPlace, MemoryEntry] = {place_of(quest): quest for quest in query.extra}
+        found: dict[EntryPlace, MemoryEntry] = {place_of(each): each for each in query.extra}
         for entries in read.entries.values():
             found.update((place_of(e), e) for e in entries if query.may_know is None or query.may_know(e))
         entries = tuple(found[each.place] for each in chosen if each.place in found)
         # Tokens of most shown messages were counted before.
         size = sum(len(entry.text) for entry in entries) + _count_shown_chars(turn) // 4
+        facts = [each for place, each in found.items() if related and place.entry_id in related]
         curation = replace(curation, entries=entries, evidences=read.evidences)
         curation = await calculate(limit_tokens, curation, turn, self._parts.estimator, size=size)
         if query.rate is not None:
             curation = order_by_time(curation)
-        return replace(curation, story_times=_tell_times(curation.entries, read.states, turn.world.story_time))
+        if turn.facts.endings or turn.facts.state_values:
+            curation = replace(
+                curation,
+                validity=find_validity(turn, curation.entries, facts),
+                left_out=describe_left_out(turn, curation.entries, facts),
+            )
+        return replace(curation, story_times=describe_story_times(read.states, turn.world.story_time))
 
 
 def _count_shown_chars(turn: Turn) -> int:
@@ -200,15 +210,6 @@ def _find_told_turns(turn: Turn, chosen: Sequence[Candidate]) -> list[str]:
     first = len(turn.world.prologue)
     played = (each.turn_id for each in chosen if each.turn_id and (each.depth or 0) > first)
     return list(dict.fromkeys(played)) if turn.world.story_time else []
-
-
-def _tell_times(
-    entries: Sequence[MemoryEntry], states: Mapping[str, Mapping[str, Any]], paths: Sequence[str]
-) -> dict[str, str]:
-    """Return the time of the story after each entry's turn, by turn id, if the state of that turn was read."""
-    told = dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id)
-    views = {turn_id: StateView(without_hidden(states[turn_id])) for turn_id in told if turn_id in states}
-    return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 
 def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> Curation:

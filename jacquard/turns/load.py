@@ -15,7 +15,8 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage, WorldInfoState
 from jacquard.core.receipt import LeftOut
-from jacquard.memory.summarize.roller import SummaryRoller, describe_missing_summary
+from jacquard.memory.story_facts import load_state_facts
+from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.memory.verbs.proposals import load_waiting
@@ -26,6 +27,13 @@ from jacquard.pipeline.curation.recall_query import (
     guess_searched_text,
     known_keywords,
     recent_texts,
+)
+from jacquard.pipeline.curation.validity import (
+    StateValue,
+    choose_state_values,
+    may_ask_for_values,
+    reveal_former,
+    with_asked_turn,
 )
 from jacquard.pipeline.evidence.candidates import candidate_filters, mark_newest
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS
@@ -43,13 +51,7 @@ from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.refusals import find_last_report
-from jacquard.pipeline.skeleton.history import (
-    WindowLimits,
-    count_loaded_messages,
-    find_other_tokens,
-    history_limits,
-    widest_limits,
-)
+from jacquard.pipeline.skeleton.history import WindowLimits, count_loaded_messages, find_other_tokens, history_limits
 from jacquard.pipeline.turn import SessionFacts, ShownHistory, Turn, TurnLore
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
 from jacquard.templating.files import TemplateRoot, template_roots
@@ -57,6 +59,7 @@ from jacquard.templating.profiles import AUTO, PROFILE, Profile, find_profile_id
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.turn_log import TurnLog, TurnRequest
 from mnemosyne.chains.audience import VIEWERS, may_read, read_audience
+from mnemosyne.chains.story_facts import find_endings
 from mnemosyne.chains.unanswered_inputs import head_after, with_unanswered
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import run_off_loop, start_on_loop
@@ -196,7 +199,7 @@ class TurnLoader:
         left_out = (*history.left_out, *await self._describe_waiting(turn))
         turn = replace(
             turn,
-            plan=_use_configured_template(planned.plan, config),
+            plan=with_asked_turn(_use_configured_template(planned.plan, config), text, window.head.depth),
             window=window,
             history=replace(history, pinned=pinned, left_out=left_out),
             facts=replace(turn.facts, last_report=await find_last_report(self._parts.store, window)),
@@ -206,8 +209,20 @@ class TurnLoader:
         if turn.plan.triage is Triage.NUMERICAL:
             turn = await run_off_loop(_apply_action, turn)
             log.stopwatch.lap("action")
+        turn = replace(turn, facts=await self._load_story_facts(turn))
         turn = replace(turn, lore=TurnLore(hidden=await self._find_hidden_entries(turn)))
         return await self._activate(turn, log, trigger)
+
+    async def _load_story_facts(self, turn: Turn) -> SessionFacts:
+        """Return the facts of a turn with the ends of memories on its path. If the input asks about the past, return them
+        with the former values of the state too.
+        """
+        head, values = turn.window.head, tuple[StateValue, ...]()
+        if await run_off_loop(may_ask_for_values, turn):
+            facts = await load_state_facts(self._parts.store, head, turn.window.state)
+            values = choose_state_values(turn, facts)
+        endings = find_endings(turn.facts.gated, head.lineage)
+        return replace(turn.facts, endings=endings, state_values=values) if endings or values else turn.facts
 
     async def _describe_waiting(self, turn: Turn) -> tuple[LeftOut, ...]:
         """Return the receipt's line on memories that a model proposed and that no person has accepted or rejected yet."""
@@ -252,18 +267,19 @@ class TurnLoader:
         unanswered.
         """
         config, window, waiting = turn.config, turn.window, _find_waiting(turn)
-        other_tokens = find_other_tokens(window)
-        limits, widest = history_limits(config, other_tokens), widest_limits(config, other_tokens)
+        other_tokens, whole = find_other_tokens(window), config.budget.prompt_tokens()
+        limits = history_limits(config, other_tokens)
+        most_tokens = whole // 2 if other_tokens is None else max(whole // 2, whole - other_tokens)
         if waiting is not None:
             window = keep_known(with_unanswered(window), config.viewer)
-        window, history, codes = await self._roller.prepare_summary(window, config, limits, widest)
+        window, history, codes = await self._roller.prepare_summary(window, config, limits, most_tokens)
         if isinstance(history, WindowLimits):
             window = await self._parts.store.window(
-                turn.session_id, message_limit=history.loaded_messages, branch_id=window.head.branch_id
+                turn.session_id, message_limit=count_loaded_messages(config), branch_id=window.head.branch_id
             )
             window = show_window(window, config.viewer, is_followed=waiting is not None)
             window, history, own = await self._roller.show(window, config, history)
-            codes = (*own, *[describe_missing_summary(code, history) for code in codes])
+            codes = (*own, *codes)
         log.degradations += codes
         if waiting is not None:
             # The turn follows the waiting one and is committed with it; a summary belongs to a committed turn.
@@ -297,7 +313,7 @@ class TurnLoader:
             return None
 
     async def _find_hidden_entries(self, turn: Turn) -> frozenset[str]:
-        restricted, state, viewer = turn.facts.gated, turn.window.state, turn.config.viewer
+        restricted, state, viewer = reveal_former(turn, turn.facts.endings), turn.window.state, turn.config.viewer
         activated = list_world_info(turn.world) if scans_world_info(turn) else ()
         return await run_off_loop(
             find_hidden_entries, turn.world, restricted, state, viewer, activated, turn.window.head

@@ -20,6 +20,7 @@ from filament.state.changes.sizes import OpLimits
 from filament.state.verdicts import Authority
 from jacquard.config.input_limits import check_user_message
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
+from jacquard.memory.story_facts import load_past, load_past_head, load_story_facts, with_story_times
 from jacquard.memory.user_facts import ensure_profile_session
 from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
 from jacquard.memory.verbs.find import find_erasable, find_memory, has_words, kind_of_document, load_documents
@@ -43,6 +44,7 @@ from mnemosyne.schema.memory import (
     Chain,
     LoreCategory,
     MemoryEntry,
+    StoryFact,
     Trust,
     document_of,
     is_profile_session,
@@ -101,18 +103,21 @@ class MemoryVerbs:
         found = [name for name in sorted(names) if has_words(name, query)]
         return tuple([await self._store.head(name) for name in found[:limit]])
 
-    async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
+    async def search(
+        self, session_id: str, text: str, *, limit: int = 10, as_of_turn: int | None = None
+    ) -> tuple[FoundMemory, ...]:
         """Return the memories that recall (the search before a turn) finds for `text`, best first, with the reasons for
         the scores.
 
-        Only memories that the caller may know are returned.
+        Only memories that the caller may know are returned. With `as_of_turn`, the search finds what it would have found
+        after the turn with this number of the active branch.
         """
         if not text.strip():
             raise ConfigError("The text is empty; give what to search for.")
         check_user_message(text, self._runtime.engine.config.limits)
         await self._runtime.sync(session_id, change_encoder=False)
         pinned = await self._pinned_entries(session_id)
-        query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)), pinned)
+        query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)), pinned, as_of_turn)
         # Compared with a large world, the few texts of a session have low word scores, which mean little in a small collection.
         own = replace(query, world_id="", weights={**dict.fromkeys(query.weights, 0.0), Chain.LORE: 0.5})
         recalled = [(await self._runtime.retriever.recall(asked)).candidates for asked in (query, own)]
@@ -272,10 +277,36 @@ class MemoryVerbs:
             session_id, new_session_id, memory_ids=memory_ids, author=self._author, viewer=self._viewer
         )
 
-    async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
-        """Return the current state tree at the end of a branch (`branch_id` None: the active branch)."""
-        head = await self._store.head(session_id, branch_id)
-        return await self._store.state_at(session_id, head.turn_id)
+    async def get_state(
+        self, session_id: str, *, branch_id: str | None = None, as_of_turn: int | None = None
+    ) -> Mapping[str, Any]:
+        """Return the current state tree at the end of a branch (`branch_id` None: the active branch). With `as_of_turn`,
+        return the state after the turn with this number of the branch.
+
+        Raises ConfigError if the branch has no such turn.
+        """
+        return (await load_past(self._store, session_id, branch_id, as_of_turn))[1]
+
+    async def facts(
+        self,
+        session_id: str,
+        query: str = "",
+        *,
+        branch_id: str | None = None,
+        as_of_turn: int | None = None,
+        limit: int = 50,
+    ) -> tuple[StoryFact, ...]:
+        """Return the facts of the story on a branch with the turns in which they are valid, newest first: values of the
+        state that turns changed, and facts in memories that consolidation made.
+
+        Former facts are among them. With `as_of_turn`, only the facts that were valid after the turn with this number
+        are returned. A fact is left out if it does not contain the words of `query`, or if the caller may not know it.
+        Raises ConfigError if the branch has no such turn.
+        """
+        read = await load_story_facts(self._store, session_id, branch_id, viewer=self._viewer, as_of_turn=as_of_turn)
+        facts = [each for each in read if has_words(f"{each.subject} {each.attribute} {each.text}", query)]
+        paths = (await self._runtime.world_of(session_id)).story_time
+        return await with_story_times(self._store, session_id, facts[: -limit - 1 : -1], paths)
 
     async def set_state(self, session_id: str, changes: Mapping[str, Any]) -> SessionHead:
         """Set values of the state. `changes` maps paths (`hero.health`) to new values. The change is stored as a turn
@@ -437,8 +468,10 @@ class MemoryVerbs:
         pins = [each for each in edits if each.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(each)]
         return frozenset(name for each in pins for name in each.metadata.get(TAKES_FROM_RECALL, ()))
 
-    async def _build_query(self, session_id: str, text: str, limit: int, pinned: frozenset[str]) -> RetrievalQuery:
-        head = await self._store.head(session_id)
+    async def _build_query(
+        self, session_id: str, text: str, limit: int, pinned: frozenset[str], as_of_turn: int | None
+    ) -> RetrievalQuery:
+        head = await load_past_head(self._store, session_id, None, as_of_turn)
         scopes = (world_scope(head.world_id), session_scope(session_id))
         gated = tuple(
             entry

@@ -66,6 +66,21 @@ PROPOSED = "proposed"
 recalled nor shown.
 """
 
+SUBJECT, ATTRIBUTE, VALUE = "subject", "attribute", "value"
+"""Keys in the metadata of a memory that states a fact: of the subject, the attribute has the value."""
+
+FACT_ENDED = "fact_ended"
+"""Kind of an event that ends a fact. Recall then leaves out the fact."""
+
+SUPERSEDED_BY = "superseded_by"
+"""Key in the metadata of an event that ends a fact: the id of the memory with the fact that is valid instead."""
+
+OF_TURN = "of_turn"
+"""Key in the metadata of an event that ends a fact: the id of the turn that stated the fact."""
+
+STATE_VALUE = "state_value"
+"""Kind of a fact that is a value of the state."""
+
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
 
@@ -229,6 +244,37 @@ class UserFact:
     """Id of the fact that ended this one."""
     redacted: tuple[str, ...] = ()
     """Names of the rules by which secrets were removed from the text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoryFact:
+    """A fact of a story on one branch: an attribute of a subject has a value from one turn to another.
+
+    It is a value of the state, or a memory that consolidation made of turns.
+    """
+
+    fact_id: str
+    """Id of the memory; for a value of the state, a name that is unique on the branch."""
+    kind: str
+    """`state_value`, or the kind of the memory (`found`, `travelled` …)."""
+    subject: str
+    attribute: str
+    value: str
+    text: str
+    """Sentence of the memory; for a value of the state, its path with the value."""
+    valid_from: int
+    """Number of the turn from which the fact is valid (0: from the beginning)."""
+    valid_to: int | None = None
+    """Number of the turn from which it is no longer valid (None: it is valid)."""
+    superseded_by: str = ""
+    """Id of the fact that is valid instead ('': none)."""
+    time: str = ""
+    """Time of the story when the fact began, in a world that states it."""
+    turn_id: str = ""
+    """Turn that stated the fact ('': it was so in the beginning)."""
+    at: datetime | None = None
+    """Time when that turn was written."""
+    trust: Trust = Trust.MODEL
 
 
 _PROFILE = "user-profile-"

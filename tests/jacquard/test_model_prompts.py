@@ -72,15 +72,16 @@ CASES = {
     **{f"summary_{name}": lambda name=name: summary_prompt(summing(name, going_on=False)) for name in TURNS},
     **{f"summary_{name}_on": lambda name=name: summary_prompt(summing(name, going_on=True)) for name in TURNS},
     **{f"turns_{name}": lambda name=name: turns_request(TURNS[name], LOCALES[name], 1.0).messages for name in TURNS},
-    **{f"turns_{name}_on": lambda name=name: with_open_threads(name) for name in TURNS},
+    **{f"turns_{name}_on": lambda name=name: with_open_threads_and_facts(name) for name in TURNS},
     **{f"narrative_{name}": lambda name=name: narrating(name, going_on=False) for name in TURNS},
     **{f"narrative_{name}_on": lambda name=name: narrating(name, going_on=True) for name in TURNS},
 }
 
 
-def with_open_threads(name: str) -> tuple[tuple[str, str], ...]:
+def with_open_threads_and_facts(name: str) -> tuple[tuple[str, str], ...]:
     threads = {"en": "I promise to bring the bell back.", "zh": "我保证把铜钟带回来。", "nasty": NASTY}
-    return turns_request(TURNS[name], LOCALES[name], 1.0, [threads[name]]).messages
+    facts = {"en": ("brass key", "holder", "Mara"), "zh": ("铜钥匙", "持有者", "玛拉"), "nasty": (NASTY, NASTY, NASTY)}
+    return turns_request(TURNS[name], LOCALES[name], 1.0, [threads[name]], [facts[name]]).messages
 
 
 def shown(messages: tuple[tuple[str, str], ...]) -> str:
@@ -94,9 +95,9 @@ def test_the_prompt_is_the_one_that_was_reviewed(name: str) -> None:
 
 def test_every_value_of_a_placeholder_is_given_and_no_other() -> None:
     with pytest.raises(TemplateError, match=r"prompts/en/consolidation_turns\.txt: \$turns has no value"):
-        render_prompt("consolidation_turns", "en", events=3, threads=2, open="")
-    with pytest.raises(TemplateError, match=r"there is no \$words; it has: events, open, threads, turns"):
-        render_prompt("consolidation_turns", "zh", events=3, threads=2, open="", turns="", words=1)
+        render_prompt("consolidation_turns", "en", events=3, threads=2, open="", facts="")
+    with pytest.raises(TemplateError, match=r"there is no \$words; it has: events, facts, open, threads, turns"):
+        render_prompt("consolidation_turns", "zh", events=3, threads=2, open="", facts="", turns="", words=1)
     with pytest.raises(TemplateError, match=r"prompts/en/verdict\.txt: there is no such prompt"):
         render_prompt("verdict", "zh")
 

@@ -58,6 +58,7 @@ class Tools:
     names: ClassVar = {
         "search": "search_memory",
         "memory": "get_memory",
+        "facts": "list_facts",
         "remember": "remember_memory",
         "edit": "edit_memory",
         "supersede": "supersede_memory",

@@ -27,7 +27,9 @@ from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
 from jacquard.core.protocols import ConversationTurn, LlmAdapter, LlmRequest, LlmResponse
 from jacquard.memory.consolidate.prompts import (
+    FACTS_SHOWN,
     OPEN_SHOWN,
+    TurnEvent,
     TurnMemory,
     macro_request,
     read_narrative,
@@ -57,12 +59,25 @@ from mnemosyne.chains.audience import (
     join_audiences,
     told_messages,
 )
+from mnemosyne.chains.story_facts import end_former_facts, valid_facts, value_of_fact
+from mnemosyne.chains.turn_tree import place_at_turn
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import COPIED_FROM, EMPTY, MACRO, Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.memory import (
+    ATTRIBUTE,
+    COPIED_FROM,
+    EMPTY,
+    MACRO,
+    SUBJECT,
+    VALUE,
+    Chain,
+    MemoryEntry,
+    Trust,
+    session_scope,
+)
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.values import dataclass
@@ -121,12 +136,23 @@ def make_entries(
                     metadata={
                         "participants": list(event.participants),
                         "location": event.location or None,
+                        **({} if not event.subject else _fact_of(event)),
                         **guarded,
                     },
                 )
             )
         made += _make_threads(turn, memory, lexicon, threads)
     return made
+
+
+def _placed(entries: Sequence[MemoryEntry], batch: Sequence[TurnRecord]) -> list[MemoryEntry]:
+    """Return entries with the places of their turns, as the store writes them."""
+    turns = {turn.turn_id: turn for turn in batch}
+    return [place_at_turn(each, turns[each.turn_id]) if each.turn_id in turns else each for each in entries]
+
+
+def _fact_of(event: TurnEvent) -> dict[str, str]:
+    return {SUBJECT: event.subject, ATTRIBUTE: event.attribute, VALUE: event.value}
 
 
 def _make_threads(
@@ -286,7 +312,8 @@ class Consolidator:
         asked = await self._load_proposed(head)
         known = {entry.turn_id for entry in (*narratives, *asked) if entry.kind == TURN_SUMMARY}
         bare = await find_unsummarized_turns(self._store, head, known, head.depth - keep_back)
-        threads = open_threads(await load_path_entries(self._store, head, Chain.EVENT)) if bare else []
+        before = await load_path_entries(self._store, head, Chain.EVENT) if bare else []
+        threads = open_threads(before)
         summaries, events, failures = 0, 0, []
         done = 0
         for batch in split_batches(bare, config.batch_turns):
@@ -294,13 +321,22 @@ class Consolidator:
                 audience = audience_of_messages(told_messages(batch[0].messages))
                 shown = [each for each in threads if join_audiences((audience, audience_of_entry(each))) == audience]
                 shown = shown[-OPEN_SHOWN:]
-                memories = await self._extract_memories(head, batch, party_names(world), config, shown)
+                facts = [
+                    each
+                    for each in valid_facts(before)
+                    if join_audiences((audience, audience_of_entry(each))) == audience
+                ]
+                memories = await self._extract_memories(
+                    head, batch, party_names(world), config, shown, facts[-FACTS_SHOWN:]
+                )
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
                 # Each batch is stored at once, so an interruption loses no more than one.
                 made = [*make_entries(batch, memories, names, shown)]
+                made += end_former_facts(before, _placed(made, batch))
                 threads = open_threads([*threads, *made])
+                before += [each for each in _placed(made, batch) if each.chain is Chain.EVENT]
                 keep = partial(self._keep, session_id, review=review)
                 summaries += await keep([e for e in made if e.chain is Chain.NARRATIVE])
                 events += await keep([e for e in made if e.chain is Chain.EVENT])
@@ -406,6 +442,7 @@ class Consolidator:
         names: Mapping[str, str],
         config: ConsolidationConfig,
         threads: Sequence[MemoryEntry],
+        facts: Sequence[MemoryEntry],
     ) -> tuple[TurnMemory, ...]:
         turns = tuple(
             ConversationTurn(
@@ -420,7 +457,8 @@ class Consolidator:
             for turn in batch
         )
         locale = find_text_language("".join(text for turn in turns for _, text in turn.lines))
-        request = turns_request(turns, locale, config.timeout_seconds, [each.text for each in threads])
+        known = [(str(each.metadata[SUBJECT]), str(each.metadata[ATTRIBUTE]), value_of_fact(each)) for each in facts]
+        request = turns_request(turns, locale, config.timeout_seconds, [each.text for each in threads], known)
         reply = await self._call_model(head, request, f"memory.{batch[-1].turn_id}")
         return read_turns(reply.content, [turn.depth for turn in batch])
 

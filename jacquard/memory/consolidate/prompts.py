@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filament import escape_attribute, escape_text, unescape
+from filament.markup import open_tag
 from jacquard.adapters.prompts.templates import render_prompt
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import strip_thoughts
 from jacquard.core.protocols import ConversationTurn, LlmRequest
 from jacquard.memory.threads import KINDS
 from jacquard.pipeline.truncation import keep_last_sentences
+from mnemosyne.schema.memory import ATTRIBUTE, SUBJECT, VALUE
 from mnemosyne.values import dataclass
 
 SUMMARY_CHARS = 400
@@ -27,6 +29,8 @@ EVENTS_A_TURN = 3
 THREADS_A_TURN = 2
 OPEN_SHOWN = 20
 """Maximum number of open threads shown to the model; the newest are shown."""
+FACTS_SHOWN = 20
+"""Maximum number of valid facts shown to the model; the newest are shown."""
 NAMES = 8
 NAME_CHARS = 60
 TITLE_CHARS = 80
@@ -46,6 +50,10 @@ class TurnEvent:
     text: str
     participants: tuple[str, ...] = ()
     location: str = ""
+    subject: str = ""
+    """Person or thing of which the event sets a lasting value, such as the holder of a key ('': of none)."""
+    attribute: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,14 +87,23 @@ class Narrative:
 
 
 def turns_request(
-    turns: Sequence[ConversationTurn], locale: str, timeout_seconds: float, threads: Sequence[str] = ()
+    turns: Sequence[ConversationTurn],
+    locale: str,
+    timeout_seconds: float,
+    threads: Sequence[str] = (),
+    facts: Sequence[tuple[str, str, str]] = (),
 ) -> LlmRequest:
     """Return the model call that asks for the memory of `turns`.
 
-    `threads` are the texts of the open threads; the call numbers them from 1.
+    `threads` are the texts of the open threads; the call numbers them from 1. `facts` are the valid facts, each as
+    (subject, attribute, value).
     """
     lines = "\n".join(
         f'<thread n="{number}">{escape_text(text)}</thread>' for number, text in enumerate(threads, start=1)
+    )
+    held = "\n".join(
+        f"{open_tag('fact', (('subject', subject), ('attribute', attribute)))}{escape_text(value)}</fact>"
+        for subject, attribute, value in facts
     )
     return LlmRequest(
         messages=render_prompt(
@@ -95,6 +112,7 @@ def turns_request(
             events=EVENTS_A_TURN,
             threads=THREADS_A_TURN,
             open=f"<open>\n{lines}\n</open>\n" if lines else "",
+            facts=f"<facts>\n{held}\n</facts>\n" if held else "",
             turns=_render_messages(turns),
         ),
         max_tokens=300 * len(turns) + 100,
@@ -206,9 +224,16 @@ def _events(value: Any) -> tuple[TurnEvent, ...]:
                     text=text,
                     participants=_names(names) if isinstance(names, list) else (),
                     location=_line(item.get("location"), NAME_CHARS),
+                    **_fact(item),
                 )
             )
     return tuple(events[:EVENTS_A_TURN])
+
+
+def _fact(item: Mapping[str, Any]) -> dict[str, str]:
+    """Return subject, attribute and value of an event; empty unless it has all three."""
+    told = {name: _line(item.get(name), NAME_CHARS) for name in (SUBJECT, ATTRIBUTE, VALUE)}
+    return told if all(told.values()) else {}
 
 
 def _threads(value: Any) -> tuple[TurnThread, ...]:
@@ -242,8 +267,11 @@ _EVENT_SCHEMA = {
         "summary": {"type": "string", "maxLength": EVENT_CHARS},
         "participants": {"type": "array", "items": {"type": "string"}, "maxItems": NAMES},
         "location": {"type": "string"},
+        SUBJECT: {"type": "string"},
+        ATTRIBUTE: {"type": "string"},
+        VALUE: {"type": "string"},
     },
-    "required": ["type", "summary", "participants", "location"],
+    "required": ["type", "summary", "participants", "location", SUBJECT, ATTRIBUTE, VALUE],
     "additionalProperties": False,
 }
 _THREAD_SCHEMA = {

@@ -12,7 +12,7 @@ from dataclasses import field
 from datetime import datetime
 
 from jacquard.core.errors import ConfigError
-from jacquard.memory.threads import THREAD_KEPT
+from jacquard.memory.story_facts import load_past
 from jacquard.memory.verbs.editor import PIN_PREFIX
 from jacquard.memory.verbs.find import REMEMBERED, SENSITIVITY, has_words, kind_of_document, load_documents
 from jacquard.memory.verbs.log import ACTION, AUTHOR
@@ -21,6 +21,7 @@ from jacquard.pipeline.record.stored_turn import report_of, viewer_of
 from mnemosyne.chains.audience import audience_of_entry
 from mnemosyne.chains.lore import may_know
 from mnemosyne.chains.state import StateView, view_state
+from mnemosyne.chains.story_facts import Ending, find_endings
 from mnemosyne.chains.turn_tree import is_on_path
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Store
@@ -83,9 +84,11 @@ class ListedMemory:
     """Number of turns since its turn (None: it belongs to no turn)."""
     pinned: bool = False
     superseded_by: str = ""
-    """Id of the edit that replaced it or marked it as no longer true, or of the event that ended it (a thread); '' if
-    recall may find it.
+    """Id of the edit that replaced it or marked it as no longer true, of the memory that is valid instead, or of the event
+    that ended it (a thread); '' if recall may find it.
     """
+    valid_to: int | None = None
+    """Number of the turn that ended it (None: no turn ended it). It was valid from its own turn, `depth`."""
     viewers: tuple[str, ...] = ()
     trust: Trust = Trust.USER
     sensitivity: str = ""
@@ -136,6 +139,8 @@ class _Reader:
     """Edit that pins an entry, by the id of the entry."""
     superseded: Mapping[str, str]
     """Edit that superseded an entry, or event that ended it, by the id of the entry."""
+    endings: Mapping[str, Ending]
+    """End of an entry, by the id of the entry."""
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Return whether an entry passes the conditions that need no evidence."""
@@ -180,6 +185,7 @@ class _Reader:
             age_turns=None if not entry.depth else max(self.head.depth - entry.depth, 0),
             pinned=entry.entry_id in self.pins,
             superseded_by=self.superseded.get(entry.entry_id, ""),
+            valid_to=None if (ending := self.endings.get(entry.entry_id)) is None else ending.depth,
             viewers=audience_of_entry(entry),
             trust=entry.trust,
             sensitivity=str(entry.metadata.get(SENSITIVITY, "")),
@@ -193,29 +199,35 @@ async def browse_memory(
     *,
     viewer: str | None = None,
     branch_id: str | None = None,
+    as_of_turn: int | None = None,
     cursor: str = "",
     limit: int = 50,
 ) -> MemoryPage:
-    """Return a page of the memories of a branch. With `viewer`, only memories that this viewer may know.
+    """Return a page of the memories of a branch. With `viewer`, only memories that this viewer may know. With
+    `as_of_turn`, the memories as they were after the turn with this number.
 
     The lore of the world is not listed, except for pinned entries. Raises ConfigError if the chain or the cursor is
     invalid. Raises SessionNotFoundError and BranchNotFoundError.
     """
     chain, before = _read_cursor(cursor, where.chain)
-    window = await store.window(session_id, message_limit=1, branch_id=branch_id)
+    head, state = await load_past(store, session_id, branch_id, as_of_turn)
     scope = session_scope(session_id)
-    pins, superseded = await _load_marks(store, window.head)
+    pins, superseded, endings = await _load_marks(store, head)
     reader = _Reader(
-        head=window.head, viewer=viewer, view=view_state(window.state), where=where, pins=pins, superseded=superseded
+        head=head,
+        viewer=viewer,
+        view=view_state(state),
+        where=where,
+        pins=pins,
+        superseded=superseded,
+        endings=endings,
     )
     counts = await store.chain_sizes(scope) if not cursor and viewer is None else {}
     shown_counts = {each.value: number for each, number in counts.items()}
     if where.pinned:
         if cursor:
             raise ConfigError("cursor: pinned memories are one page; leave the cursor out.")
-        entries = [
-            each for name in (scope, world_scope(window.head.world_id)) for each in await store.entries(name, [*pins])
-        ]
+        entries = [each for name in (scope, world_scope(head.world_id)) for each in await store.entries(name, [*pins])]
         entries = [each for each in entries if where.chain in (None, each.chain.value)]
         return MemoryPage(
             items=tuple([each for _, each in await _show(store, session_id, reader, entries)]), counts=shown_counts
@@ -256,9 +268,9 @@ def _chain_after(chain: Chain, wanted: str | None) -> Chain | None:
     return rest[0] if rest else None
 
 
-async def _load_marks(store: Store, head: SessionHead) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two mappings by the id of an entry: the edits that pin one, and the edits that superseded one or the events that
-    ended one (a thread) on the branch of `head`.
+async def _load_marks(store: Store, head: SessionHead) -> tuple[dict[str, str], dict[str, str], dict[str, Ending]]:
+    """Return three mappings by the id of an entry: the edits that pin one, the edits or memories that superseded one, and the
+    ends on the path of `head`.
     """
     gated = await store.gated_entries((session_scope(head.session_id),))
     marks = [each for each in gated if TAKES_FROM_RECALL in each.metadata]
@@ -267,13 +279,15 @@ async def _load_marks(store: Store, head: SessionHead) -> tuple[dict[str, str], 
     superseded: dict[str, str] = {}
     for each in marks:
         edit = edits.get(document_of(each) or "")
-        if each.kind == THREAD_KEPT:
-            if is_on_path(head, each.branch_id or "", each.depth or 0, TurnStatus.COMMITTED):
-                superseded[str(each.metadata[TAKES_FROM_RECALL])] = each.entry_id
-        elif edit is not None:
+        if edit is not None:
             is_pin = edit.metadata.get(ACTION) == MemoryAction.PIN.value
             (pins if is_pin else superseded)[str(each.metadata[TAKES_FROM_RECALL])] = edit.evidence_id
-    return pins, superseded
+    endings = find_endings(gated, head.lineage)
+    return (
+        pins,
+        {**{name: each.superseded_by or each.event_id for name, each in endings.items()}, **superseded},
+        endings,
+    )
 
 
 async def _show(

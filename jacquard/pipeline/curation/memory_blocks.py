@@ -22,6 +22,7 @@ from jacquard.pipeline.truncation import truncate_with_size
 from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import name_of_author, party_names
 from mnemosyne.chains.event import QUEST
+from mnemosyne.chains.story_facts import Validity
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.codec import replace_struct
 from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
@@ -39,6 +40,7 @@ from mnemosyne.schema.memory import (
     copied_from,
     document_of,
 )
+from mnemosyne.schema.query import EntryPlace, place_of
 from mnemosyne.schema.session import Ref
 from mnemosyne.schema.world import BARE_DIGEST
 from mnemosyne.values import dataclass
@@ -68,6 +70,8 @@ class MemoryLabels:
     """True if words such as `yesterday` in a message are shown with the date that they meant when the message was written."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Id of a turn -> time in the story at that turn."""
+    validity: Mapping[EntryPlace, Validity] = field(default_factory=dict)
+    """Turns in which a memory is valid, for memories that ended or superseded another one."""
     boundary: str = ""
     """Mark around texts that are shown exactly as written (`filament.show_text`); '' if texts are escaped."""
 
@@ -234,6 +238,8 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
         attributes["status"] = entry.tags[0]
     if entry.kind == THREAD and entry.tags:
         attributes["open"] = entry.tags[0]
+    if labels.validity and (validity := labels.validity.get(place_of(entry))) is not None:
+        attributes |= _describe_validity(validity)
     if entry.speaker:
         attributes["speaker"] = name_of_author(entry.speaker, names=labels.speakers)
     if labels.dates and (dates := _describe_dates(entry)):
@@ -241,6 +247,14 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
     return f"{open_tag('memory', attributes.items())}{show_text(text, labels.boundary)}</memory>"
+
+
+def _describe_validity(validity: Validity) -> dict[str, str]:
+    """Return since when a fact is valid in place of another one, until when it was valid, and the values before it and now."""
+    since = "" if validity.since is None else f"turn {validity.since}"
+    until = "" if validity.until is None else f"turn {validity.until}"
+    told = {"since": since, "before": validity.before, "until": until, "now": validity.now}
+    return {name: text for name, text in told.items() if text}
 
 
 def _origin(entry: MemoryEntry) -> dict[str, str]:
@@ -259,9 +273,11 @@ def _describe_dates(entry: MemoryEntry) -> str:
     return "; ".join(list(said.values())[:_DATES_SHOWN])
 
 
-def labels_of(turn: Turn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
+def labels_of(
+    turn: Turn, story_times: Mapping[str, str] = EMPTY, validity: Mapping[EntryPlace, Validity] | None = None
+) -> MemoryLabels:
     """Return the settings for the attributes of the memories in `turn`. `story_times` maps the id of a turn to its time
-    in the story.
+    in the story, and `validity` has the turns in which memories are valid.
 
     With a world pack, memories show times of the story. Without a pack they show the time of writing. The setting
     `curation.dates` decides whether words such as `yesterday` get their date: `auto` means in sessions without a pack.
@@ -274,6 +290,7 @@ def labels_of(turn: Turn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabel
         clock=bare or wanted == "always",
         dates=wanted == "always" or (bare and wanted == "auto"),
         story_times=story_times,
+        validity=validity or {},
         boundary=turn.boundary,
     )
 

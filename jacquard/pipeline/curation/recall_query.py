@@ -107,10 +107,13 @@ def build_recall_query(turn: Turn) -> RetrievalQuery:
         quest_distances=quest_distances(window.state, plan.active_quest_id),
         written=turn.facts.written,
         kept_entries=turn.facts.kept_entries,
-        extra=tuple(
-            quest
-            for quest in closed_quests(window.state, turn.session_id)
-            if quest.entry_id not in turn.lore.hidden and not _is_told(quest, shown)
+        extra=(
+            *(
+                quest
+                for quest in closed_quests(window.state, turn.session_id)
+                if quest.entry_id not in turn.lore.hidden and not _is_told(quest, shown)
+            ),
+            *(entry for entry, _ in turn.facts.state_values),
         ),
     )
 

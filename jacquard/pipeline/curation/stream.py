@@ -17,8 +17,9 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SelectorError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
-from jacquard.core.receipt import BY_HEURISTIC, CandidateDecision, CurationPath, StreamBReport
+from jacquard.core.receipt import BY_HEURISTIC, CandidateDecision, CurationPath, LeftOut, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
+from mnemosyne.chains.story_facts import Validity
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import EntrySource, Retriever, overlay_of
@@ -110,6 +111,10 @@ class Curation:
     """Complete entries of the selection, in the order of choice. An entry that is gone or may not be known is left out."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Turn id -> time in the story, in worlds that state it."""
+    validity: Mapping[EntryPlace, Validity] = field(default_factory=dict)
+    """Turns in which a selected memory is valid, for memories that ended or superseded another one."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Memories that the selected ones superseded."""
     evidences: tuple[Evidence, ...] = ()
     """Evidence that the session already has under the ids or addresses of the selected entries."""
 

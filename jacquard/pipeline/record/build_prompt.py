@@ -155,7 +155,12 @@ def build_turn_prompt(
         errors=list(inputs.skeleton.results.errors),
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
-        left_out=(*left_out, *inputs.skeleton.left_out, *inputs.skeleton.results.left_out),
+        left_out=(
+            *left_out,
+            *inputs.skeleton.left_out,
+            *inputs.skeleton.results.left_out,
+            *inputs.curation.left_out,
+        ),
         redactions=find_redactions(
             [each.block for each in prompt.stages[-1].blocks()],
             prompt.decisions,

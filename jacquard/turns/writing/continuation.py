@@ -37,6 +37,7 @@ from mnemosyne.chains.audience import (
     told_messages,
 )
 from mnemosyne.chains.session_start import session_start
+from mnemosyne.chains.story_facts import find_endings
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.documents import IS_DOCUMENT, document_entries, is_document
 from mnemosyne.protocols import Store
@@ -53,6 +54,7 @@ from mnemosyne.schema.evidence import (
 from mnemosyne.schema.memory import (
     CONTINUED_IN,
     COPIED_FROM,
+    FACT_ENDED,
     TAKES_FROM_RECALL,
     THREAD,
     Chain,
@@ -155,10 +157,12 @@ async def _copy_memories(store: Store, head: SessionHead, asked: Continuation, c
     narratives = await load_path_entries(store, head, Chain.NARRATIVE)
     events = await load_path_entries(store, head, Chain.EVENT)
     threads = {each.entry_id for each in open_threads(events)} - replaced
+    replaced |= {*find_endings(events, head.lineage)}
     entries = {
         each.entry_id: each
         for each in (*narratives, *events)
-        if each.entry_id not in replaced and (each.kind not in (THREAD, THREAD_KEPT) or each.entry_id in threads)
+        if each.entry_id not in replaced
+        and (each.kind not in (THREAD, THREAD_KEPT, FACT_ENDED) or each.entry_id in threads)
     }
     summarized = {each.turn_id for each in narratives if each.kind == TURN_SUMMARY}
     turns = {each.turn_id: each for each in await find_unsummarized_turns(store, head, (), head.depth)}

@@ -153,6 +153,7 @@ ROWS: dict[str, Row] = {
     "search_memory": Row(body={"text": "temple key lead box hearth boat clock word file"}),
     "get_memory": Row(),
     "browse_memory": Row(query={"branch": "$branch", "limit": 5}),
+    "list_facts": Row(query={"branch": "$branch", "limit": 5}),
     "memory_uses": Row(),
     "change_memories": Row(body={"action": "pin", "memory_ids": ["$memory"], "dry_run": True}),
     "remember_memory": Row(body={"text": "The bell is cracked since the flood of last autumn."}),

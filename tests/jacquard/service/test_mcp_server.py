@@ -168,7 +168,7 @@ async def test_tools_say_what_they_take_give_and_change(tmp_path):
         assert client.instructions
     told = json.dumps([{"name": each.name, "doc": each.description, "in": each.input_schema} for each in tools])
     # Every request to a model carries this.
-    assert CalibratedEstimator().estimate(told) < 2_150
+    assert CalibratedEstimator().estimate(told) < 2_250
     for each in tools:
         jsonschema.Draft202012Validator.check_schema(each.input_schema)
         jsonschema.Draft202012Validator.check_schema(each.output_schema)

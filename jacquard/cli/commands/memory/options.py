@@ -17,6 +17,9 @@ ViewerOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Store nothing; show what would be stored, and what of it would be masked.")
 ]
+AsOfTurnOption = Annotated[
+    int | None, typer.Option("--as-of-turn", min=0, metavar="N", help="As it was after turn N of the branch. [now]")
+]
 AuthorOption = Annotated[str, typer.Option("--author", metavar="NAME", help="Who makes the edit; the log keeps it.")]
 
 

@@ -12,6 +12,7 @@ import typer
 
 from jacquard.cli.command_parts import (
     DEFAULT_STORE,
+    BranchOption,
     EmbedderOption,
     JsonOption,
     SessionOption,
@@ -23,10 +24,11 @@ from jacquard.cli.command_parts import (
     show,
     tell,
 )
-from jacquard.cli.commands.memory.options import AuthorOption, DryRunOption, ViewerOption, using_verbs
+from jacquard.cli.commands.memory.options import AsOfTurnOption, AuthorOption, DryRunOption, ViewerOption, using_verbs
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core.codec import format_time
+from mnemosyne.schema.memory import StoryFact
 
 MemoryArgument = Annotated[str, typer.Argument(metavar="MEMORY", help="The id that `search` or `log` shows.")]
 TextArgument = Annotated[str, typer.Argument(metavar="TEXT", help="The text (`-` reads standard input).")]
@@ -36,6 +38,7 @@ def search(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
     session: SessionOption,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="At most so many.")] = 10,
+    as_of_turn: AsOfTurnOption = None,
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
@@ -45,7 +48,7 @@ def search(
 
     async def work() -> tuple[FoundMemory, ...]:
         async with using_verbs(store, viewer=viewer, embedder=embedder) as verbs:
-            return await verbs.search(session, text, limit=limit)
+            return await verbs.search(session, text, limit=limit, as_of_turn=as_of_turn)
 
     found = run(work)
     if as_json:
@@ -57,6 +60,37 @@ def search(
         show(each.text)
         why = [f"score {each.score:.2f}", *(f"{name} {value:.2f}" for name, value in each.signals.items())]
         tell(", ".join(why) + (f"; words: {', '.join(each.words)}" if each.words else ""), "dim")
+    if not found:
+        say("Nothing is found.")
+
+
+def facts(
+    session: SessionOption,
+    query: Annotated[str, typer.Argument(metavar="WORDS", help="Only facts that contain these words.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, metavar="N", help="At most so many.")] = 50,
+    as_of_turn: AsOfTurnOption = None,
+    branch: BranchOption = None,
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the facts of the story, newest first, with the turns in which they are valid.
+
+    These are values of the state that turns changed, and facts in memories. With --as-of-turn, only those that were valid then.
+    """
+
+    async def work() -> tuple[StoryFact, ...]:
+        async with using_verbs(store, viewer=viewer) as verbs:
+            return await verbs.facts(session, query, branch_id=branch, as_of_turn=as_of_turn, limit=limit)
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        show(" · ".join(filter(None, (each.subject, f"{each.attribute}: {each.value}", each.time))))
+        since = f"Valid from turn {each.valid_from}"
+        tell(f"{since} on." if each.valid_to is None else f"{since} to turn {each.valid_to}.", "dim")
     if not found:
         say("Nothing is found.")
 

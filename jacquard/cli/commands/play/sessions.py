@@ -26,8 +26,9 @@ from jacquard.cli.command_parts import (
     show,
     tell,
 )
-from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
+from jacquard.cli.commands.memory.options import AsOfTurnOption, AuthorOption, ViewerOption, using_verbs
 from jacquard.cli.show import show_tree
+from jacquard.memory.story_facts import load_past_head
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
@@ -119,6 +120,7 @@ def state(
     ] = None,
     author: AuthorOption = "host",
     turn: TurnOption = None,
+    as_of_turn: AsOfTurnOption = None,
     branch: BranchOption = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -129,14 +131,16 @@ def state(
     without messages, on the active branch.
     """
     wanted = dict(_read_change(each) for each in changes or ())
-    if wanted and (turn is not None or branch is not None):
-        raise fail("--set changes the state as it is now; leave --turn and --branch out.", code=2)
+    if wanted and not (turn is None and as_of_turn is None and branch is None):
+        raise fail("--set changes the state as it is now; leave --turn, --as-of-turn and --branch out.", code=2)
+    if turn is not None and as_of_turn is not None:
+        raise fail("--turn names the turn by its id, --as-of-turn by its number; give one of them.", code=2)
 
     async def work() -> None:
         async with open_store(store, embedder="none") as runtime:
             if wanted:
                 await MemoryVerbs(runtime, author=author).set_state(session, wanted)
-            head = await runtime.store.head(session, branch)
+            head = await load_past_head(runtime.store, session, branch, as_of_turn)
             tree = await runtime.store.state_at(session, turn or head.turn_id)
             if as_json:
                 print_json(tree)

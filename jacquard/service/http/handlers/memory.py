@@ -46,7 +46,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.schema.erasure import AuditRecord, Erasure
 from mnemosyne.schema.evidence import Evidence, EvidenceType
 from mnemosyne.schema.ingest import IngestResult
-from mnemosyne.schema.memory import UserFact
+from mnemosyne.schema.memory import StoryFact, UserFact
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world_json
@@ -241,6 +241,7 @@ async def browse_memory(call: Call) -> MemoryPage:
     """List a page of the memories of a session."""
     asked = dict(call.query)
     branch_id, cursor, limit = asked.pop("branch"), asked.pop("cursor"), asked.pop("limit")
+    as_of_turn = asked.pop("as_of_turn")
     del asked["viewer"]
     where = MemoryFilter(author=asked.pop("by"), **asked)
     return await find_page(
@@ -249,9 +250,19 @@ async def browse_memory(call: Call) -> MemoryPage:
         where,
         viewer=call.principal.viewer,
         branch_id=branch_id,
+        as_of_turn=as_of_turn,
         cursor=cursor,
         limit=limit,
     )
+
+
+@handles
+async def list_facts(call: Call) -> tuple[StoryFact, ...]:
+    """List the facts of the story on a branch."""
+    asked = dict(call.query)
+    branch_id = asked.pop("branch")
+    del asked["viewer"]
+    return await verbs_for(call).facts(call.session_id, branch_id=branch_id, **asked)
 
 
 @handles

@@ -28,7 +28,7 @@ from jacquard.remote.bodies import (
 from jacquard.remote.wire import MOST_LINE_CHARS, message_from_wire
 from jacquard.service.host_paths import texts_for
 from jacquard.service.http.call import Call, handles
-from jacquard.service.http.call_settings import id_from_key
+from jacquard.service.http.call_settings import id_from_key, verbs_for
 from jacquard.service.http.viewer_guard import check_left_turns
 from jacquard.service.ids import check_ids
 from jacquard.service.proxy.upstreams.opening import find_models, show_upstream
@@ -236,7 +236,10 @@ async def consolidate(call: Call) -> ConsolidationResult:
 
 @handles
 async def get_state(call: Call) -> Mapping[str, Any]:
-    """Return the state after a turn (by default, after the newest)."""
-    store = call.runtime.store
-    turn_id = call.query["turn"] or (await store.head(call.session_id, call.query["branch"])).turn_id
-    return await store.state_at(call.session_id, turn_id)
+    """Return the state after a turn (by default, after the newest). Raises ConfigError if the branch has no turn with the
+    number `as_of_turn`.
+    """
+    if (turn_id := call.query["turn"]) is not None:
+        return await call.runtime.store.state_at(call.session_id, turn_id)
+    branch_id, as_of_turn = call.query["branch"], call.query["as_of_turn"]
+    return await verbs_for(call).get_state(call.session_id, branch_id=branch_id, as_of_turn=as_of_turn)
