@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_woven
-from jacquard.pipeline.record.package import context_blocks_of
+from jacquard.pipeline.record.package import context_blocks_of, conversation_blocks_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, usages_of
 from jacquard.pipeline.turn import Turn
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
@@ -54,9 +54,10 @@ async def record_turn(
     await emit_woven(emitter, prompt, turn.config)
     with_report = turn.action is not None or turn.config.observability.include_reports_in_store
     record = build_record(prompt, turn.window, message, turn.fingerprint, anchors, with_report=with_report)
-    made = frozenset(report.new_block_ids)
+    made, placed = frozenset(report.new_block_ids), prompt.forms.skein.blocks()
     blocks = (
-        context_blocks_of([each for each in prompt.forms.skein.blocks() if each.block.block_id in made]) if made else ()
+        *context_blocks_of([each for each in placed if each.block.block_id in made]),
+        *conversation_blocks_of(placed, turn.turn_id),
     )
     usages = (*log.usages, *usages_of(prompt))
     if turn.action is not None:

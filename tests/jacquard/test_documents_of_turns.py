@@ -8,12 +8,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from engine_parts import WORLD
 
-from jacquard import EvidenceConfig, PreparedTurn, RuntimeConfig, create_context_engine
+from jacquard import (
+    ContextEngine,
+    EvidenceConfig,
+    HistoryConfig,
+    PreparedTurn,
+    RuntimeConfig,
+    SummaryConfig,
+    create_context_engine,
+)
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.sentences import translate
 from jacquard.pipeline.evidence.rendering import describe_ingestions
 from mnemosyne import (
+    BlockFilter,
+    BlockType,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
@@ -22,7 +33,10 @@ from mnemosyne import (
     Sha256Hasher,
     SourceKind,
     Store,
+    Task,
     ToolCall,
+    document_from_json,
+    document_to_json,
     open_store,
 )
 from mnemosyne.evidence import RedactingIngestor
@@ -159,6 +173,71 @@ async def test_a_passage_of_a_document_reports_the_ingestion_of_its_document(sto
         assert "ten seconds" in turn.text
         (detail,) = told_of(turn, "redaction_off")
         assert str(done.evidence_id) in detail
+
+
+SMALL_WINDOW = RuntimeConfig(
+    history=HistoryConfig(max_messages=4),
+    summary=SummaryConfig(trigger_message_count=4, preserve_recent_messages=2),
+)
+
+
+async def play_with_everything(engine: ContextEngine) -> PreparedTurn:
+    """Play turns whose last prompt has a state, a summary, messages, a memory, a tool result and a task."""
+    for number, text in enumerate(("The golden key is under the mill stone.", "I rest.", "I wait.", "I sing.")):
+        await engine.prepare_turn("s", text)
+        await engine.commit_assistant_message("s", f"<content>So it is, {number}.</content>")
+    await engine.upsert_tasks("s", [Task(task_id="t1", name="find the key")])
+    await engine.record_tool_call("s", ToolCall(tool_call_id="c1", tool="map"), result="The mill is two hours away.")
+    return await engine.prepare_turn("s", "Where is the golden key, under which stone?")
+
+
+async def test_the_blocks_stored_with_a_turn_are_of_every_type(store):
+    config = replace(SMALL_WINDOW, summary=SummaryConfig(enabled=False))
+    async with create_context_engine(store, world=WORLD, config=config) as engine:
+        turn = await play_with_everything(engine)
+        document = await store.get_session("s")
+    stored = {block.block_id: block for block in document.context_blocks}
+    assert {block.block_type for block in stored.values()} == set(BlockType)
+    assert set(turn.report.new_block_ids) <= set(stored)
+    # Each block of the prompt is stored, or is one of the messages that a block stands for.
+    said = [each for each in turn.context_blocks if each.block_type is BlockType.CONVERSATION]
+    others = {each.block_id for each in turn.context_blocks} - {each.block_id for each in said}
+    assert others <= set(stored)
+    shown = stored["shown:messages"]
+    assert sum(each.token_estimate for each in said) == shown.token_estimate
+    ids = [each.message_id for each in document.session.messages]
+    first, last = (ids.index(shown.extra["messages"][end]) for end in ("first", "last"))
+    assert last == len(ids) - 1  # the message that waits for its reply
+    assert last - first + 1 == shown.extra["messages"]["count"] == len(said)
+    assert [name for name, each in stored.items() if name.startswith("flesh:") and each.block_type is BlockType.MEMORY]
+
+
+async def test_no_message_is_stored_again_in_a_block(store):
+    config = replace(SMALL_WINDOW, summary=SummaryConfig(enabled=False))
+    async with create_context_engine(store, world=WORLD, config=config) as engine:
+        await play_with_everything(engine)
+        document = await store.get_session("s")
+    texts = "\n".join(block.content for block in document.context_blocks)
+    assert not [each.content for each in document.session.messages if each.content in texts]
+
+
+async def test_blocks_of_a_turn_come_back_with_their_document_and_are_in_no_later_prompt(store):
+    async with create_context_engine(store, world=WORLD, config=SMALL_WINDOW) as engine:
+        await play_with_everything(engine)
+        document = await store.get_session("s")
+        assert document_from_json(document_to_json(document)) == replace(document, version=None)
+        await store.put_session("s", document, expected_version=document.version)
+        again = await store.get_session("s")
+        assert again.context_blocks == document.context_blocks
+        turn = await engine.prepare_turn("s", "And then?")
+        assert not [each for each in turn.context_blocks if each.block_id.startswith("shown:")]
+
+
+async def test_a_first_prompt_stores_a_block_for_its_one_message(store):
+    async with create_context_engine(store) as engine:
+        await engine.prepare_turn("s", "hello")
+        (block,) = await store.list_context_blocks("s", BlockFilter(block_types=frozenset({BlockType.CONVERSATION})))
+    assert (block.block_id, block.content, block.extra["messages"]["count"]) == ("shown:messages", "", 1)
 
 
 def test_what_ingestion_left_out_is_told_in_chinese():

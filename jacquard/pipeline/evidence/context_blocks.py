@@ -39,8 +39,11 @@ MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
 UNPINNED = "unpinned"
 """Key in `extra` of an empty block that replaces the block of a memory which is no longer pinned."""
 
-_RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
-"""Prefixes of the ids of recorded blocks that are new in each turn, so that a session has many of them."""
+SHOWN_MESSAGES = "shown:messages"
+"""Id of the recorded block that stands for the messages of a turn's prompt, without their texts."""
+
+_RECORDED = ("flesh:", "evidence:", "host:", "user-fact:", "shown:")
+"""Prefixes of the ids of recorded blocks that are new in each turn, so that a session may have many of them."""
 
 CONTEXT_BLOCKS = BlockFilter(without_prefixes=_RECORDED)
 """Filter for the context blocks that a turn reads."""

@@ -19,7 +19,7 @@ from jacquard.core.plan import plan_to_json
 from jacquard.core.protocols import Pruner
 from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from jacquard.pipeline.record.package import evidence_of, is_passage, is_stored_with_turn
+from jacquard.pipeline.record.package import conversation_blocks_of, evidence_of, is_passage, is_stored_with_turn
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, encode_prompt
 from jacquard.pipeline.record.prompt_forms import PromptForms
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, config_to_plain
@@ -196,10 +196,13 @@ def _build_prepared_turn(
         report,
         new_evidence_ids=tuple(each.evidence_id for each in memories if not is_passage(each)),
         # A block of the session's document keeps its id: a record of the prompt does not take its place.
-        new_block_ids=tuple(
-            block.block_id
-            for block in [each.block for each in blocks]
-            if is_stored_with_turn(block) and block.block_id not in inputs.skeleton.results.document_ids
+        new_block_ids=(
+            *(
+                block.block_id
+                for block in [each.block for each in blocks]
+                if is_stored_with_turn(block) and block.block_id not in inputs.skeleton.results.document_ids
+            ),
+            *(each.block_id for each in conversation_blocks_of(blocks, turn.turn_id)),
         ),
     )
     forms = PromptForms(

@@ -20,7 +20,11 @@ from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, USER_
 from jacquard.core.blocks import Block, BlockKind, PlacedBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, CandidateDecision, Report
-from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
+from jacquard.pipeline.evidence.context_blocks import (
+    MADE_BY_ENGINE,
+    SHOWN_MESSAGES,
+    is_of_document,
+)
 from mnemosyne.chains.audience import audience_field, audience_of_entry
 from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, TurnAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.core.errors import UriError
@@ -32,6 +36,7 @@ from mnemosyne.schema.evidence import (
     EvidenceLinks,
     EvidenceSource,
     EvidenceType,
+    Priority,
     SourceKind,
 )
 from mnemosyne.schema.memory import DOCUMENT, DOCUMENT_ID, EMPTY, SECTION_ID, Chain, MemoryEntry
@@ -101,11 +106,33 @@ def context_blocks_of(blocks: Iterable[PlacedBlock]) -> tuple[ContextBlock, ...]
     )
 
 
-def is_stored_with_turn(block: Block) -> bool:
-    """Return whether a block of a prompt is stored as a context block of its turn.
+def conversation_blocks_of(blocks: Iterable[PlacedBlock], turn_id: str) -> tuple[ContextBlock, ...]:
+    """Return the context block that stands for the messages of a prompt and is stored with the turn `turn_id`.
 
-    The session stores its conversation as messages, so blocks of the conversation are not stored with a turn. Blocks from
-    the session's document are stored already. All other blocks are stored with the turn.
+    It has no text, because the session has its messages already. It names the first and the last message and their
+    number. The result is empty if the prompt shows no messages.
+    """
+    said = [each for each in blocks if each.block.kind in (BlockKind.MESSAGE, BlockKind.INPUT)]
+    ids = [f"{turn_id}.u" if each.block.kind is BlockKind.INPUT else each.block.block_id for each in said]
+    if not ids:
+        return ()
+    shown = {"first": ids[0], "last": ids[-1], "count": len(ids)}
+    return (
+        ContextBlock(
+            block_id=SHOWN_MESSAGES,
+            block_type=BlockType.CONVERSATION,
+            priority=Priority.HIGH,
+            token_estimate=sum([each.tokens for each in said]),
+            extra={**MADE_BY_ENGINE, "messages": shown},
+        ),
+    )
+
+
+def is_stored_with_turn(block: Block) -> bool:
+    """Return whether a block of a prompt is stored as a context block of its turn, with its text or its refs.
+
+    The session stores its conversation as messages, so blocks of the conversation are not stored one by one
+    (`conversation_blocks_of`). Blocks from the session's document are stored already. All other blocks are stored with the turn.
     """
     return block.block_type is not BlockType.CONVERSATION and not is_of_document(block)
 
