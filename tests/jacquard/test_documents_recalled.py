@@ -112,6 +112,15 @@ def test_files_are_put_in_from_the_command_line(tmp_path):
     first, again = runner.invoke(app, command), runner.invoke(app, command)
     assert "is new" in first.stdout
     assert "was there already" in again.stdout
+    (tmp_path / "handbook.md").write_text(f"{HANDBOOK}\nParcels to Iceland go by ship.\n", encoding="utf-8")
+    # The changed file says which document it replaces.
+    changed = runner.invoke(app, command)
+    former = first.stdout.removesuffix(" is new\n").rpartition(" ")[2]
+    assert changed.stdout.endswith(f" is new; it replaces {former}\n")
+    (tmp_path / "handbook.md").write_text(f"{HANDBOOK}\nParcels to Malta go by air.\n", encoding="utf-8")
+    in_chinese = runner.invoke(app, [*command, "--lang", "zh"])
+    latest = changed.stdout.partition(" is new")[0].rpartition(" ")[2]
+    assert in_chinese.stdout.endswith(f" 是新的，取代 {latest}\n")
     wrong = runner.invoke(app, [*command[:3], str(tmp_path / "nothing.md"), *command[4:]])
     assert wrong.exit_code == 1
     assert "no such file" in wrong.stderr

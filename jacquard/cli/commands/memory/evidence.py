@@ -158,6 +158,7 @@ def _print_results(done: dict[str, IngestResult], *, as_json: bool) -> None:
         return
     for name, each in done.items():
         removed = f"; redacted: {', '.join(each.redaction.rules_applied)}" if each.redaction is not None else ""
-        tell(f"{name}: {each.evidence_id} {'is new' if each.is_new else 'was there already'}{removed}")
+        replaced = f"; it replaces {each.supersedes}" if each.supersedes is not None else ""
+        tell(f"{name}: {each.evidence_id} {'is new' if each.is_new else 'was there already'}{replaced}{removed}")
         for code in each.degradations:
             say(f"{name}: {code}", "yellow")
