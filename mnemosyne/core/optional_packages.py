@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,10 +105,51 @@ def _public_names(stub: str) -> list[str]:
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs these extras. It installs from a checkout, because no package index has Jacquard
-    yet.
+    """Return the command that installs these extras here. No package index has Jacquard yet, so it is installed from a
+    checkout or from a wheel (`command_for`).
     """
-    return f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
+    return command_for(extras, site=Path(__file__).parents[2], prefix=Path(sys.prefix))
+
+
+@cache
+def command_for(extras: Sequence[str], *, site: Path, prefix: Path) -> str:
+    """Return the command that installs `extras` if Jacquard's packages are in the folder `site`.
+
+    In a checkout it is a command for a checkout. In an environment of pipx (`prefix`) it injects the packages of the
+    extras that are missing. Elsewhere it installs the wheel again, with the extras.
+    """
+    info = next(iter(sorted(site.glob("jacquard_context-*.dist-info"))), None)
+    if info is None or (site / "pyproject.toml").exists():
+        return f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
+    if (prefix / "pipx_metadata.json").exists():
+        metadata = (info / "METADATA").read_text(encoding="utf-8")
+        if packages := _missing_packages(metadata, extras):
+            return f"pipx inject jacquard-context {' '.join(packages)}"
+    wheel = f"{info.name.removesuffix('.dist-info')}-py3-none-any.whl"
+    return f'pip install "{wheel}[{",".join(extras)}]"'
+
+
+def _missing_packages(metadata: str, extras: Sequence[str]) -> list[str]:
+    """Return the requirements of `extras` that are not installed, quoted for a shell. `metadata` is that of Jacquard."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from packaging.requirements import Requirement  # lazy-loader, which the core needs, depends on it.
+
+    missing = []
+    for line in metadata.splitlines():
+        if not line.startswith("Requires-Dist:"):
+            continue
+        needed = Requirement(line.partition(":")[2].strip())
+        if needed.marker is None or not any(needed.marker.evaluate({"extra": each}) for each in extras):
+            continue
+        if needed.marker.evaluate({"extra": ""}):  # The core needs it too.
+            continue
+        try:
+            version(needed.name)
+        except PackageNotFoundError:
+            brought = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
+            missing.append(f'"{needed.name}{brought}{needed.specifier}"')
+    return list(dict.fromkeys(missing))
 
 
 def explain_missing_package(user: str, package: str, extra: str, error: ImportError | None = None) -> str:

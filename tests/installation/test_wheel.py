@@ -112,7 +112,10 @@ def test_wheel_and_sdist_install_on_every_python_and_weave_the_demo(kind, versio
 def test_the_studio_without_its_extra_names_it(environment):
     done = environment.run("jacquard", "studio", "--no-browser")
     assert done.returncode == 1
-    assert re.search(r'The service needs \w+: pip install "\.\[serve\]"', " ".join(done.stderr.split()))
+    assert re.search(
+        r'The service needs \w+: pip install "jacquard_context-[\d.]+-py3-none-any\.whl\[serve\]"',
+        " ".join(done.stderr.split()),
+    )
 
 
 @pytest.fixture(scope="module")
